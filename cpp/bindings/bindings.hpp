@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+// One register_<topic>() a file; the bindings translate and do nothing else.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace sampleblk::bindings {
+
+namespace py = pybind11;
+
+void register_error(py::module_& module);
+void register_table(py::module_& module);
+void register_units(py::module_& module);
+
+}  // namespace sampleblk::bindings

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: MIT
+#include "bindings.hpp"
+
+PYBIND11_MODULE(_core, module) {
+    using namespace sampleblk::bindings;
+    module.doc() = "The C++ core of sampleblk_lab; import the package instead.";
+    register_error(module);
+    register_table(module);
+    register_units(module);
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// Core errors as Python exceptions: a SystemError becomes the OSError subclass that Python picks
+// for its errno, the others the classes of sampleblk_lab.errors, with their parts as attributes.
+#include <exception>
+
+#include "bindings.hpp"
+#include "sampleblk/error.hpp"
+#include "sampleblk/interrupt.hpp"
+
+namespace sampleblk::bindings {
+
+namespace {
+
+// Imported when first needed, so that the extension can be loaded before the package is whole.
+py::object error_class(const char* name) {
+    return py::module_::import("sampleblk_lab.errors").attr(name);
+}
+
+void raise(const py::object& exception) {
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
+}
+
+void translate(std::exception_ptr pointer) {
+    try {
+        if (pointer) {
+            std::rethrow_exception(std::move(pointer));
+        }
+    } catch (const SystemError& error) {
+        const py::object os_error = py::reinterpret_borrow<py::object>(PyExc_OSError);
+        const py::object path =
+            error.path().empty() ? py::object(py::none()) : py::object(py::str(error.path()));
+        raise(os_error(error.code(), error.what(), path));
+    } catch (const InputError& error) {
+        raise(error_class("InputError")(error.message(), error.source(), error.line(),
+                                        error.expected()));
+    } catch (const FormatError& error) {
+        raise(error_class("FormatError")(error.path(), error.offset(), error.expected()));
+    } catch (const UnsupportedError& error) {
+        raise(error_class("UnsupportedError")(error.feature(), error.reason(), error.remedy()));
+    }
+}
+
+// Lets Ctrl-C, and any signal handler written in Python, end a long loop of the core. Runs without
+// the GIL held.
+void check_python_signals() {
+    const py::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) {
+        throw py::error_already_set();
+    }
+}
+
+}  // namespace
+
+void register_error(py::module_& module) {
+    (void)module;
+    py::register_exception_translator(&translate);
+    set_interrupt_check(&check_python_signals);
+}
+
+}  // namespace sampleblk::bindings

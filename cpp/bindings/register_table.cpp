@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bindings.hpp"
+#include "sampleblk/arrow.hpp"
+#include "sampleblk/table.hpp"
+
+namespace sampleblk::bindings {
+
+namespace {
+
+py::dtype numpy_type(ColumnType type) {
+    if (type == ColumnType::string) {
+        return py::dtype::of<std::int32_t>();
+    }
+    return py::dtype(std::string(type_name(type)));
+}
+
+// A read-only numpy view that keeps the column's data alive.
+py::array view(const Column& column) {
+    auto owner = std::make_unique<std::shared_ptr<const void>>(column.data());
+    const py::capsule base(owner.get(), [](void* pointer) {
+        delete static_cast<std::shared_ptr<const void>*>(pointer);
+    });
+    (void)owner.release();
+    py::array array(numpy_type(column.type()), {static_cast<py::ssize_t>(column.size())},
+                    {static_cast<py::ssize_t>(element_size(column.type()))}, column.data().get(),
+                    base);
+    array.attr("setflags")(py::arg("write") = false);
+    return array;
+}
+
+py::object categories(const Column& column) {
+    if (!column.pool()) {
+        return py::none();
+    }
+    py::list out;
+    for (std::size_t i = 0; i < column.pool()->size(); ++i) {
+        out.append(column.pool()->at(static_cast<std::int32_t>(i)));
+    }
+    return out;
+}
+
+// A capsule of the PyCapsule interface: whoever does not consume it must release what it holds.
+template <typename Arrow>
+py::capsule arrow_capsule(std::unique_ptr<Arrow> value, const char* name) {
+    return py::capsule(value.release(), name, [](PyObject* capsule) {
+        auto* held = static_cast<Arrow*>(PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule)));
+        if (held->release != nullptr) {
+            held->release(held);
+        }
+        delete held;
+    });
+}
+
+Column string_column(std::string name, const std::vector<std::string>& values) {
+    auto pool = std::make_shared<StringPool>();
+    std::vector<std::int32_t> codes;
+    codes.reserve(values.size());
+    for (const std::string& value : values) {
+        codes.push_back(pool->intern(value));
+    }
+    return {std::move(name), std::move(codes), std::move(pool)};
+}
+
+template <typename T>
+Column numeric_column(std::string name, const py::array& values, std::string unit) {
+    const auto typed = py::array_t < T,
+               py::array::c_style | py::array::forcecast > ::ensure(values);
+    return {std::move(name), std::vector<T>(typed.data(), typed.data() + typed.size()),
+            std::move(unit)};
+}
+
+Column column_from_numpy(const std::string& name, const py::array& values,
+                         const std::string& unit) {
+    const std::string type = py::str(values.dtype());
+    if (values.ndim() != 1) {
+        throw py::value_error("column '" + name + "': expected a one-dimensional array");
+    }
+    if (type == "int8") {
+        return numeric_column<std::int8_t>(name, values, unit);
+    }
+    if (type == "int16") {
+        return numeric_column<std::int16_t>(name, values, unit);
+    }
+    if (type == "int32") {
+        return numeric_column<std::int32_t>(name, values, unit);
+    }
+    if (type == "int64") {
+        return numeric_column<std::int64_t>(name, values, unit);
+    }
+    if (type == "uint8" || type == "bool") {
+        return numeric_column<std::uint8_t>(name, values, unit);
+    }
+    if (type == "uint16") {
+        return numeric_column<std::uint16_t>(name, values, unit);
+    }
+    if (type == "uint32") {
+        return numeric_column<std::uint32_t>(name, values, unit);
+    }
+    if (type == "uint64") {
+        return numeric_column<std::uint64_t>(name, values, unit);
+    }
+    if (type == "float64" || type == "float32") {
+        return numeric_column<double>(name, values, unit);
+    }
+    throw py::type_error("column '" + name + "': no column type for numpy dtype " + type);
+}
+
+}  // namespace
+
+void register_table(py::module_& module) {
+    py::class_<Column>(module, "Column")
+        .def(py::init(&column_from_numpy), py::arg("name"), py::arg("values"), py::arg("unit") = "")
+        .def_static("of_strings", &string_column, py::arg("name"), py::arg("values"))
+        .def_property_readonly("name", &Column::name)
+        .def_property_readonly("unit", &Column::unit)
+        .def_property_readonly(
+            "type", [](const Column& self) { return std::string(type_name(self.type())); })
+        .def_property_readonly("values", &view)
+        .def_property_readonly("categories", &categories)
+        .def("__len__", &Column::size);
+
+    py::class_<Table>(module, "Table")
+        .def(py::init<std::vector<Column>, std::map<std::string, std::string>>(),
+             py::arg("columns"), py::arg("metadata") = std::map<std::string, std::string>{})
+        .def_property_readonly("columns", &Table::columns)
+        .def_property_readonly("metadata", &Table::metadata)
+        .def(
+            "column",
+            [](const Table& self, const std::string& name) {
+                const Column* found = self.find(name);
+                if (found == nullptr) {
+                    throw py::key_error(name);
+                }
+                return *found;
+            },
+            py::arg("name"))
+        .def("__len__", &Table::rows)
+        .def("__arrow_c_schema__",
+             [](const Table& self) {
+                 auto schema = std::make_unique<ArrowSchema>();
+                 export_schema(self, schema.get());
+                 return arrow_capsule(std::move(schema), "arrow_schema");
+             })
+        .def(
+            "__arrow_c_stream__",
+            [](const Table& self, const py::object& requested_schema) {
+                (void)requested_schema;  // a producer may ignore it, says the specification
+                auto stream = std::make_unique<ArrowArrayStream>();
+                export_stream(self, stream.get());
+                return arrow_capsule(std::move(stream), "arrow_array_stream");
+            },
+            py::arg("requested_schema") = py::none());
+}
+
+}  // namespace sampleblk::bindings

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// Owned file descriptors and mappings, and whole-file helpers that keep errno and path.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/types.h>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace sampleblk {
+
+// An owned descriptor: closed once, never copied.
+class Fd {
+  public:
+    Fd() noexcept = default;
+    explicit Fd(int fd) noexcept : fd_(fd) {}
+    Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+    Fd& operator=(Fd&& other) noexcept;
+    Fd(const Fd&) = delete;
+    Fd& operator=(const Fd&) = delete;
+    ~Fd() { reset(); }
+
+    [[nodiscard]] int get() const noexcept { return fd_; }
+    [[nodiscard]] explicit operator bool() const noexcept { return fd_ >= 0; }
+    [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
+    void reset() noexcept;
+
+  private:
+    int fd_ = -1;
+};
+
+// open(2), always O_CLOEXEC. Throws SystemError.
+[[nodiscard]] Fd open_file(const std::string& path, int flags, mode_t mode = 0);
+
+// Reads until `buffer` is full or the end of file; returns the bytes read. Retries EINTR. Throws
+// SystemError naming `path`.
+std::size_t read_full(int fd, std::span<std::byte> buffer, std::string_view path);
+
+// Writes all of `data`, retrying short writes and EINTR. Throws SystemError naming `path`.
+void write_full(int fd, std::span<const std::byte> data, std::string_view path);
+void write_full(int fd, std::string_view text, std::string_view path);
+
+// The whole of a file; procfs and tracefs files, whose size is given as 0, included.
+[[nodiscard]] std::string read_file(const std::string& path);
+
+// One write(2) of the whole text, as control files of the kernel want it. `flags` are beyond
+// O_WRONLY.
+void write_file(const std::string& path, std::string_view text, int flags = O_TRUNC);
+
+// A read-only mapping of a whole file.
+class MappedFile {
+  public:
+    MappedFile() noexcept = default;
+    explicit MappedFile(const std::string& path);
+    MappedFile(MappedFile&& other) noexcept;
+    MappedFile& operator=(MappedFile&& other) noexcept;
+    MappedFile(const MappedFile&) = delete;
+    MappedFile& operator=(const MappedFile&) = delete;
+    ~MappedFile() { reset(); }
+
+    [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
+    [[nodiscard]] const std::string& path() const noexcept { return path_; }
+    void reset() noexcept;
+
+  private:
+    std::string path_;
+    const std::byte* data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+}  // namespace sampleblk

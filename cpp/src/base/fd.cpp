@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+#include "sampleblk/fd.hpp"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "sampleblk/error.hpp"
+
+namespace sampleblk {
+
+Fd& Fd::operator=(Fd&& other) noexcept {
+    if (this != &other) {
+        reset();
+        fd_ = std::exchange(other.fd_, -1);
+    }
+    return *this;
+}
+
+void Fd::reset() noexcept {
+    if (fd_ >= 0) {
+        // EINTR from close(2) leaves the descriptor closed on Linux; a retry could close another's.
+        ::close(std::exchange(fd_, -1));
+    }
+}
+
+Fd open_file(const std::string& path, int flags, mode_t mode) {
+    for (;;) {
+        Fd fd(::open(path.c_str(), flags | O_CLOEXEC, mode));
+        if (fd) {
+            return fd;
+        }
+        if (errno != EINTR) {
+            throw_errno("open", path);
+        }
+    }
+}
+
+std::size_t read_full(int fd, std::span<std::byte> buffer, std::string_view path) {
+    std::size_t done = 0;
+    while (done < buffer.size()) {
+        const ssize_t got = ::read(fd, buffer.data() + done, buffer.size() - done);
+        if (got == 0) {
+            break;
+        }
+        if (got < 0) {
+            if (errno == EINTR) {
+                continue;
+            }
+            throw_errno("read", path);
+        }
+        done += static_cast<std::size_t>(got);
+    }
+    return done;
+}
+
+void write_full(int fd, std::span<const std::byte> data, std::string_view path) {
+    while (!data.empty()) {
+        const ssize_t put = ::write(fd, data.data(), data.size());
+        if (put < 0) {
+            if (errno == EINTR) {
+                continue;
+            }
+            throw_errno("write", path);
+        }
+        data = data.subspan(static_cast<std::size_t>(put));
+    }
+}
+
+void write_full(int fd, std::string_view text, std::string_view path) {
+    write_full(fd, std::as_bytes(std::span(text)), path);
+}
+
+std::string read_file(const std::string& path) {
+    const Fd fd = open_file(path, O_RDONLY);
+    std::string text;
+    std::array<std::byte, 65536> chunk{};
+    for (;;) {
+        const std::size_t got = read_full(fd.get(), chunk, path);
+        text.append(reinterpret_cast<const char*>(chunk.data()), got);
+        if (got < chunk.size()) {
+            return text;
+        }
+    }
+}
+
+void write_file(const std::string& path, std::string_view text, int flags) {
+    const Fd fd = open_file(path, O_WRONLY | flags, 0644);
+    write_full(fd.get(), text, path);
+}
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+    const Fd fd = open_file(path, O_RDONLY);
+    struct stat status{};
+    if (::fstat(fd.get(), &status) != 0) {
+        throw_errno("fstat", path);
+    }
+    if (status.st_size == 0) {
+        return;  // mmap refuses an empty range; an empty span says the same
+    }
+    void* mapping = ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ,
+                           MAP_PRIVATE, fd.get(), 0);
+    if (mapping == MAP_FAILED) {
+        throw_errno("mmap", path);
+    }
+    data_ = static_cast<const std::byte*>(mapping);
+    size_ = static_cast<std::size_t>(status.st_size);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+    if (this != &other) {
+        reset();
+        path_ = std::move(other.path_);
+        data_ = std::exchange(other.data_, nullptr);
+        size_ = std::exchange(other.size_, 0);
+    }
+    return *this;
+}
+
+void MappedFile::reset() noexcept {
+    if (data_ != nullptr) {
+        ::munmap(const_cast<std::byte*>(data_), size_);
+        data_ = nullptr;
+        size_ = 0;
+    }
+}
+
+}  // namespace sampleblk

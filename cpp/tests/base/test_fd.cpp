@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "sampleblk/error.hpp"
+#include "sampleblk/fd.hpp"
+
+namespace sampleblk {
+namespace {
+
+bool is_open(int fd) {
+    return ::fcntl(fd, F_GETFD) >= 0;
+}
+
+class FdTest : public testing::Test {
+  protected:
+    void SetUp() override {
+        std::string name = testing::TempDir() + "sampleblk-fd-XXXXXX";
+        ASSERT_NE(::mkdtemp(name.data()), nullptr);
+        dir_ = name;
+    }
+    void TearDown() override { std::filesystem::remove_all(dir_); }
+    std::filesystem::path dir_;
+};
+
+TEST_F(FdTest, ClosesOnceAndMoves) {
+    int raw = -1;
+    {
+        Fd fd = open_file("/dev/null", O_RDONLY);
+        raw = fd.get();
+        EXPECT_TRUE(::fcntl(raw, F_GETFD) & FD_CLOEXEC);
+        Fd moved = std::move(fd);
+        EXPECT_FALSE(
+            static_cast<bool>(fd));  // NOLINT(bugprone-use-after-move): that is what is tested
+        EXPECT_EQ(moved.get(), raw);
+        EXPECT_TRUE(is_open(raw));
+    }
+    EXPECT_FALSE(is_open(raw));
+}
+
+TEST_F(FdTest, OpenFailureNamesThePath) {
+    try {
+        (void)open_file((dir_ / "none").string(), O_RDONLY);
+        FAIL();
+    } catch (const SystemError& error) {
+        EXPECT_EQ(error.code(), ENOENT);
+        EXPECT_EQ(error.path(), (dir_ / "none").string());
+    }
+}
+
+TEST_F(FdTest, ReadsFilesWhoseSizeIsGivenAsZero) {
+    EXPECT_NE(read_file("/proc/self/stat").find('('), std::string::npos);
+}
+
+TEST_F(FdTest, WritesAndReadsBack) {
+    const std::string path = (dir_ / "file").string();
+    std::string text(200000, 'x');
+    write_file(path, text, O_CREAT | O_TRUNC);
+    EXPECT_EQ(read_file(path), text);
+    const MappedFile mapped(path);
+    EXPECT_EQ(mapped.bytes().size(), text.size());
+    EXPECT_EQ(static_cast<char>(mapped.bytes()[199999]), 'x');
+}
+
+TEST_F(FdTest, MapsAnEmptyFile) {
+    const std::string path = (dir_ / "empty").string();
+    write_file(path, "", O_CREAT);
+    EXPECT_TRUE(MappedFile(path).bytes().empty());
+}
+
+TEST_F(FdTest, AFullDiskIsAnErrorWithItsPath) {
+    const Fd full = open_file("/dev/full", O_WRONLY);
+    try {
+        write_full(full.get(), std::string_view("data"), "/dev/full");
+        FAIL();
+    } catch (const SystemError& error) {
+        EXPECT_EQ(error.code(), ENOSPC);
+        EXPECT_EQ(error.path(), "/dev/full");
+    }
+}
+
+}  // namespace
+}  // namespace sampleblk

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: MIT
+"""Scriptable experiments on the Linux storage stack.
+
+What the package offers is imported when it is first asked for, so that ``import sampleblk_lab`` (which every
+pytest run does through the plugin) costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sampleblk_lab.errors import FormatError as FormatError
+    from sampleblk_lab.errors import InputError as InputError
+    from sampleblk_lab.errors import SampleblkError as SampleblkError
+    from sampleblk_lab.errors import UnsupportedError as UnsupportedError
+
+__version__ = "0.1.0"
+
+# Public name -> the module that has it.
+_HOMES = {
+    "FormatError": "errors",
+    "InputError": "errors",
+    "SampleblkError": "errors",
+    "UnsupportedError": "errors",
+}
+
+__all__ = ["__version__", *sorted(_HOMES)]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
