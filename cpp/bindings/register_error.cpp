@@ -27,12 +27,10 @@ void translate(std::exception_ptr pointer) {
         }
     } catch (const SystemError& error) {
         const py::object os_error = py::reinterpret_borrow<py::object>(PyExc_OSError);
-        const py::object path =
-            error.path().empty() ? py::object(py::none()) : py::object(py::str(error.path()));
+        const py::object path = error.path().empty() ? py::object(py::none()) : py::object(py::str(error.path()));
         raise(os_error(error.code(), error.what(), path));
     } catch (const InputError& error) {
-        raise(error_class("InputError")(error.message(), error.source(), error.line(),
-                                        error.expected()));
+        raise(error_class("InputError")(error.message(), error.source(), error.line(), error.expected()));
     } catch (const FormatError& error) {
         raise(error_class("FormatError")(error.path(), error.offset(), error.expected()));
     } catch (const UnsupportedError& error) {

@@ -24,13 +24,11 @@ py::dtype numpy_type(ColumnType type) {
 // A read-only numpy view that keeps the column's data alive.
 py::array view(const Column& column) {
     auto owner = std::make_unique<std::shared_ptr<const void>>(column.data());
-    const py::capsule base(owner.get(), [](void* pointer) {
-        delete static_cast<std::shared_ptr<const void>*>(pointer);
-    });
+    const py::capsule base(owner.get(),
+                           [](void* pointer) { delete static_cast<std::shared_ptr<const void>*>(pointer); });
     (void)owner.release();
     py::array array(numpy_type(column.type()), {static_cast<py::ssize_t>(column.size())},
-                    {static_cast<py::ssize_t>(element_size(column.type()))}, column.data().get(),
-                    base);
+                    {static_cast<py::ssize_t>(element_size(column.type()))}, column.data().get(), base);
     array.attr("setflags")(py::arg("write") = false);
     return array;
 }
@@ -70,14 +68,11 @@ Column string_column(std::string name, const std::vector<std::string>& values) {
 
 template <typename T>
 Column numeric_column(std::string name, const py::array& values, std::string unit) {
-    const auto typed = py::array_t < T,
-               py::array::c_style | py::array::forcecast > ::ensure(values);
-    return {std::move(name), std::vector<T>(typed.data(), typed.data() + typed.size()),
-            std::move(unit)};
+    const auto typed = py::array_t < T, py::array::c_style | py::array::forcecast > ::ensure(values);
+    return {std::move(name), std::vector<T>(typed.data(), typed.data() + typed.size()), std::move(unit)};
 }
 
-Column column_from_numpy(const std::string& name, const py::array& values,
-                         const std::string& unit) {
+Column column_from_numpy(const std::string& name, const py::array& values, const std::string& unit) {
     const std::string type = py::str(values.dtype());
     if (values.ndim() != 1) {
         throw py::value_error("column '" + name + "': expected a one-dimensional array");
@@ -120,15 +115,14 @@ void register_table(py::module_& module) {
         .def_static("of_strings", &string_column, py::arg("name"), py::arg("values"))
         .def_property_readonly("name", &Column::name)
         .def_property_readonly("unit", &Column::unit)
-        .def_property_readonly(
-            "type", [](const Column& self) { return std::string(type_name(self.type())); })
+        .def_property_readonly("type", [](const Column& self) { return std::string(type_name(self.type())); })
         .def_property_readonly("values", &view)
         .def_property_readonly("categories", &categories)
         .def("__len__", &Column::size);
 
     py::class_<Table>(module, "Table")
-        .def(py::init<std::vector<Column>, std::map<std::string, std::string>>(),
-             py::arg("columns"), py::arg("metadata") = std::map<std::string, std::string>{})
+        .def(py::init<std::vector<Column>, std::map<std::string, std::string>>(), py::arg("columns"),
+             py::arg("metadata") = std::map<std::string, std::string>{})
         .def_property_readonly("columns", &Table::columns)
         .def_property_readonly("metadata", &Table::metadata)
         .def(

@@ -15,14 +15,18 @@ if TYPE_CHECKING:
     from sampleblk_lab.errors import InputError as InputError
     from sampleblk_lab.errors import SampleblkError as SampleblkError
     from sampleblk_lab.errors import UnsupportedError as UnsupportedError
+    from sampleblk_lab.table import Column as Column
+    from sampleblk_lab.table import Table as Table
 
 __version__ = "0.1.0"
 
 # Public name -> the module that has it.
 _HOMES = {
+    "Column": "table",
     "FormatError": "errors",
     "InputError": "errors",
     "SampleblkError": "errors",
+    "Table": "table",
     "UnsupportedError": "errors",
 }
 

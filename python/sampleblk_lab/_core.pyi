@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 # register_table
@@ -36,5 +35,5 @@ class Table:
 
 # register_units
 def parse_bytes(text: str, what: str = "size") -> int: ...
-def format_bytes(bytes: int) -> str: ...
+def format_bytes(size_bytes: int) -> str: ...
 def format_duration(nanoseconds: int) -> str: ...

@@ -20,9 +20,7 @@ def _explain(error: ImportError) -> ImportError:
         return error
     package = _PACKAGES.get(missing[1])
     remedy = f"install the Debian package {package}: apt-get install {package}" if package else "install it"
-    return ImportError(
-        f"sampleblk_lab needs the shared library {missing[1]}, which this system lacks; {remedy}"
-    )
+    return ImportError(f"sampleblk_lab needs the shared library {missing[1]}, which this system lacks; {remedy}")
 
 
 try:

@@ -36,8 +36,7 @@ class InputError : public std::runtime_error {
   public:
     // `source` names the file or option, `line` counts from 1 (0: not a file), `expected` says what
     // would be accepted; each may be empty.
-    InputError(std::string message, std::string source = {}, std::uint32_t line = 0,
-               std::string expected = {});
+    InputError(std::string message, std::string source = {}, std::uint32_t line = 0, std::string expected = {});
 
     [[nodiscard]] const std::string& message() const noexcept { return message_; }
     [[nodiscard]] const std::string& source() const noexcept { return source_; }

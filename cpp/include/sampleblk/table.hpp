@@ -63,9 +63,7 @@ class StringPool {
   private:
     struct Hash {
         using is_transparent = void;
-        std::size_t operator()(std::string_view text) const noexcept {
-            return std::hash<std::string_view>{}(text);
-        }
+        std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>{}(text); }
     };
     // Map nodes never move, so the vector can point at their keys.
     std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> codes_;
@@ -78,17 +76,13 @@ class Column {
     // Takes a vector over. `unit` is "ns", "bytes", … or empty.
     template <typename T>
     Column(std::string name, std::vector<T> values, std::string unit = {})
-        : name_(std::move(name)),
-          unit_(std::move(unit)),
-          type_(column_type_of<T>()),
-          size_(values.size()) {
+        : name_(std::move(name)), unit_(std::move(unit)), type_(column_type_of<T>()), size_(values.size()) {
         auto owner = std::make_shared<const std::vector<T>>(std::move(values));
         data_ = std::shared_ptr<const void>(owner, owner->data());
     }
 
     // A string column: codes into `pool`; a code of -1 is a missing value.
-    Column(std::string name, std::vector<std::int32_t> codes,
-           std::shared_ptr<const StringPool> pool);
+    Column(std::string name, std::vector<std::int32_t> codes, std::shared_ptr<const StringPool> pool);
 
     [[nodiscard]] const std::string& name() const noexcept { return name_; }
     [[nodiscard]] const std::string& unit() const noexcept { return unit_; }
@@ -101,8 +95,7 @@ class Column {
     // another.
     template <typename T>
     [[nodiscard]] const T* values() const {
-        if (type_ != column_type_of<T>() &&
-            !(type_ == ColumnType::string && std::is_same_v<T, std::int32_t>)) {
+        if (type_ != column_type_of<T>() && !(type_ == ColumnType::string && std::is_same_v<T, std::int32_t>)) {
             wrong_type(column_type_of<T>());
         }
         return static_cast<const T*>(data_.get());
@@ -128,9 +121,7 @@ class Table {
 
     [[nodiscard]] std::size_t rows() const noexcept { return rows_; }
     [[nodiscard]] const std::vector<Column>& columns() const noexcept { return columns_; }
-    [[nodiscard]] const std::map<std::string, std::string>& metadata() const noexcept {
-        return metadata_;
-    }
+    [[nodiscard]] const std::map<std::string, std::string>& metadata() const noexcept { return metadata_; }
 
     // nullptr when there is none of that name.
     [[nodiscard]] const Column* find(std::string_view name) const noexcept;

@@ -128,8 +128,7 @@ void fill_schema(ArrowSchema* out, std::unique_ptr<SchemaOwner> owner, std::int6
     out->private_data = owner.release();
 }
 
-void fill_array(ArrowArray* out, std::unique_ptr<ArrayOwner> owner, std::size_t length,
-                std::int64_t nulls) {
+void fill_array(ArrowArray* out, std::unique_ptr<ArrayOwner> owner, std::size_t length, std::int64_t nulls) {
     for (const auto& child : owner->children) {
         owner->child_pointers.push_back(child.get());
     }
@@ -153,8 +152,7 @@ Released<ArrowArray> dictionary_array(const StringPool& pool) {
     owner->offsets.push_back(0);
     for (std::size_t i = 0; i < pool.size(); ++i) {
         owner->text += pool.at(static_cast<std::int32_t>(i));
-        if (owner->text.size() >
-            static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
+        if (owner->text.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
             throw std::length_error("arrow: a dictionary of more than 2 GiB of text");
         }
         owner->offsets.push_back(static_cast<std::int32_t>(owner->text.size()));
@@ -264,8 +262,7 @@ void export_batch(const Table& table, ArrowArray* out) {
             nulls = build_validity(column, field->validity);
             field->dictionary = dictionary_array(*column.pool());
         }
-        field->buffers = {field->validity.empty() ? nullptr : field->validity.data(),
-                          column.data().get()};
+        field->buffers = {field->validity.empty() ? nullptr : field->validity.data(), column.data().get()};
         owner->children.emplace_back(new ArrowArray{});
         fill_array(owner->children.back().get(), std::move(field), column.size(), nulls);
     }

@@ -9,8 +9,7 @@ namespace sampleblk {
 
 namespace {
 
-std::string system_message(const std::string& operation, const std::string& path, int code,
-                           const std::string& detail) {
+std::string system_message(const std::string& operation, const std::string& path, int code, const std::string& detail) {
     std::string text = operation;
     if (!path.empty()) {
         text += " '" + path + "'";
@@ -39,8 +38,7 @@ std::string input_message(const std::string& message, const std::string& source,
     return text;
 }
 
-std::string unsupported_message(const std::string& feature, const std::string& reason,
-                                const std::string& remedy) {
+std::string unsupported_message(const std::string& feature, const std::string& reason, const std::string& remedy) {
     std::string text = feature + ": " + reason;
     if (!remedy.empty()) {
         text += "; " + remedy;
@@ -61,8 +59,7 @@ void throw_errno(std::string_view operation, std::string_view path) {
     throw SystemError(std::string(operation), std::string(path), code);
 }
 
-InputError::InputError(std::string message, std::string source, std::uint32_t line,
-                       std::string expected)
+InputError::InputError(std::string message, std::string source, std::uint32_t line, std::string expected)
     : std::runtime_error(input_message(message, source, line, expected)),
       message_(std::move(message)),
       source_(std::move(source)),

@@ -101,8 +101,7 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
     if (status.st_size == 0) {
         return;  // mmap refuses an empty range; an empty span says the same
     }
-    void* mapping = ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ,
-                           MAP_PRIVATE, fd.get(), 0);
+    void* mapping = ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ, MAP_PRIVATE, fd.get(), 0);
     if (mapping == MAP_FAILED) {
         throw_errno("mmap", path);
     }
@@ -111,9 +110,7 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
+    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
     if (this != &other) {

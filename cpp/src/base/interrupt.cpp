@@ -14,8 +14,7 @@ void set_interrupt_check(InterruptCheck check) noexcept {
 }
 
 void check_interrupt() {
-    if (const InterruptCheck check = installed_check.load(std::memory_order_acquire);
-        check != nullptr) {
+    if (const InterruptCheck check = installed_check.load(std::memory_order_acquire); check != nullptr) {
         check();
     }
 }

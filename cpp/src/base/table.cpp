@@ -74,12 +74,8 @@ std::optional<std::int32_t> StringPool::find(std::string_view text) const {
     return found->second;
 }
 
-Column::Column(std::string name, std::vector<std::int32_t> codes,
-               std::shared_ptr<const StringPool> pool)
-    : name_(std::move(name)),
-      type_(ColumnType::string),
-      size_(codes.size()),
-      pool_(std::move(pool)) {
+Column::Column(std::string name, std::vector<std::int32_t> codes, std::shared_ptr<const StringPool> pool)
+    : name_(std::move(name)), type_(ColumnType::string), size_(codes.size()), pool_(std::move(pool)) {
     if (!pool_) {
         throw std::invalid_argument("column '" + name_ + "': a string column needs a pool");
     }
@@ -95,8 +91,8 @@ Column::Column(std::string name, std::vector<std::int32_t> codes,
 }
 
 void Column::wrong_type(ColumnType asked) const {
-    throw std::invalid_argument("column '" + name_ + "' is " + std::string(type_name(type_)) +
-                                ", not " + std::string(type_name(asked)));
+    throw std::invalid_argument("column '" + name_ + "' is " + std::string(type_name(type_)) + ", not " +
+                                std::string(type_name(asked)));
 }
 
 Table::Table(std::vector<Column> columns, std::map<std::string, std::string> metadata)
@@ -108,9 +104,8 @@ Table::Table(std::vector<Column> columns, std::map<std::string, std::string> met
     for (std::size_t i = 0; i < columns_.size(); ++i) {
         const Column& column = columns_[i];
         if (column.size() != rows_) {
-            throw std::invalid_argument("table: column '" + column.name() + "' has " +
-                                        std::to_string(column.size()) + " rows, column '" +
-                                        columns_.front().name() + "' has " + std::to_string(rows_));
+            throw std::invalid_argument("table: column '" + column.name() + "' has " + std::to_string(column.size()) +
+                                        " rows, column '" + columns_.front().name() + "' has " + std::to_string(rows_));
         }
         if (find(column.name()) != &column) {
             throw std::invalid_argument("table: two columns are named '" + column.name() + "'");

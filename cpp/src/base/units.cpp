@@ -82,16 +82,14 @@ std::uint64_t parse_bytes(std::string_view text, std::string_view what) {
         digits.remove_prefix(2);
     }
     std::uint64_t number = 0;
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), number, base);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number, base);
     if (error == std::errc::result_out_of_range) {
         throw refuse("is larger than 64 bits hold");
     }
     if (error != std::errc()) {
         throw refuse("is not a size");
     }
-    const std::uint64_t factor =
-        suffix_factor(lower(digits.substr(static_cast<std::size_t>(end - digits.data()))));
+    const std::uint64_t factor = suffix_factor(lower(digits.substr(static_cast<std::size_t>(end - digits.data()))));
     if (factor == 0) {
         throw refuse("is not a size");
     }

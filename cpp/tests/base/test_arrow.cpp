@@ -11,8 +11,7 @@ namespace {
 Table sample() {
     auto pool = std::make_shared<StringPool>();
     std::vector<std::int32_t> codes = {pool->intern("write"), -1, pool->intern("read"), 0};
-    return Table({Column("ns", std::vector<std::uint64_t>{1, 2, 3, 4}, "ns"),
-                  Column("name", std::move(codes), pool)},
+    return Table({Column("ns", std::vector<std::uint64_t>{1, 2, 3, 4}, "ns"), Column("name", std::move(codes), pool)},
                  {{"lost", "7"}});
 }
 

@@ -21,10 +21,8 @@ TEST(Errors, KeepTheirPartsAndSayThem) {
     const FormatError format("trace.dat", 17, "a header page");
     EXPECT_STREQ(format.what(), "trace.dat: at byte 17: expected a header page");
 
-    const UnsupportedError unsupported("function profiler", "CONFIG_FUNCTION_PROFILER is off",
-                                       "use graph records");
-    EXPECT_STREQ(unsupported.what(),
-                 "function profiler: CONFIG_FUNCTION_PROFILER is off; use graph records");
+    const UnsupportedError unsupported("function profiler", "CONFIG_FUNCTION_PROFILER is off", "use graph records");
+    EXPECT_STREQ(unsupported.what(), "function profiler: CONFIG_FUNCTION_PROFILER is off; use graph records");
 }
 
 TEST(Errors, ThrowErrnoTakesTheCurrentErrno) {

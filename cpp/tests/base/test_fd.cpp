@@ -34,8 +34,7 @@ TEST_F(FdTest, ClosesOnceAndMoves) {
         raw = fd.get();
         EXPECT_TRUE(::fcntl(raw, F_GETFD) & FD_CLOEXEC);
         Fd moved = std::move(fd);
-        EXPECT_FALSE(
-            static_cast<bool>(fd));  // NOLINT(bugprone-use-after-move): that is what is tested
+        EXPECT_FALSE(static_cast<bool>(fd));  // NOLINT(bugprone-use-after-move): that is what is tested
         EXPECT_EQ(moved.get(), raw);
         EXPECT_TRUE(is_open(raw));
     }

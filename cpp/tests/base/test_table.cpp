@@ -30,8 +30,7 @@ TEST(Column, KnowsItsTypeAndRefusesAnother) {
 
 TEST(Column, CopiesShareTheirData) {
     const Column column("x", std::vector<std::int32_t>(1000, 7));
-    const Column copy =
-        column;  // NOLINT(performance-unnecessary-copy-initialization): the copy is what is tested
+    const Column copy = column;  // NOLINT(performance-unnecessary-copy-initialization): the copy is what is tested
     EXPECT_EQ(copy.data(), column.data());
 }
 
@@ -45,8 +44,7 @@ TEST(Column, RefusesCodesOutsideThePool) {
 }
 
 TEST(Table, HoldsColumnsOfOneLength) {
-    const Table table(
-        {Column("a", std::vector<std::int8_t>{1, 2}), Column("b", std::vector<double>{0.5, 1.5})});
+    const Table table({Column("a", std::vector<std::int8_t>{1, 2}), Column("b", std::vector<double>{0.5, 1.5})});
     EXPECT_EQ(table.rows(), 2U);
     ASSERT_NE(table.find("b"), nullptr);
     EXPECT_EQ(table.find("b")->values<double>()[1], 1.5);

@@ -22,14 +22,12 @@ TEST(ParseBytes, TakesEveryForm) {
 }
 
 TEST(ParseBytes, NamesWhatItRefuses) {
-    for (const char* text :
-         {"", "k", "-1", "1.5G", "4kk", "4 k", "0x", "18446744073709551616", "16384P", "4q"}) {
+    for (const char* text : {"", "k", "-1", "1.5G", "4kk", "4 k", "0x", "18446744073709551616", "16384P", "4q"}) {
         try {
             (void)parse_bytes(text, "capacity");
             ADD_FAILURE() << "accepted '" << text << "'";
         } catch (const InputError& error) {
-            EXPECT_NE(std::string(error.what()).find("capacity '" + std::string(text) + "'"),
-                      std::string::npos)
+            EXPECT_NE(std::string(error.what()).find("capacity '" + std::string(text) + "'"), std::string::npos)
                 << error.what();
             EXPECT_FALSE(error.expected().empty());
         }

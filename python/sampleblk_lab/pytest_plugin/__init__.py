@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""The pytest plugin: loading it imports nothing heavy."""
