@@ -209,7 +209,7 @@ class Table:
             if column.categories is None:
                 data[name] = column.codes
             else:
-                data[name] = pd.Categorical.from_codes(column.codes, categories=column.categories)
+                data[name] = pd.Categorical.from_codes(column.codes, categories=pd.Index(column.categories))
         frame = pd.DataFrame(data)
         frame.attrs.update(self.metadata)
         return frame
