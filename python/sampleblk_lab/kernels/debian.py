@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: MIT
+"""Debian packages of any suite, without root and without touching the system's apt (apt_preferences(5), apt.conf(5)).
+
+Each suite gets a private apt root in the cache: its own sources, lists and archives, signed by the system's Debian
+keyring. The mirror is the one that the system's own apt uses.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+from sampleblk_lab.errors import SampleblkError, UnsupportedError
+from sampleblk_lab.paths import cache_root, locked
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+# A suite's package lists are asked for again after this long.
+_LISTS_MAX_AGE_S = 24 * 3600
+
+
+class PackageError(SampleblkError, RuntimeError):
+    """apt or dpkg could not do what was asked; the message carries what it printed."""
+
+
+def _run(command: Sequence[str], cwd: Path | None = None) -> str:
+    done = subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
+    )
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip()
+        raise PackageError(f"{' '.join([command[0], *command[-2:]])}: exit status {done.returncode}: {said}")
+    return done.stdout
+
+
+def mirror() -> str:
+    """The Debian mirror to take packages from: ``$SAMPLEBLK_DEBIAN_MIRROR``, else the one the system's apt uses.
+
+    Raises:
+        UnsupportedError: This is not a Debian system and no mirror was named.
+    """
+    override = os.environ.get("SAMPLEBLK_DEBIAN_MIRROR")
+    if override:
+        return override.rstrip("/")
+    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+        raise UnsupportedError(
+            "Debian packages",
+            "apt-get and dpkg are not installed",
+            "install the packages apt and dpkg, or give the path of a kernel of your own",
+        )
+    listing = _run(["apt-get", "indextargets", "--format", "$(ORIGIN) $(LABEL) $(SITE)", "Created-By: Packages"])
+    for line in listing.splitlines():
+        origin, _, rest = line.partition(" ")
+        label, _, site = rest.rpartition(" ")
+        if origin == "Debian" and label == "Debian":
+            return site.rstrip("/")
+    raise UnsupportedError(
+        "Debian packages",
+        "the system's apt has no Debian mirror",
+        "run apt-get update, or set SAMPLEBLK_DEBIAN_MIRROR to the URL of one (…/debian)",
+    )
+
+
+class Suite:
+    """One Debian suite, such as ``trixie-backports``, behind a private apt root.
+
+    Args:
+        name: The suite's name in the archive.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.root = cache_root() / "apt" / name
+
+    def _options(self) -> list[str]:
+        root = self.root
+        pairs = {
+            "Dir::Etc::SourceList": root / "sources.list",
+            "Dir::Etc::SourceParts": "/dev/null",
+            "Dir::Etc::Preferences": "/dev/null",
+            "Dir::Etc::PreferencesParts": "/dev/null",
+            "Dir::State": root / "state",
+            "Dir::State::Lists": root / "lists",
+            "Dir::State::Status": root / "status",
+            "Dir::Cache": root / "cache",
+            "APT::Sandbox::User": "",
+            "Acquire::Languages": "none",
+        }
+        return [part for key, value in pairs.items() for part in ("-o", f"{key}={value}")]
+
+    def _source_line(self) -> str:
+        base = mirror()
+        if self.name.endswith("-security"):
+            base += "-security"
+        return f"deb [signed-by={KEYRING}] {base} {self.name} main\n"
+
+    def update(self) -> None:
+        """Asks for the suite's package lists, unless they are less than a day old. Raises PackageError."""
+        with locked(self.root):
+            stamp = self.root / "updated"
+            source = self._source_line()
+            listed = self.root / "sources.list"
+            if stamp.exists() and listed.read_text() == source:
+                age = time.time() - stamp.stat().st_mtime
+                if age < _LISTS_MAX_AGE_S:
+                    return
+            for folder in ("state", "lists/partial", "cache/archives/partial"):
+                (self.root / folder).mkdir(parents=True, exist_ok=True)
+            (self.root / "status").touch()
+            listed.write_text(source)
+            _run(["apt-get", *self._options(), "-qq", "update"])
+            stamp.touch()
+
+    def names(self, pattern: str) -> list[str]:
+        """The packages whose whole name matches the regular expression."""
+        self.update()
+        names = _run(["apt-cache", *self._options(), "pkgnames"]).split()
+        return sorted(name for name in names if re.fullmatch(pattern, name))
+
+    def show(self, package: str) -> dict[str, str]:
+        """The newest version's control fields, such as ``Version`` and ``Depends``. Raises PackageError."""
+        self.update()
+        text = _run(["apt-cache", *self._options(), "show", "--no-all-versions", package])
+        fields: dict[str, str] = {}
+        for line in text.splitlines():
+            name, colon, value = line.partition(": ")
+            if colon and not line.startswith(" "):
+                fields.setdefault(name, value)
+        return fields
+
+    def dependencies(self, package: str) -> list[str]:
+        """The names of the packages that `package` depends on, the first of each alternative."""
+        depends = self.show(package).get("Depends", "")
+        return [part.split("|")[0].split("(")[0].strip().split(":")[0] for part in depends.split(",") if part.strip()]
+
+    def unpack(self, packages: Sequence[str], into: Path) -> None:
+        """Downloads packages and unpacks their files under `into`. Raises PackageError."""
+        self.update()
+        archives = self.root / "cache" / "archives"
+        with locked(archives):
+            for package in packages:
+                before = set(archives.glob("*.deb"))
+                _run(["apt-get", *self._options(), "-qq", "download", package], cwd=archives)
+                for deb in set(archives.glob("*.deb")) - before:
+                    try:
+                        _run(["dpkg", "-x", str(deb), str(into)])
+                    finally:
+                        deb.unlink()

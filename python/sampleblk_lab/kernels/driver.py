@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: MIT
+"""The driver built for a kernel, in a module tree that the guest's modprobe can use."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sampleblk_lab.errors import SampleblkError
+from sampleblk_lab.paths import built_directory, cache_root, locked, module_source
+from sampleblk_lab.progress import step
+
+if TYPE_CHECKING:
+    from sampleblk_lab.kernels.store import Kernel
+
+# What a build leaves in a source tree; a checkout that somebody built in must not differ from a clean one.
+_BUILT = (".ko", ".o", ".mod", ".mod.c", ".cmd", ".order", ".symvers")
+
+
+class DriverBuildError(SampleblkError, RuntimeError):
+    """kbuild failed; the message ends with what it printed."""
+
+
+def _sources(folder: Path) -> list[Path]:
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(_BUILT)]
+    return sorted(path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts))
+
+
+def _key(folder: Path, kernel: Kernel) -> str:
+    digest = hashlib.sha256(f"{kernel.release} {kernel.version} {kernel.build}".encode())
+    for path in _sources(folder):
+        digest.update(f"{path.relative_to(folder)}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def module_tree(kernel: Kernel) -> Path | None:
+    """The folder to be ``/lib/modules/RELEASE`` in the guest: the kernel's own modules, and ``updates/sampleblk.ko``.
+
+    Built once for each kernel and each state of the driver's source, in the cache.
+
+    Returns:
+        The folder; the kernel's own when it has no headers to build against; None when it has no modules either.
+
+    Raises:
+        DriverBuildError: The driver does not build for this kernel.
+    """
+    if kernel.build is None or not (module_source() / "Makefile").exists():
+        return kernel.modules
+    source = module_source()
+    target = cache_root() / "modules" / f"{kernel.release}-{_key(source, kernel)}"
+    tree = target / "lib/modules" / kernel.release
+    if tree.exists():
+        return tree
+    with locked(target):
+        if not tree.exists():
+            with step(f"building the driver for {kernel.release}"), built_directory(target) as scratch:
+                _build(kernel, source, scratch)
+            _forget_older(target, kernel)
+    return tree
+
+
+def _build(kernel: Kernel, source: Path, scratch: Path) -> None:
+    work = scratch / "source"
+    for path in _sources(source):
+        copy = work / path.relative_to(source)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, copy)
+    done = subprocess.run(
+        ["make", "-C", str(work), f"-j{os.cpu_count() or 1}", f"KDIR={kernel.build}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0 or not (work / "sampleblk.ko").exists():
+        tail = "\n".join(done.stdout.splitlines()[-40:])
+        raise DriverBuildError(f"the driver does not build for {kernel.release} (make KDIR={kernel.build}):\n{tail}")
+    tree = scratch / "lib/modules" / kernel.release
+    (tree / "updates").mkdir(parents=True)
+    shutil.copy2(work / "sampleblk.ko", tree / "updates")
+    shutil.rmtree(work)
+    if kernel.modules is not None:
+        for path in kernel.modules.iterdir():
+            if path.name in ("build", "source") or path.name == "updates":
+                continue
+            if path.is_dir():
+                (tree / path.name).symlink_to(path)
+            elif path.name in ("modules.order", "modules.builtin", "modules.builtin.modinfo"):
+                shutil.copy2(path, tree)
+    depmod = shutil.which("depmod") or "/sbin/depmod"
+    subprocess.run([depmod, "-b", str(scratch), kernel.release], check=True)
+
+
+def _forget_older(target: Path, kernel: Kernel) -> None:
+    """Keeps the two trees of this kernel that were built last: a running VM may still look into the one before."""
+    trees = [path for path in target.parent.glob(f"{kernel.release}-*") if path.is_dir()]
+    trees.sort(key=lambda path: path.stat().st_mtime)
+    for old in trees[:-2]:
+        shutil.rmtree(old, ignore_errors=True)
+        Path(f"{old}.lock").unlink(missing_ok=True)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+"""How a VM can fail. Each has the end of the guest's console, and the exit status that the commands end with."""
+
+from __future__ import annotations
+
+from sampleblk_lab.errors import SampleblkError
+
+
+class VMError(SampleblkError, RuntimeError):
+    """A virtual machine failed.
+
+    Attributes:
+        console: The end of the guest's console log.
+        exit_status: What ``sampleblk-python`` and ``sampleblk-lab vm`` exit with for it.
+    """
+
+    exit_status = 122
+
+    def __init__(self, message: str, console: str = "") -> None:
+        tail = f"\n--- end of the guest's console ---\n{console.rstrip()}" if console.strip() else ""
+        super().__init__(message + tail)
+        self.message = message
+        self.console = console
+
+
+class GuestLostError(VMError):
+    """QEMU ended under a running command without a panic on the console. Exit status 122."""
+
+    exit_status = 122
+
+
+class GuestPanicError(VMError):
+    """The guest's kernel panicked or oopsed. Exit status 123."""
+
+    exit_status = 123
+
+
+class DeadlineError(VMError, TimeoutError):
+    """A command, or a boot, took longer than its deadline, and the VM was killed. Exit status 124."""
+
+    exit_status = 124
+
+
+class BootError(VMError):
+    """The VM could not be started, or never became ready. Exit status 125."""
+
+    exit_status = 125
+
+
+class CommandError(VMError):
+    """The guest is well but the command could not be started in it. Exit status 126, or 127 when it was not found."""
+
+    exit_status = 126
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+        if code == 2:  # ENOENT
+            self.exit_status = 127

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""The options of a VM on a command line, each with its environment variable."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING, Any
+
+from sampleblk_lab.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sampleblk_lab.vm.machine import VM
+
+# option -> (metavar, help, environment variable)
+OPTIONS = {
+    "--kernel": ("NAME", "release or its beginning (6.1), path, or Debian suite", "SAMPLEBLK_KERNEL"),
+    "--cpus": ("N", "virtual CPUs (2)", "SAMPLEBLK_CPUS"),
+    "--memory": ("SIZE", "memory (1G)", "SAMPLEBLK_MEMORY"),
+    "--timeout": ("SECONDS", "kill the VM when the command takes longer", "SAMPLEBLK_TIMEOUT"),
+    "--run-dir": ("PATH", "the host folder that the guest may write to", "SAMPLEBLK_RUN_DIR"),
+    "--accel": ("kvm|tcg", "how to run the guest (KVM where it is seen to work)", "SAMPLEBLK_ACCEL"),
+    "--cold": ("", "boot, instead of starting from a saved state", ""),
+}
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """Adds the VM's options to a parser."""
+    group = parser.add_argument_group("virtual machine")
+    for option, (metavar, text, variable) in OPTIONS.items():
+        if metavar:
+            group.add_argument(option, metavar=metavar, help=f"{text}; ${variable}", default=os.environ.get(variable))
+        else:
+            group.add_argument(option, action="store_true", help=text)
+
+
+def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Cuts the VM's options off the front of a command line; the rest is somebody else's."""
+    mine: list[str] = []
+    rest = list(argv)
+    while rest and rest[0].partition("=")[0] in OPTIONS:
+        option = rest.pop(0)
+        mine.append(option)
+        if OPTIONS[option.partition("=")[0]][0] and "=" not in option:
+            if not rest:
+                raise InputError(f"option {option} needs a value")
+            mine.append(rest.pop(0))
+    return mine, rest
+
+
+def _number(option: str, value: str | None, kind: type[int | float], default: Any) -> Any:
+    if value is None:
+        return default
+    try:
+        number = kind(value)
+    except ValueError:
+        number = -1
+    if number <= 0:
+        raise InputError(f"{option} '{value}' is not a positive number")
+    return number
+
+
+def timeout_of(options: argparse.Namespace) -> float | None:
+    """The deadline in seconds, or None."""
+    seconds: float | None = _number("--timeout", options.timeout, float, None)
+    return seconds
+
+
+def build(options: argparse.Namespace) -> VM:
+    """The VM that the options describe, not started yet. Raises InputError."""
+    from sampleblk_lab.vm.machine import VM
+
+    memory_mib = 1024
+    if options.memory is not None:
+        from sampleblk_lab._native import core
+
+        memory_mib = core.parse_bytes(options.memory, "--memory") >> 20
+    if options.accel not in (None, "kvm", "tcg"):
+        raise InputError(f"--accel '{options.accel}' is unknown", expected="kvm or tcg")
+    return VM(
+        kernel=options.kernel,
+        cpus=_number("--cpus", options.cpus, int, 2),
+        memory_mib=memory_mib,
+        run_dir=options.run_dir,
+        warm=not options.cold,
+        accel=options.accel,
+    )

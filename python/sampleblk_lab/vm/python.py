@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""``sampleblk-python ARGS…``: a Python interpreter whose process runs as root in a VM.
+
+It behaves as ``python ARGS…`` does: binary-clean standard streams, exit status, signals, environment, working
+directory. So whatever starts an interpreter (pytest-xdist, Jupyter, a shell script) can have it in a VM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from sampleblk_lab.errors import SampleblkError
+from sampleblk_lab.vm import options as vm_options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Set in the guest, to what there is to know about the VM.
+IN_VM = "SAMPLEBLK_VM"
+
+# What whoever started us may send on to the command; SIGKILL ends the VM with us.
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+
+_USAGE = """\
+usage: sampleblk-python [VM OPTIONS] [PYTHON ARGUMENTS]
+
+A Python interpreter that runs as root in a virtual machine with the sampleblk driver at hand.
+
+VM options, each also an environment variable:
+{options}
+"""
+
+
+def main() -> int:
+    """The command's entry point; returns the exit status."""
+    try:
+        mine, rest = vm_options.split(sys.argv[1:])
+    except SampleblkError as error:
+        print(f"sampleblk-python: {error}", file=sys.stderr)
+        return 2
+    if rest[:1] == ["--vm-help"]:
+        lines = [f"  {option} {metavar:10} {text}" for option, (metavar, text, _) in vm_options.OPTIONS.items()]
+        print(_USAGE.format(options="\n".join(lines)))
+        return 0
+    return run_in_vm([sys.executable, *rest], mine, "sampleblk-python")
+
+
+def run_in_vm(command: Sequence[str], vm_argv: Sequence[str], program: str) -> int:
+    """Runs a command in a new VM with our own standard streams.
+
+    Args:
+        command: The command; in a VM already, it replaces this process.
+        vm_argv: VM options, as :mod:`sampleblk_lab.vm.options` has them.
+        program: The name to complain under.
+
+    Returns:
+        The command's exit status; 122 to 127 when the VM failed (:mod:`sampleblk_lab.vm.errors`). A command that a
+        signal ended ends us by the same signal.
+    """
+    if IN_VM in os.environ:
+        os.execvp(command[0], list(command))
+    parser = argparse.ArgumentParser(prog=program, add_help=False)
+    vm_options.add_to(parser)
+    options = parser.parse_args(list(vm_argv))
+    from sampleblk_lab.vm.errors import VMError
+
+    try:
+        status = _run(command, options)
+    except VMError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return error.exit_status
+    except (SampleblkError, OSError) as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return 125
+    except KeyboardInterrupt:
+        status = -signal.SIGINT  # before the command ran; from then on the signal is the command's
+    if status < 0:
+        _die_by(-status)
+    return status
+
+
+def _run(command: Sequence[str], options: argparse.Namespace) -> int:
+    timeout = vm_options.timeout_of(options)
+    machine = vm_options.build(options)
+    terminal = os.isatty(0) and os.isatty(1)
+    with machine:
+        environment = {**os.environ, IN_VM: machine.describe()}
+        if machine.run_dir is not None:
+            environment["SAMPLEBLK_RUN_DIR"] = str(machine.run_dir)
+        if terminal:
+            from sampleblk_lab.vm.terminal import run_on_terminal
+
+            return run_on_terminal(machine, command, environment, timeout)
+        done = machine.run(
+            command, stdin=0, stdout=1, stderr=2, env=environment, timeout=timeout, forward_signals=_FORWARDED
+        )
+        return done.returncode
+
+
+def _die_by(number: int) -> None:
+    """Ends this process by a signal, so that whoever waits for it sees what happened to the command."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the core that matters was the guest's
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
