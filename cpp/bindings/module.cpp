@@ -6,5 +6,6 @@ PYBIND11_MODULE(_core, module) {
     module.doc() = "The C++ core of sampleblk_lab; import the package instead.";
     register_error(module);
     register_table(module);
+    register_device(module);
     register_units(module);
 }

@@ -11,6 +11,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sampleblk_lab.device import Counters as Counters
+    from sampleblk_lab.device import Device as Device
+    from sampleblk_lab.device import DeviceInfo as DeviceInfo
+    from sampleblk_lab.device import Filesystem as Filesystem
+    from sampleblk_lab.device import Mount as Mount
+    from sampleblk_lab.device import ToolError as ToolError
+    from sampleblk_lab.device import devices as devices
     from sampleblk_lab.errors import FormatError as FormatError
     from sampleblk_lab.errors import InputError as InputError
     from sampleblk_lab.errors import SampleblkError as SampleblkError
@@ -23,11 +30,18 @@ __version__ = "0.1.0"
 # Public name -> the module that has it.
 _HOMES = {
     "Column": "table",
+    "Counters": "device",
+    "Device": "device",
+    "DeviceInfo": "device",
+    "Filesystem": "device",
     "FormatError": "errors",
     "InputError": "errors",
+    "Mount": "device",
     "SampleblkError": "errors",
     "Table": "table",
+    "ToolError": "device",
     "UnsupportedError": "errors",
+    "devices": "device",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

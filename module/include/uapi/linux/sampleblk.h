@@ -56,7 +56,8 @@ struct sampleblk_config {
 
 /* SAMPLEBLK_IOC_REMOVE */
 /*
- * Remove the device although it is open: whoever holds it open gets EIO from then on, as from a disk that was pulled.
+ * Remove the device although it is open: for whoever holds it open it is then a disk that was pulled, which has no
+ * length and takes no write.
  * Without it the call fails with EBUSY.
  */
 #define SAMPLEBLK_REMOVE_FORCE (1U << 0)

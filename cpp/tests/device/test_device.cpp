@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+// What can be said of the control room without the driver: names, checks, and the ABI's sizes. The calls themselves are
+// tested inside the VM (tests/vm/test_device_*.py).
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "sampleblk/device.hpp"
+#include "sampleblk/error.hpp"
+
+namespace sampleblk {
+namespace {
+
+sampleblk_config plain() {
+    sampleblk_config config{};
+    config.capacity_bytes = 64U << 20;
+    config.flags = SAMPLEBLK_F_DEFAULT;
+    return config;
+}
+
+void expect_refused(const sampleblk_config& config, const std::string& part) {
+    try {
+        check_config(config);
+        FAIL() << "accepted, expected an error with: " << part;
+    } catch (const InputError& error) {
+        EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+}
+
+TEST(Device, PathIsTheKernelsName) {
+    EXPECT_EQ(device_path(7), "/dev/sampleblk7");
+}
+
+TEST(Device, TakesWhatTheKernelTakes) {
+    EXPECT_NO_THROW(check_config(plain()));
+    sampleblk_config config = plain();
+    config.logical_block_bytes = 4096;
+    config.queues = SAMPLEBLK_MAX_QUEUES;
+    config.flags |= SAMPLEBLK_F_CACHE | SAMPLEBLK_F_FUA;
+    EXPECT_NO_THROW(check_config(config));
+}
+
+TEST(Device, NamesTheValueItRefuses) {
+    sampleblk_config config = plain();
+    config.capacity_bytes = 100;
+    expect_refused(config, "capacity 100 bytes");
+    config = plain();
+    config.capacity_bytes = (64U << 20) + 512;
+    config.logical_block_bytes = 4096;
+    expect_refused(config, "multiple of the logical block, 4096");
+    config = plain();
+    config.logical_block_bytes = 768;
+    expect_refused(config, "logical block of 768 bytes");
+    config = plain();
+    config.queues = 65;
+    expect_refused(config, "queues 65");
+    config = plain();
+    config.flags |= SAMPLEBLK_F_FUA;
+    expect_refused(config, "FUA without a volatile cache");
+}
+
+TEST(Device, WithoutTheDriverOpeningSaysWhichFile) {
+    try {
+        const DeviceControl control("/nonexistent/sampleblk-control");
+        FAIL();
+    } catch (const SystemError& error) {
+        EXPECT_EQ(error.code(), ENOENT);
+        EXPECT_EQ(error.path(), "/nonexistent/sampleblk-control");
+    }
+}
+
+TEST(Device, AFileThatIsNoControlDeviceIsRefused) {
+    const DeviceControl control("/dev/null");
+    try {
+        (void)control.list();
+        FAIL();
+    } catch (const SystemError& error) {
+        EXPECT_EQ(error.code(), ENOTTY);
+    }
+}
+
+// The sizes are the ABI: a change is a new structure at the old one's end, and shows up here.
+TEST(Device, StructuresHaveTheirPublishedSize) {
+    EXPECT_EQ(sizeof(sampleblk_config), 96U);
+    EXPECT_EQ(sizeof(sampleblk_remove), 24U);
+    EXPECT_EQ(sizeof(sampleblk_list), 56U);
+    EXPECT_EQ(sizeof(sampleblk_info), 176U);
+    EXPECT_EQ(sizeof(sampleblk_counters), 168U);
+}
+
+}  // namespace
+}  // namespace sampleblk

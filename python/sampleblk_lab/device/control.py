@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: MIT
+"""The open control device of this process, and the loading of the driver behind it."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from pathlib import Path
+
+from sampleblk_lab._native import core
+from sampleblk_lab.errors import UnsupportedError
+
+CONTROL_PATH = Path("/dev/sampleblk-control")
+
+_lock = threading.Lock()
+_control: core.DeviceControl | None = None
+_users = 0
+_loaded_here = False
+
+_REMEDY = (
+    "run this in the VM (`sampleblk-python`, or plain `pytest`), or build the driver for this kernel "
+    "(`make -C module dkms-install`) and run as root"
+)
+
+
+def _load() -> None:
+    """Loads the driver through modprobe, without the device that a bare modprobe makes."""
+    try:
+        done = subprocess.run(
+            ["modprobe", "sampleblk", "devices=0"], capture_output=True, text=True, check=False, timeout=60
+        )
+    except FileNotFoundError:
+        raise UnsupportedError(
+            "the sampleblk driver", "it is not loaded and there is no modprobe", "install the Debian package kmod"
+        ) from None
+    if done.returncode != 0:
+        raise UnsupportedError("the sampleblk driver", f"it is not loaded and {done.stderr.strip()}", _REMEDY)
+    if not CONTROL_PATH.exists():
+        raise UnsupportedError(
+            "the sampleblk driver", f"it is loaded, but there is no {CONTROL_PATH}", "mount devtmpfs"
+        )
+
+
+def _open() -> core.DeviceControl:
+    try:
+        return core.DeviceControl(str(CONTROL_PATH))
+    except PermissionError as error:
+        raise UnsupportedError("the sampleblk driver", str(error), "run as root") from error
+
+
+def acquire() -> core.DeviceControl:
+    """The control device, with the driver loaded first where it is not. Each call needs its :func:`release`.
+
+    Raises:
+        UnsupportedError: The driver cannot be loaded or used; says how it could.
+    """
+    global _control, _users, _loaded_here
+    with _lock:
+        if _control is None:
+            if not CONTROL_PATH.exists():
+                _load()
+                _loaded_here = True
+            _control = _open()
+        _users += 1
+        return _control
+
+
+def release() -> None:
+    """Undoes one :func:`acquire`; the last unloads the driver if we loaded it and nobody else has come to use it."""
+    global _control, _users, _loaded_here
+    with _lock:
+        _users -= 1
+        if _users > 0 or _control is None:
+            return
+        others = _control.list()
+        _control.close()  # or the module would be in use by us
+        _control = None
+        if _loaded_here:
+            _loaded_here = False
+            if not others:
+                # Someone may have come between: then the kernel refuses, as it should.
+                subprocess.run(["rmmod", "sampleblk"], capture_output=True, check=False, timeout=60)

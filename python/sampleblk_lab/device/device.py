@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: MIT
+"""A device of the driver, as a context manager."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+from typing import TYPE_CHECKING, Any, Self
+
+from sampleblk_lab._native import core
+from sampleblk_lab.device import control
+from sampleblk_lab.device.counters import Counters
+from sampleblk_lab.device.filesystem import Filesystem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+_FLAGS = {
+    "read_only": core.SAMPLEBLK_F_READ_ONLY,
+    "rotational": core.SAMPLEBLK_F_ROTATIONAL,
+    "discard": core.SAMPLEBLK_F_DISCARD,
+    "write_zeroes": core.SAMPLEBLK_F_WRITE_ZEROES,
+    "cache": core.SAMPLEBLK_F_CACHE,
+    "fua": core.SAMPLEBLK_F_FUA,
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """What a device is and how it is now.
+
+    Attributes:
+        index: Its number; the device is ``/dev/sampleblk<index>``.
+        path: That path.
+        capacity_bytes: Bytes.
+        queues: Hardware queues, as the kernel granted them: never more than CPUs.
+        depth: Requests in flight a queue.
+        logical_block_bytes: The smallest I/O.
+        physical_block_bytes: What the device says it writes at once.
+        read_only: Writes are refused.
+        rotational: The kernel takes it for a spinning disk.
+        discard: Discard is offered.
+        write_zeroes: Write-zeroes is offered.
+        cache: It has a volatile write cache, so flushes reach it.
+        fua: Writes can bypass the cache.
+        partitions: Partition tables are read.
+        openers: Open descriptors and mounts.
+        allocated_bytes: Memory that holds data.
+    """
+
+    index: int
+    path: str
+    capacity_bytes: int
+    queues: int
+    depth: int
+    logical_block_bytes: int
+    physical_block_bytes: int
+    read_only: bool
+    rotational: bool
+    discard: bool
+    write_zeroes: bool
+    cache: bool
+    fua: bool
+    partitions: bool
+    openers: int
+    allocated_bytes: int
+
+    @classmethod
+    def from_raw(cls, raw: dict[str, int]) -> DeviceInfo:
+        """From the fields of the ABI's ``struct sampleblk_info``."""
+        flags = raw["flags"]
+        values: dict[str, Any] = {name: value for name, value in raw.items() if name != "flags"}
+        values.update((name, bool(flags & bit)) for name, bit in _FLAGS.items())
+        return cls(
+            path=f"/dev/sampleblk{raw['index']}",
+            partitions=not flags & core.SAMPLEBLK_F_NO_PARTITIONS,
+            **values,
+        )
+
+
+def _bytes(value: int | str, what: str) -> int:
+    return core.parse_bytes(value, what) if isinstance(value, str) else value
+
+
+class Device:
+    """A block device in RAM, made here and taken away by :meth:`close` or at the end of ``with``.
+
+    The driver is loaded first where it is not, and unloaded again after the last device if nobody else uses it.
+
+    Args:
+        capacity: Bytes, or a string such as ``"64M"``. Memory is taken only for what is written.
+        queues: Hardware queues.
+        depth: Requests in flight a queue.
+        logical_block: Smallest I/O in bytes, 512 to 4096.
+        physical_block: What the device says it writes at once, in bytes; at least the logical block.
+        read_only: Refuse writes.
+        rotational: Pretend to spin.
+        discard: Offer discard.
+        write_zeroes: Offer write-zeroes.
+        cache: Have a volatile write cache, so that flushes reach the driver.
+        fua: Let writes bypass the cache; by default just when there is one.
+        partitions: Read partition tables.
+        index: The number in ``/dev/sampleblk<index>``, 1 to 256; the lowest free one by default.
+
+    Raises:
+        UnsupportedError: The driver is not loaded and cannot be; says how it could.
+        InputError: No device can be like that; names the value.
+        FileExistsError: `index` is taken.
+    """
+
+    def __init__(
+        self,
+        capacity: int | str = "64M",
+        queues: int = 1,
+        *,
+        depth: int = 128,
+        logical_block: int | str = 512,
+        physical_block: int | str | None = None,
+        read_only: bool = False,
+        rotational: bool = False,
+        discard: bool = True,
+        write_zeroes: bool = True,
+        cache: bool = False,
+        fua: bool | None = None,
+        partitions: bool = True,
+        index: int | None = None,
+    ) -> None:
+        self._open = False
+        self._filesystems: list[Filesystem] = []
+        chosen = {
+            "read_only": read_only,
+            "rotational": rotational,
+            "discard": discard,
+            "write_zeroes": write_zeroes,
+            "cache": cache,
+            "fua": cache if fua is None else fua,
+        }
+        flags = sum(_FLAGS[name] for name, on in chosen.items() if on)
+        if not partitions:
+            flags |= core.SAMPLEBLK_F_NO_PARTITIONS
+        capacity_bytes = _bytes(capacity, "capacity")
+        logical_block_bytes = _bytes(logical_block, "logical_block")
+        physical_block_bytes = 0 if physical_block is None else _bytes(physical_block, "physical_block")
+        self._control = control.acquire()
+        try:
+            made = self._control.add(
+                capacity_bytes,
+                flags=flags,
+                index=index or 0,
+                queues=queues,
+                depth=depth,
+                logical_block_bytes=logical_block_bytes,
+                physical_block_bytes=physical_block_bytes,
+            )
+        except BaseException:
+            control.release()
+            raise
+        self._open = True
+        self.index: int = made["index"]
+
+    @property
+    def path(self) -> str:
+        """``/dev/sampleblk<index>``."""
+        return f"/dev/sampleblk{self.index}"
+
+    @property
+    def name(self) -> str:
+        """``sampleblk<index>``, its name under ``/sys/block``."""
+        return f"sampleblk{self.index}"
+
+    def info(self) -> DeviceInfo:
+        """What the device is and how it is now."""
+        return DeviceInfo.from_raw(self._control.info(self.index))
+
+    def counters(self, queue: int | None = None) -> Counters:
+        """What has been completed, by all hardware queues together or by one of them, counted from 0."""
+        raw = self._control.counters(self.index) if queue is None else self._control.counters(self.index, queue)
+        return Counters(**raw)
+
+    def mkfs(self, fstype: str = "ext4", options: Sequence[str] = ()) -> Filesystem:
+        """Makes a file system: ``dev.mkfs("ext4").mount()``.
+
+        Args:
+            fstype: ext4, xfs, btrfs or f2fs.
+            options: Further options of its mkfs tool.
+
+        Raises:
+            InputError: No such type.
+            UnsupportedError: Its tool is not installed; names the Debian package.
+            ToolError: The tool failed, such as for a device too small for that type.
+        """
+        filesystem = Filesystem(self.path, fstype)
+        filesystem.make(options)
+        self._filesystems.append(filesystem)
+        return filesystem
+
+    def close(self, *, force: bool = False) -> None:
+        """Unmounts what :meth:`mkfs` and ``mount`` mounted and removes the device; the second time does nothing.
+
+        Args:
+            force: Remove it although somebody has it open: for them it is then a disk that was pulled.
+
+        Raises:
+            OSError: EBUSY, somebody else has it open; close() can be tried again.
+        """
+        if not self._open:
+            return
+        while self._filesystems:
+            self._filesystems[-1].close()
+            self._filesystems.pop()
+        try:
+            self._control.remove(self.index, force)
+        except OSError as error:
+            # Removed by someone else: what we wanted.
+            if error.errno != errno.ENODEV:
+                raise
+        self._open = False
+        control.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Device {self.path}{'' if self._open else ' (closed)'}>"
+
+
+def devices() -> list[DeviceInfo]:
+    """Every device of the driver, whoever made it; empty when the driver is not loaded."""
+    if not control.CONTROL_PATH.exists():
+        return []
+    opened = control.acquire()
+    try:
+        return [DeviceInfo.from_raw(opened.info(index)) for index in opened.list()]
+    finally:
+        control.release()

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MIT
+"""What the device package does on a machine without the driver: clear words, nothing left behind."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import pytest
+
+import sampleblk_lab as lab
+from sampleblk_lab.device import control, filesystem
+
+
+@pytest.fixture
+def no_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """No control device, and a modprobe that finds no module."""
+    monkeypatch.setattr(control, "CONTROL_PATH", tmp_path / "sampleblk-control")
+    modprobe = tmp_path / "modprobe"
+    modprobe.write_text('#!/bin/sh\necho "modprobe: FATAL: Module $1 not found" >&2\nexit 1\n')
+    modprobe.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.usefixtures("no_driver")
+def test_without_the_driver_the_error_says_what_to_do() -> None:
+    with pytest.raises(lab.UnsupportedError, match=r"Module sampleblk not found.*sampleblk-python"):
+        lab.Device("64M")
+    assert control._users == 0
+    assert lab.devices() == []
+
+
+def test_without_modprobe_the_error_names_its_package(no_driver: Path) -> None:
+    (no_driver / "modprobe").unlink()
+    with pytest.raises(lab.UnsupportedError, match="Debian package kmod"):
+        lab.Device("64M")
+
+
+@pytest.mark.usefixtures("no_driver")
+def test_a_size_that_is_none_is_refused_before_anything_is_loaded() -> None:
+    with pytest.raises(lab.InputError, match="64Q"):
+        lab.Device("64Q")
+
+
+def test_counters_subtract_and_look_like_a_mapping() -> None:
+    before = lab.Counters(reads=1, write_bytes=4096)
+    delta = lab.Counters(reads=5, write_bytes=8192) - before
+    assert (delta.reads, delta["write_bytes"]) == (4, 4096)
+    assert dict(delta)["reads"] == 4
+    assert delta.table()["value"]["write_bytes"] == 4096
+    with pytest.raises(KeyError, match="no counter 'read'"):
+        delta["read"]
+
+
+def test_the_core_s_counters_are_those_of_the_class() -> None:
+    names = [field.name for field in dataclasses.fields(lab.Counters)]
+    assert lab.Counters(**dict.fromkeys(names, 1)).keys() == names
+
+
+def test_an_unknown_file_system_lists_the_known() -> None:
+    with pytest.raises(lab.InputError, match=r"'zfs'.*ext4, xfs, btrfs, f2fs"):
+        filesystem.Filesystem("/dev/null", "zfs")
+
+
+def test_a_missing_tool_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_args, **_kwargs: None)
+    with pytest.raises(lab.UnsupportedError, match=r"mkfs.xfs.*Debian package xfsprogs"):
+        filesystem.Filesystem("/dev/null", "xfs").make()
+
+
+def test_a_failing_tool_is_quoted(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.write_bytes(bytes(4096))
+    with pytest.raises(lab.ToolError, match=r"mkfs.ext4.*exit status 1") as caught:
+        filesystem.Filesystem(str(small), "ext4").make()
+    assert caught.value.status == 1
+
+
+def test_a_failing_mount_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(lab.ToolError, match="mount"):
+        filesystem.Filesystem(str(tmp_path / "none"), "ext4").mount()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: MIT
+"""Devices made, used and taken away; the counters say what happened; misuse is refused."""
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sampleblk_lab as lab
+
+CONTROL = Path("/dev/sampleblk-control")
+MAGIC = 0xBD
+
+
+def ioc(direction: int, number: int, size: int) -> int:
+    return direction << 30 | size << 16 | MAGIC << 8 | number
+
+
+ADD, REMOVE, LIST, INFO = ioc(3, 1, 96), ioc(1, 2, 24), ioc(2, 3, 56), ioc(3, 4, 176)
+
+
+@pytest.fixture
+def control() -> Iterator[int]:
+    """The raw control device, with one device made through the package so that the driver is loaded."""
+    with lab.Device("1M"):
+        fd = os.open(CONTROL, os.O_RDWR)
+        yield fd
+        os.close(fd)
+
+
+def refused(fd: int, request: int, data: bytes) -> int:
+    with pytest.raises(OSError) as caught:  # noqa: PT011 (the errno is what the caller looks at)
+        fcntl.ioctl(fd, request, bytearray(data), True)
+    assert caught.value.errno is not None
+    return caught.value.errno
+
+
+def direct(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_DIRECT)
+
+
+def fill(fd: int, chunk: mmap.mmap) -> None:
+    for i in range(4096):
+        os.pwrite(fd, chunk, i << 20)
+
+
+def aligned(data: bytes) -> mmap.mmap:
+    buffer = mmap.mmap(-1, len(data))
+    buffer.write(data)
+    return buffer
+
+
+def test_what_is_written_is_read_back_and_counted() -> None:
+    with lab.Device("64M", queues=2) as dev:
+        fd = direct(dev.path, os.O_RDWR)
+        data = os.urandom(1 << 20)
+        assert os.pwrite(fd, aligned(data), 12 << 20) == len(data)
+        back = mmap.mmap(-1, 1 << 20)
+        os.preadv(fd, [back], 12 << 20)
+        assert back[:] == data
+        os.preadv(fd, [back], 40 << 20)
+        assert back[:] == bytes(1 << 20)
+        os.close(fd)
+        counters = dev.counters()
+        assert counters.write_bytes == 1 << 20
+        assert counters.read_bytes >= 2 << 20
+        assert counters.errors == 0
+        assert dev.info().allocated_bytes == 1 << 20
+        per_queue = [dev.counters(queue).write_bytes for queue in range(dev.info().queues)]
+        assert sum(per_queue) == 1 << 20
+
+
+def test_sectors_are_written_without_touching_their_neighbours() -> None:
+    with lab.Device("1M") as dev:
+        fd = direct(dev.path, os.O_RDWR)
+        os.pwrite(fd, aligned(b"a" * 4096), 0)
+        os.pwrite(fd, aligned(b"b" * 512), 1024)
+        back = mmap.mmap(-1, 4096)
+        os.preadv(fd, [back], 0)
+        assert back[:] == b"a" * 1024 + b"b" * 512 + b"a" * 2560
+        os.close(fd)
+
+
+def test_discard_gives_memory_back_and_reads_as_zero() -> None:
+    with lab.Device("16M") as dev:
+        fd = direct(dev.path, os.O_RDWR)
+        os.pwrite(fd, aligned(b"x" * (1 << 20)), 0)
+        subprocess.run(["blkdiscard", "-o", "4096", "-l", "65536", dev.path], check=True)
+        back = mmap.mmap(-1, 1 << 20)
+        os.preadv(fd, [back], 0)
+        assert back[:] == b"x" * 4096 + bytes(65536) + b"x" * ((1 << 20) - 4096 - 65536)
+        assert dev.info().allocated_bytes == (1 << 20) - 65536
+        subprocess.run(["blkdiscard", "-z", "-o", "512", "-l", "1024", dev.path], check=True)
+        os.preadv(fd, [back], 0)
+        assert back[:2048] == b"x" * 512 + bytes(1024) + b"x" * 512
+        counters = dev.counters()
+        assert (counters.discard_bytes, counters.write_zeroes_bytes) == (65536, 1024)
+        os.close(fd)
+
+
+def test_flush_and_fua_reach_a_device_with_a_cache() -> None:
+    with lab.Device("16M", cache=True) as dev:
+        fd = direct(dev.path, os.O_RDWR)
+        os.pwrite(fd, aligned(b"x" * 4096), 0)
+        os.fsync(fd)
+        os.close(fd)
+        assert (dev.counters().flushes, dev.counters().fua_writes) == (1, 0)
+        fd = direct(dev.path, os.O_RDWR | os.O_DSYNC)
+        os.pwrite(fd, aligned(b"y" * 4096), 0)
+        os.close(fd)
+        assert dev.counters().fua_writes == 1
+    with lab.Device("16M") as dev:
+        fd = direct(dev.path, os.O_RDWR)
+        os.pwrite(fd, aligned(b"x" * 4096), 0)
+        os.fsync(fd)
+        os.close(fd)
+        assert dev.counters().flushes == 0
+
+
+def test_far_larger_than_memory() -> None:
+    with lab.Device("64T") as dev:
+        fd = direct(dev.path, os.O_RDWR)
+        end = (64 << 40) - 4096
+        os.pwrite(fd, aligned(b"z" * 4096), end)
+        back = mmap.mmap(-1, 4096)
+        os.preadv(fd, [back], end)
+        assert back[:] == b"z" * 4096
+        os.close(fd)
+        assert dev.info().allocated_bytes == 4096
+
+
+def test_a_full_machine_fails_the_write_and_lives() -> None:
+    subprocess.run(["modprobe", "sampleblk", "devices=0", "memory_percent=5"], check=True)
+    try:
+        with lab.Device("1T") as dev:
+            fd = direct(dev.path, os.O_RDWR)
+            chunk = aligned(b"m" * (1 << 20))
+            with pytest.raises(OSError, match="No space left") as caught:
+                fill(fd, chunk)
+            assert caught.value.errno == errno.ENOSPC
+            assert dev.counters().errors > 0
+            subprocess.run(["blkdiscard", dev.path], check=True)
+            # Freed after a grace period: the write that waits for it may be the second.
+            for _ in range(100):
+                try:
+                    os.pwrite(fd, chunk, 0)
+                    break
+                except OSError:
+                    os.sched_yield()
+            os.close(fd)
+            assert dev.info().allocated_bytes == 1 << 20
+    finally:
+        subprocess.run(["rmmod", "sampleblk"], check=True)
+
+
+def test_devices_lists_them_and_close_takes_them_away() -> None:
+    with lab.Device("1M", index=9) as one, lab.Device("2M", logical_block=4096) as two:
+        listed = {info.index: info for info in lab.devices()}
+        assert set(listed) == {one.index, two.index}
+        assert listed[9].capacity_bytes == 1 << 20
+        assert listed[two.index].logical_block_bytes == 4096
+        with pytest.raises(FileExistsError):
+            lab.Device("1M", index=9)
+        assert Path(one.path).is_block_device()
+    assert not Path(one.path).exists()
+    one.close()
+    assert lab.devices() == []
+    assert not Path("/sys/module/sampleblk").exists()
+
+
+def test_an_open_device_is_not_removed_unless_forced() -> None:
+    dev = lab.Device("1M")
+    fd = os.open(dev.path, os.O_RDWR)
+    with pytest.raises(OSError, match="busy") as caught:
+        dev.close()
+    assert caught.value.errno == errno.EBUSY
+    assert os.pread(fd, 512, 0) == bytes(512)
+    dev.close(force=True)
+    assert not Path(dev.path).exists()
+    # As with a disk that was pulled: it has no length any more.
+    assert os.pread(fd, 512, 1 << 19) == b""
+    with pytest.raises(OSError, match="No space left"):
+        os.pwrite(fd, b"x" * 512, 1 << 19)
+    os.close(fd)
+    assert subprocess.run(["rmmod", "sampleblk"], check=False).returncode == 0
+
+
+def test_modprobe_gives_sampleblk1_and_a_mounted_one_keeps_the_module() -> None:
+    subprocess.run(["modprobe", "sampleblk"], check=True)
+    assert Path("/dev/sampleblk1").is_block_device()
+    fs = lab.Filesystem("/dev/sampleblk1", "ext4")
+    fs.make()
+    with fs.mount() as mnt:
+        (mnt / "file").write_text("kept")
+        assert subprocess.run(["rmmod", "sampleblk"], check=False, capture_output=True).returncode != 0
+        assert (mnt / "file").read_text() == "kept"
+    subprocess.run(["rmmod", "sampleblk"], check=True)
+    assert not Path("/dev/sampleblk1").exists()
+    assert not CONTROL.exists()
+    assert "sampleblk" not in Path("/proc/devices").read_text()
+
+
+@pytest.mark.parametrize(
+    ("fstype", "capacity"), [("ext4", "64M"), ("xfs", "320M"), ("btrfs", "160M"), ("f2fs", "128M")]
+)
+def test_file_systems_live_on_it(fstype: str, capacity: str) -> None:
+    with lab.Device(capacity, queues=2, cache=True) as dev:
+        fs = dev.mkfs(fstype)
+        contents = {f"f{i}": os.urandom(10_000 * i) for i in range(30)}
+        with fs.mount() as mnt:
+            for name, data in contents.items():
+                (mnt / name).write_bytes(data)
+            for name in list(contents)[::3]:
+                (mnt / name).unlink()
+                del contents[name]
+        assert fs.fsck()
+        with fs.mount() as mnt:
+            assert {path.name: path.read_bytes() for path in Path(mnt).iterdir() if path.is_file()} == contents
+        assert dev.counters().flushes > 0
+
+
+def test_the_tracepoints_tell_of_a_write() -> None:
+    tracefs = Path("/sys/kernel/tracing")
+    with lab.Device("1M") as dev:
+        events = tracefs / "events/sampleblk/enable"
+        (tracefs / "trace").write_text("")
+        events.write_text("1")
+        try:
+            fd = direct(dev.path, os.O_RDWR)
+            os.pwrite(fd, aligned(b"t" * 4096), 8192)
+            os.close(fd)
+        finally:
+            events.write_text("0")
+        lines = [line for line in (tracefs / "trace").read_text().splitlines() if "write sector 16 bytes 4096" in line]
+        assert len(lines) == 2
+        assert "sampleblk_queue:" in lines[0]
+        assert "sampleblk_complete:" in lines[1]
+        assert int(lines[1].rsplit(" ", 1)[1]) > 0
+        (tracefs / "trace").write_text("")
+
+
+def test_bad_calls_are_refused(control: int) -> None:
+    config = bytearray(96)
+    config[8:16] = (1 << 20).to_bytes(8, "little")
+    assert refused(control, ioc(3, 99, 8), bytes(8)) == errno.ENOTTY
+    assert refused(control, ioc(3, 1, 96) ^ (1 << 30), config) == errno.ENOTTY
+    assert refused(control, 0x5401, bytes(8)) == errno.ENOTTY
+    flags = bytearray(config)
+    flags[4:8] = b"\x00\x00\x00\x80"
+    assert refused(control, ADD, flags) == errno.EINVAL
+    reserved = bytearray(config)
+    reserved[90] = 1
+    assert refused(control, ADD, reserved) == errno.EINVAL
+    assert refused(control, ioc(3, 1, 104), bytes(config) + b"\x01" + bytes(7)) == errno.E2BIG
+    tiny = bytearray(96)
+    assert refused(control, ADD, tiny) == errno.EINVAL
+    assert refused(control, REMOVE, (200).to_bytes(4, "little") + bytes(20)) == errno.ENODEV
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.ioctl(control, ctypes.c_ulong(ADD), ctypes.c_void_p(8)) == -1
+    assert ctypes.get_errno() == errno.EFAULT
+
+
+def test_a_shorter_and_a_longer_structure_are_taken(control: int) -> None:
+    config = bytearray(48)
+    config[8:16] = (1 << 20).to_bytes(8, "little")
+    fcntl.ioctl(control, ioc(3, 1, 40), config, True)
+    index = int.from_bytes(config[:4], "little")
+    assert index > 1
+    longer = bytearray(index.to_bytes(4, "little") + bytes(60))
+    fcntl.ioctl(control, ioc(1, 2, 64), longer, True)
+    assert refused(control, INFO, index.to_bytes(4, "little") + bytes(172)) == errno.ENODEV
+
+
+def test_without_the_right_nothing_changes(control: int) -> None:
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.setgid(65534)
+            os.setuid(65534)
+            fcntl.ioctl(control, LIST, bytearray(56), True)
+            try:
+                fcntl.ioctl(control, REMOVE, bytearray(24), True)
+            except PermissionError:
+                status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
