@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// What fio does to a job's options after reading them: values that depend on one another.
+#pragma once
+
+#include "sampleblk/workload/job_file.hpp"
+
+namespace sampleblk::workload {
+
+// Completes a job, gives it its group and adds it numjobs times. Throws InputError without a source
+// when its keys contradict one another.
+void add_job(JobSet& set, JobOptions job);
+
+// Refuses what the engine does not do yet.
+void refuse_missing(const JobOptions& job);
+
+// What only the whole set can tell: names in wait_for.
+void check_jobs(const JobSet& set);
+
+// Whether an engine completes each I/O in the call that starts it.
+[[nodiscard]] constexpr bool is_synchronous(Engine engine) noexcept {
+    return engine != Engine::libaio && engine != Engine::io_uring;
+}
+
+}  // namespace sampleblk::workload
