@@ -12,5 +12,6 @@ void register_device(py::module_& module);
 void register_error(py::module_& module);
 void register_table(py::module_& module);
 void register_units(py::module_& module);
+void register_workload(py::module_& module);
 
 }  // namespace sampleblk::bindings

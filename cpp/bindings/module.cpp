@@ -8,4 +8,5 @@ PYBIND11_MODULE(_core, module) {
     register_table(module);
     register_device(module);
     register_units(module);
+    register_workload(module);
 }

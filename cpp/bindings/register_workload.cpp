@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+// Jobs, their runs and results.
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings.hpp"
+#include "sampleblk/workload/job_file.hpp"
+#include "sampleblk/workload/job_run.hpp"
+#include "sampleblk/workload/keys.hpp"
+#include "sampleblk/workload/report.hpp"
+
+namespace sampleblk::bindings {
+
+namespace {
+
+using namespace workload;
+
+using Released = py::call_guard<py::gil_scoped_release>;
+
+// A run may have to wait for its jobs when it is deleted.
+struct DeleteReleased {
+    void operator()(JobRun* run) const {
+        const py::gil_scoped_release released;
+        delete run;
+    }
+};
+
+py::dict job_dict(const JobOptions& job) {
+    py::dict out;
+    out["name"] = job.name;
+    out["job_number"] = job.job_number;
+    out["subjob_number"] = job.subjob_number;
+    out["group_id"] = job.group_id;
+    out["settings"] = job.given;
+    return out;
+}
+
+py::list notices_of(const std::vector<Notice>& notices) {
+    py::list out;
+    for (const Notice& notice : notices) {
+        out.append(py::make_tuple(notice.source, notice.line, notice.key, notice.text));
+    }
+    return out;
+}
+
+py::list key_rows() {
+    py::list out;
+    for (const Key& key : all_keys()) {
+        const char* support = key.support == Support::full       ? "full"
+                              : key.support == Support::accepted ? "accepted"
+                                                                 : "refused";
+        const char* effect = key.effect == Effect::result ? "result" : "report";
+        out.append(py::make_tuple(std::string(key.name), std::string(key.alias), std::string(key.form),
+                                  std::string(key.default_text), effect, support, std::string(key.help)));
+    }
+    return out;
+}
+
+}  // namespace
+
+void register_workload(py::module_& module) {
+    py::class_<JobSet>(module, "JobSet")
+        .def_static("read", &read_job_file, py::arg("path"), py::arg("overrides") = std::vector<Setting>{}, Released())
+        .def_static("parse", &parse_job_text, py::arg("text"), py::arg("source"),
+                    py::arg("overrides") = std::vector<Setting>{})
+        .def_static("parse_command_line", &parse_command_line, py::arg("arguments"),
+                    py::arg("overrides") = std::vector<Setting>{})
+        .def_static("make", &make_job, py::arg("settings"))
+        .def_readonly("source", &JobSet::source)
+        .def_readonly("globals", &JobSet::globals)
+        .def_property_readonly("jobs",
+                               [](const JobSet& self) {
+                                   py::list out;
+                                   for (const JobOptions& job : self.jobs) {
+                                       out.append(job_dict(job));
+                                   }
+                                   return out;
+                               })
+        .def_property_readonly("notices", [](const JobSet& self) { return notices_of(self.notices); })
+        .def("write", &write_job_file);
+
+    py::class_<RunProgress>(module, "RunProgress")
+        .def_readonly("fraction", &RunProgress::fraction)
+        .def_readonly("elapsed_s", &RunProgress::elapsed_s)
+        .def_readonly("eta_s", &RunProgress::eta_s)
+        .def_readonly("done_bytes", &RunProgress::done_bytes)
+        .def_readonly("done_ios", &RunProgress::done_ios)
+        .def_readonly("bytes_per_s", &RunProgress::bytes_per_s)
+        .def_readonly("ios_per_s", &RunProgress::ios_per_s)
+        .def_readonly("running", &RunProgress::running)
+        .def_readonly("finished", &RunProgress::finished)
+        .def_readonly("jobs", &RunProgress::jobs);
+
+    py::class_<RunResult, std::shared_ptr<RunResult>>(module, "RunResult")
+        .def("text", &text_report, Released())
+        .def("json", &json_report, py::arg("bins"), Released())
+        .def_readonly("stop_reason", &RunResult::stop_reason)
+        .def_readonly("messages", &RunResult::messages)
+        .def_property_readonly("notices", [](const RunResult& self) { return notices_of(self.notices); })
+        .def_property_readonly("errors", [](const RunResult& self) {
+            py::list out;
+            for (const JobResult& job : self.jobs) {
+                if (job.error != 0) {
+                    out.append(py::make_tuple(job.options.name, job.error, job.error_text));
+                }
+            }
+            return out;
+        });
+
+    py::class_<JobRun, std::unique_ptr<JobRun, DeleteReleased>>(module, "JobRun")
+        .def(py::init([](JobSet set) {
+                 const py::gil_scoped_release released;
+                 return std::unique_ptr<JobRun, DeleteReleased>(new JobRun(std::move(set)));
+             }),
+             py::arg("jobs"))
+        .def_property_readonly("pids", &JobRun::pids)
+        .def_property_readonly("thread_ids", &JobRun::thread_ids)
+        .def_property_readonly("messages", &JobRun::messages)
+        .def_property_readonly("layout_bytes", &JobRun::layout_bytes)
+        .def("start", &JobRun::start, Released())
+        .def("wait", &JobRun::wait, py::arg("timeout_ns"), Released())
+        .def("stop", &JobRun::stop, py::arg("reason"), Released())
+        .def("progress", &JobRun::progress, Released())
+        .def(
+            "result", [](const JobRun& self) { return std::make_shared<RunResult>(self.result()); }, Released())
+        .def("close", &JobRun::close, Released());
+
+    module.def("job_keys", &key_rows);
+}
+
+}  // namespace sampleblk::bindings

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+#include "disk_stats.hpp"
+
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+
+#include "sampleblk/error.hpp"
+#include "sampleblk/fd.hpp"
+#include "sampleblk/workload/clock.hpp"
+
+namespace sampleblk::workload {
+
+namespace {
+
+// Documentation/block/stat.rst: the eleven fields that every kernel since 2.6 has.
+DiskStats read_stat(const std::string& directory) {
+    DiskStats stats;
+    stats.name = std::filesystem::path(directory).filename().string();
+    std::array<std::uint64_t, 11> fields{};
+    try {
+        const std::string text = read_file(directory + "/stat");
+        const char* at = text.data();
+        const char* end = at + text.size();
+        for (std::uint64_t& field : fields) {
+            while (at < end && *at == ' ') {
+                ++at;
+            }
+            at = std::from_chars(at, end, field).ptr;
+        }
+    } catch (const SystemError&) {
+        return stats;  // the device went away; zero differences say so
+    }
+    stats.ios = {fields[0], fields[4]};
+    stats.merges = {fields[1], fields[5]};
+    stats.sectors = {fields[2], fields[6]};
+    stats.ticks_ms = {fields[3], fields[7]};
+    stats.busy_ms = fields[9];
+    stats.in_queue_ms = fields[10];
+    return stats;
+}
+
+}  // namespace
+
+void DiskWatch::add(const std::string& path) {
+    struct stat status{};
+    std::string existing = path;
+    if (::stat(existing.c_str(), &status) != 0) {
+        existing = std::filesystem::path(path).parent_path().string();
+        if (existing.empty()) {
+            existing = ".";
+        }
+        if (::stat(existing.c_str(), &status) != 0) {
+            return;
+        }
+    }
+    const dev_t device = S_ISBLK(status.st_mode) ? status.st_rdev : status.st_dev;
+    std::error_code error;
+    std::filesystem::path directory = std::filesystem::canonical(
+        "/sys/dev/block/" + std::to_string(major(device)) + ":" + std::to_string(minor(device)), error);
+    if (error) {
+        return;
+    }
+    // A partition lies inside its disk's directory.
+    if (std::filesystem::exists(directory / "partition", error)) {
+        directory = directory.parent_path();
+    }
+    const std::string name = directory.string();
+    const bool known =
+        std::any_of(disks_.begin(), disks_.end(), [&](const Disk& disk) { return disk.directory == name; });
+    if (!known) {
+        disks_.push_back({.directory = name, .at_begin = {}});
+    }
+}
+
+void DiskWatch::begin() {
+    began_ns_ = Clock::monotonic_ns();
+    for (Disk& disk : disks_) {
+        disk.at_begin = read_stat(disk.directory);
+    }
+}
+
+std::vector<DiskStats> DiskWatch::end() const {
+    std::vector<DiskStats> out;
+    for (const Disk& disk : disks_) {
+        DiskStats now = read_stat(disk.directory);
+        const DiskStats& before = disk.at_begin;
+        const auto since = [](std::uint64_t after, std::uint64_t first) { return after > first ? after - first : 0; };
+        for (std::size_t i = 0; i < 2; ++i) {
+            now.ios[i] = since(now.ios[i], before.ios[i]);
+            now.merges[i] = since(now.merges[i], before.merges[i]);
+            now.sectors[i] = since(now.sectors[i], before.sectors[i]);
+            now.ticks_ms[i] = since(now.ticks_ms[i], before.ticks_ms[i]);
+        }
+        now.in_queue_ms = since(now.in_queue_ms, before.in_queue_ms);
+        now.busy_ms = since(now.busy_ms, before.busy_ms);
+        now.elapsed_ms = (Clock::monotonic_ns() - began_ns_) / 1'000'000;
+        out.push_back(std::move(now));
+    }
+    return out;
+}
+
+}  // namespace sampleblk::workload

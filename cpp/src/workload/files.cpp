@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: MIT
+#include "sampleblk/workload/files.hpp"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <mntent.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "sampleblk/error.hpp"
+#include "sampleblk/interrupt.hpp"
+#include "sampleblk/workload/buffers.hpp"
+
+namespace sampleblk::workload {
+
+namespace {
+
+constexpr std::uint64_t unlimited = UINT64_MAX;
+
+[[noreturn]] void refuse(const JobOptions& options, const std::string& message, const std::string& expected) {
+    throw InputError("job '" + options.name + "': " + message, {}, 0, expected);
+}
+
+void replace_all(std::string& text, std::string_view word, const std::string& value) {
+    for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + value.size())) {
+        text.replace(at, word.size(), value);
+    }
+}
+
+std::string in_directory(const JobOptions& options, const std::string& directory, const std::string& name) {
+    (void)options;
+    return directory.empty() || name.starts_with('/') ? name : directory + "/" + name;
+}
+
+// "a:b" are two names; "\:" is a colon in one.
+std::vector<std::string> split_names(const std::string& text) {
+    std::vector<std::string> names(1);
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] == '\\' && i + 1 < text.size() && text[i + 1] == ':') {
+            names.back() += text[++i];
+        } else if (text[i] == ':') {
+            names.emplace_back();
+        } else {
+            names.back() += text[i];
+        }
+    }
+    std::erase(names, std::string());
+    return names;
+}
+
+std::vector<std::string> file_names(const JobOptions& options) {
+    std::vector<std::string> names;
+    const std::vector<std::string> directories =
+        options.directory.empty() ? std::vector<std::string>{""} : split_names(options.directory);
+    // Several directories are given to the copies of a job in turn.
+    const std::string& directory = directories[options.subjob_number % directories.size()];
+    if (!options.opendir.empty()) {
+        std::error_code error;
+        for (const auto& entry : std::filesystem::recursive_directory_iterator(options.opendir, error)) {
+            if (entry.is_regular_file()) {
+                names.push_back(entry.path().string());
+            }
+        }
+        if (error) {
+            throw SystemError("opendir", options.opendir, error.value());
+        }
+        std::sort(names.begin(), names.end());
+        if (names.empty()) {
+            refuse(options, "opendir '" + options.opendir + "' holds no file", "a directory with files");
+        }
+        return names;
+    }
+    if (!options.filename.empty()) {
+        for (const std::string& name : split_names(options.filename)) {
+            names.push_back(in_directory(options, directory, name));
+        }
+        if (names.empty()) {
+            refuse(options, "filename '" + options.filename + "' names no file", "at least one name");
+        }
+        return names;
+    }
+    for (std::uint32_t i = 0; i < options.nrfiles; ++i) {
+        std::string name = options.filename_format.empty() ? "$jobname.$jobnum.$filenum" : options.filename_format;
+        replace_all(name, "$jobname", options.name);
+        replace_all(name, "$jobnum", std::to_string(options.subjob_number));
+        replace_all(name, "$filenum", std::to_string(i));
+        replace_all(name, "$clientuid", "");
+        names.push_back(in_directory(options, directory, name));
+    }
+    return names;
+}
+
+void refuse_mounted(const JobOptions& options, const std::string& path, dev_t device) {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> mounts(::setmntent("/proc/mounts", "r"), ::endmntent);
+    if (!mounts) {
+        return;
+    }
+    while (const mntent* entry = ::getmntent(mounts.get())) {
+        struct stat status{};
+        if (::stat(entry->mnt_fsname, &status) == 0 && S_ISBLK(status.st_mode) && status.st_rdev == device) {
+            refuse(options, "'" + path + "' is mounted on '" + entry->mnt_dir + "' and the job writes",
+                   "a device that is not mounted, or allow_mounted_write=1");
+        }
+    }
+}
+
+std::uint64_t device_size(const std::string& path) {
+    const Fd fd = open_file(path, O_RDONLY);
+    std::uint64_t bytes = 0;
+    if (::ioctl(fd.get(), BLKGETSIZE64, &bytes) != 0) {
+        throw_errno("ioctl BLKGETSIZE64", path);
+    }
+    return bytes;
+}
+
+// Finds what is there; a missing regular file has size 0.
+void find_size(const JobOptions& options, FileTarget& file) {
+    struct stat status{};
+    if (::stat(file.path.c_str(), &status) != 0) {
+        if (errno != ENOENT) {
+            throw_errno("stat", file.path);
+        }
+        if (!options.allow_file_create) {
+            throw SystemError("stat", file.path, ENOENT, "allow_file_create=0 keeps us from creating it");
+        }
+        return;
+    }
+    if (S_ISDIR(status.st_mode)) {
+        throw SystemError("open", file.path, EISDIR);
+    }
+    if (S_ISBLK(status.st_mode)) {
+        file.type = FileType::block;
+        file.size_bytes = device_size(file.path);
+        if ((options.writes || options.trims) && !options.allow_mounted_write) {
+            refuse_mounted(options, file.path, status.st_rdev);
+        }
+    } else if (S_ISCHR(status.st_mode)) {
+        file.type = FileType::character;
+        file.size_bytes = unlimited;
+    } else if (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode)) {
+        file.type = FileType::pipe;
+        file.size_bytes = unlimited;
+    } else {
+        file.size_bytes = static_cast<std::uint64_t>(status.st_size);
+    }
+}
+
+void make_directories(const std::string& path) {
+    for (std::size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+        const std::string part = path.substr(0, slash);
+        struct stat status{};
+        if (::stat(part.c_str(), &status) != 0 && ::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) {
+            throw_errno("mkdir", part);
+        }
+    }
+}
+
+std::uint64_t least_block(const JobOptions& options) {
+    std::uint64_t least = UINT64_MAX;
+    const bool used[] = {options.reads, options.writes, options.trims};
+    for (std::size_t i = 0; i < data_directions; ++i) {
+        if (used[i]) {
+            least = std::min(least, options.min_bs[i]);
+        }
+    }
+    return least;
+}
+
+std::uint64_t start_offset(const JobOptions& options, const FileTarget& file) {
+    if (options.file_append && file.type == FileType::regular) {
+        return file.size_bytes;
+    }
+    const std::uint64_t increment = options.offset_increment.percent != 0
+                                        ? file.size_bytes * options.offset_increment.percent / 100
+                                        : options.offset_increment.bytes;
+    const bool aligned = options.offset.percent != 0 || options.offset_increment.percent != 0;
+    std::uint64_t offset =
+        options.offset.percent != 0 ? file.size_bytes * options.offset.percent / 100 : options.offset.bytes;
+    offset += increment * options.subjob_number;
+    if (aligned) {
+        const std::uint64_t unit = options.offset_align != 0 ? options.offset_align : least_block(options);
+        offset = (offset + unit - 1) / unit * unit;
+    }
+    return offset;
+}
+
+// The job's part of each file, as fio divides size= among them.
+void divide_extents(const JobOptions& options, JobPlan& plan) {
+    const std::uint64_t block = least_block(options);
+    std::uint64_t each = 0;
+    std::uint64_t extra_blocks = 0;
+    if (options.filesize.lower == 0 && options.size.bytes != 0) {
+        each = options.size.bytes / plan.files.size();
+        extra_blocks = (options.size.bytes - each * plan.files.size()) / block;
+    }
+    Random sizes = stream(plan.seed, Stream::file_size);
+    for (FileTarget& file : plan.files) {
+        file.offset_bytes = start_offset(options, file);
+        const auto offset_fits = [&](std::uint64_t size) {
+            if (file.offset_bytes > size) {
+                refuse(options,
+                       "offset " + std::to_string(file.offset_bytes) + " lies beyond the end of '" + file.path +
+                           "' at " + std::to_string(size),
+                       "an offset inside the file");
+            }
+        };
+        if (options.filesize.lower == 0) {
+            file.extent_bytes = each;
+            if (extra_blocks != 0) {
+                --extra_blocks;
+                file.extent_bytes += block;
+            }
+            if (file.extent_bytes == 0) {
+                offset_fits(file.size_bytes);
+                file.extent_bytes = file.size_bytes == unlimited ? unlimited : file.size_bytes - file.offset_bytes;
+            }
+        } else if (file.size_bytes < options.filesize.lower || file.size_bytes > options.filesize.upper) {
+            std::uint64_t size = options.filesize.lower;
+            if (options.filesize.upper > options.filesize.lower) {
+                size += sizes.below(options.filesize.upper - options.filesize.lower);
+                size -= size % block;
+            }
+            offset_fits(size);
+            file.extent_bytes = size - file.offset_bytes;
+        } else {
+            offset_fits(file.size_bytes);
+            file.extent_bytes = file.size_bytes - file.offset_bytes;
+        }
+        if (options.size.percent != 0 && options.size.percent != 100 && file.extent_bytes != unlimited) {
+            const std::uint64_t whole = file.extent_bytes + file.offset_bytes;
+            file.extent_bytes = std::min(whole * options.size.percent / 100, whole - file.offset_bytes);
+            file.extent_bytes -= file.extent_bytes % block;
+        }
+    }
+}
+
+void preallocate(const JobOptions& options, const FileTarget& file, int fd) {
+    if (file.size_bytes == 0 || options.fill_device) {
+        return;
+    }
+    const auto size = static_cast<off_t>(file.size_bytes);
+    switch (options.fallocate) {
+        case Fallocate::none:
+            return;
+        case Fallocate::truncate:
+            if (::ftruncate(fd, size) != 0) {
+                throw_errno("ftruncate", file.path);
+            }
+            return;
+        case Fallocate::posix:
+            if (const int code = ::posix_fallocate(fd, 0, size); code != 0) {
+                throw SystemError("posix_fallocate", file.path, code);
+            }
+            return;
+        case Fallocate::keep:
+            if (::fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, size) != 0 && errno != EOPNOTSUPP) {
+                throw_errno("fallocate", file.path);
+            }
+            return;
+        case Fallocate::native:
+            if (::fallocate(fd, 0, 0, size) != 0 && errno != EOPNOTSUPP) {
+                throw_errno("fallocate", file.path);
+            }
+            return;
+    }
+}
+
+void write_contents(const JobOptions& options, JobPlan& plan, const FileTarget& file, int fd) {
+    if (!options.fill_device && ::ftruncate(fd, static_cast<off_t>(file.size_bytes)) != 0 && errno != EFBIG) {
+        throw_errno("ftruncate", file.path);
+    }
+    std::uint64_t left = file.size_bytes;
+    std::vector<std::byte> buffer(static_cast<std::size_t>(std::min(options.max_bs[index_of(Direction::write)], left)));
+    BufferFiller filler(options, plan.seed);
+    while (left != 0) {
+        check_interrupt();
+        const std::size_t length = static_cast<std::size_t>(std::min<std::uint64_t>(buffer.size(), left));
+        filler.fill(std::span(buffer).first(length), file.size_bytes - left);
+        const ssize_t put = ::write(fd, buffer.data(), length);
+        if (put < 0) {
+            if (errno == EINTR) {
+                continue;
+            }
+            if (options.fill_device && (errno == ENOSPC || errno == EDQUOT)) {
+                break;
+            }
+            throw_errno("write", file.path);
+        }
+        left -= static_cast<std::uint64_t>(put);
+        plan.layout_bytes += static_cast<std::uint64_t>(put);
+    }
+    if (options.create_fsync && ::fsync(fd) != 0) {
+        throw_errno("fsync", file.path);
+    }
+}
+
+// Removes a file again unless the layout came to its end.
+class HalfMade {
+  public:
+    explicit HalfMade(const std::string& path) : path_(path) {}
+    HalfMade(const HalfMade&) = delete;
+    HalfMade& operator=(const HalfMade&) = delete;
+    ~HalfMade() {
+        if (!done_) {
+            (void)::unlink(path_.c_str());
+        }
+    }
+    void done() noexcept { done_ = true; }
+
+  private:
+    const std::string& path_;
+    bool done_ = false;
+};
+
+void lay_out(const JobOptions& options, JobPlan& plan, FileTarget& file, std::uint64_t old_size) {
+    const bool in_full = options.reads || (options.writes && options.overwrite && !options.file_append);
+    const bool fresh = options.writes && !options.overwrite && !options.file_append;
+    if ((in_full || fresh) && ::unlink(file.path.c_str()) != 0 && errno != ENOENT) {
+        throw_errno("unlink", file.path);
+    }
+    HalfMade half_made(file.path);
+    const Fd fd = open_file(file.path, O_WRONLY | O_CREAT | (in_full ? O_TRUNC : 0), 0644);
+    preallocate(options, file, fd.get());
+    if (in_full) {
+        write_contents(options, plan, file, fd.get());
+    }
+    // Not fatal, as in fio: some file systems have no cache to drop.
+    (void)::posix_fadvise(fd.get(), static_cast<off_t>(old_size), static_cast<off_t>(file.end_bytes() - old_size),
+                          POSIX_FADV_DONTNEED);
+    file.created = true;
+    half_made.done();
+}
+
+std::uint64_t free_bytes(const std::string& path) {
+    struct statvfs status{};
+    std::string directory = path;
+    if (::statvfs(directory.c_str(), &status) != 0) {
+        const std::size_t slash = path.rfind('/');
+        directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+        if (::statvfs(directory.c_str(), &status) != 0) {
+            return 0;
+        }
+    }
+    return static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
+}
+
+}  // namespace
+
+JobPlan prepare_files(const JobOptions& options, std::uint64_t seed) {
+    JobPlan plan;
+    plan.options = options;
+    plan.seed = seed;
+    for (std::string& name : file_names(options)) {
+        FileTarget& file = plan.files.emplace_back();
+        file.path = std::move(name);
+    }
+    const bool on_disk = options.engine != Engine::null;
+    if (on_disk) {
+        for (FileTarget& file : plan.files) {
+            make_directories(file.path);
+            find_size(options, file);
+        }
+    }
+    plan.options.nrfiles = static_cast<std::uint32_t>(plan.files.size());
+    if (!options.read_iolog.empty()) {
+        return plan;
+    }
+    const bool known = std::any_of(plan.files.begin(), plan.files.end(), [](const FileTarget& file) {
+        return file.size_bytes != 0 && file.size_bytes != unlimited;
+    });
+    if (options.size.bytes == 0 && !known && options.filesize.lower == 0 && !options.fill_device) {
+        refuse(options, "the files are not there and no size is given", "size=…");
+    }
+    divide_extents(options, plan);
+
+    std::uint64_t total = 0;
+    std::uint64_t to_extend = 0;
+    std::uint32_t extended = 0;
+    std::vector<bool> extend(plan.files.size(), false);
+    for (std::size_t i = 0; i < plan.files.size(); ++i) {
+        FileTarget& file = plan.files[i];
+        if (options.fill_device && options.size.bytes == 0 && file.type == FileType::regular) {
+            file.extent_bytes = free_bytes(file.path) + file.size_bytes;
+        }
+        total = file.extent_bytes == unlimited || total == unlimited ? unlimited : total + file.extent_bytes;
+        if (file.type == FileType::regular && file.end_bytes() > file.size_bytes) {
+            if (on_disk && !options.create_on_open) {
+                extend[i] = true;
+                ++extended;
+                to_extend += file.end_bytes();
+            } else {
+                file.size_bytes = file.end_bytes();
+            }
+        }
+    }
+    plan.size_bytes =
+        options.size.bytes == 0 || (total != 0 && options.size.bytes > total) ? total : options.size.bytes;
+    plan.io_bytes = options.io_size.bytes != 0     ? options.io_size.bytes
+                    : options.io_size.percent != 0 ? plan.size_bytes / 100 * options.io_size.percent
+                                                   : plan.size_bytes;
+    if (plan.size_bytes < least_block(options)) {
+        refuse(options, "the block size is larger than the " + std::to_string(plan.size_bytes) + " bytes of its files",
+               "a smaller bs or a larger size");
+    }
+    if (extended != 0) {
+        plan.messages.push_back(options.name + ": Laying out IO file" + (extended > 1 ? "s" : "") + " (" +
+                                std::to_string(extended) + " file" + (extended > 1 ? "s / total " : " / ") +
+                                std::to_string(to_extend >> 20) + "MiB)");
+        for (std::size_t i = 0; i < plan.files.size(); ++i) {
+            if (extend[i]) {
+                FileTarget& file = plan.files[i];
+                const std::uint64_t old_size = file.size_bytes;
+                file.size_bytes = file.end_bytes();
+                lay_out(options, plan, file, old_size);
+            }
+        }
+    }
+    return plan;
+}
+
+void remove_files(const JobPlan& plan) {
+    for (const FileTarget& file : plan.files) {
+        if (file.type == FileType::regular && ::unlink(file.path.c_str()) != 0 && errno != ENOENT) {
+            throw_errno("unlink", file.path);
+        }
+    }
+}
+
+}  // namespace sampleblk::workload
