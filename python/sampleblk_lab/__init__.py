@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from sampleblk_lab.errors import UnsupportedError as UnsupportedError
     from sampleblk_lab.table import Column as Column
     from sampleblk_lab.table import Table as Table
+    from sampleblk_lab.workload import Job as Job
+    from sampleblk_lab.workload import JobError as JobError
+    from sampleblk_lab.workload import JobFile as JobFile
+    from sampleblk_lab.workload import JobRun as JobRun
+    from sampleblk_lab.workload import Result as Result
+    from sampleblk_lab.workload import job_keys as job_keys
 
 __version__ = "0.1.0"
 
@@ -36,12 +42,18 @@ _HOMES = {
     "Filesystem": "device",
     "FormatError": "errors",
     "InputError": "errors",
+    "Job": "workload",
+    "JobError": "workload",
+    "JobFile": "workload",
+    "JobRun": "workload",
     "Mount": "device",
+    "Result": "workload",
     "SampleblkError": "errors",
     "Table": "table",
     "ToolError": "device",
     "UnsupportedError": "errors",
     "devices": "device",
+    "job_keys": "workload",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

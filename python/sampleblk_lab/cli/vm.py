@@ -26,12 +26,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _vm_argv(options: argparse.Namespace) -> list[str]:
-    argv = []
+    argv = ["--cold"] if options.cold else []
     for option in vm_options.OPTIONS:
         value = getattr(options, option.removeprefix("--").replace("-", "_"))
-        if value is True:
-            argv.append(option)
-        elif value is not None and value is not False:
+        if isinstance(value, str):
             argv += [option, value]
     return argv
 

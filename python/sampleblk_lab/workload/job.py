@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: MIT
+"""What to run: one job from keywords, or the jobs of a fio job file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sampleblk_lab._native import core
+from sampleblk_lab.table import Table
+from sampleblk_lab.workload.run import JobRun, Progress, run_to_end
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from sampleblk_lab.workload.result import Result
+
+
+def job_keys() -> Table:
+    """The keys of job files: names, forms, defaults, what they change and whether we support them."""
+    names = ["key", "alias", "form", "default", "changes", "support", "help"]
+    rows = core.job_keys()
+    return Table.of({name: [row[i] for row in rows] for i, name in enumerate(names)}, key="key")
+
+
+def setting_text(value: Any) -> str:
+    """A keyword's value as a job file has it: ``True`` is ``1``, a list is parted by colons."""
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, (list, tuple)):
+        return ":".join(setting_text(part) for part in value)
+    if isinstance(value, os.PathLike):
+        return str(os.fspath(value)).replace(":", "\\:")
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    raise TypeError(f"a job's value must be a string, a number, a path, a bool or a list of them, not {value!r}")
+
+
+def settings_of(keys: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Keywords as a job file's settings; None leaves a key out."""
+    # `hugepage-size` is fio's only key that is no Python name.
+    return [
+        (key.replace("hugepage_size", "hugepage-size"), setting_text(value))
+        for key, value in keys.items()
+        if value is not None
+    ]
+
+
+class Workload:
+    """Jobs that can be run: the base of :class:`Job` and :class:`JobFile`."""
+
+    def __init__(self, jobs: core.JobSet) -> None:
+        self._jobs = jobs
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each job; one with ``numjobs`` comes as often as it runs."""
+        return [job["name"] for job in self._jobs.jobs]
+
+    @property
+    def notices(self) -> list[str]:
+        """Settings that were left alone because they do not change the result, and why."""
+        return [f"{source}:{line}: {key} {text}" for source, line, key, text in self._jobs.notices]
+
+    def __len__(self) -> int:
+        return len(self._jobs.jobs)
+
+    def to_job_file(self) -> str:
+        """The job file that says the same."""
+        return self._jobs.write()
+
+    def prepare(self) -> JobRun:
+        """Lays the files out and forks the jobs, which then wait for :meth:`JobRun.start`.
+
+        So a recording can be limited to their process ids, and knows nothing of the layout.
+
+        Raises:
+            OSError: A file could not be laid out, or no process started.
+            InputError: Sizes and files do not fit together.
+        """
+        return JobRun(core.JobRun(self._jobs))
+
+    def run(
+        self,
+        *,
+        progress: bool | Callable[[Progress], None] | None = None,
+        check: bool = True,
+    ) -> Result:
+        """Runs the jobs to their end.
+
+        Ctrl-C stops them after the I/O they are in; the result then has what was measured until then, and says
+        so (``result.stop_reason``). A second Ctrl-C raises KeyboardInterrupt.
+
+        Args:
+            progress: Show a progress bar with the time left: True, False, None for "on a terminal or in a
+                notebook", or a function that is called about ten times a second.
+            check: Raise JobError when a job failed; it holds the result.
+
+        Raises:
+            JobError: A job failed, say for want of space; what was measured is in its ``result``.
+            OSError: The layout failed.
+        """
+        return run_to_end(self.prepare(), progress, check)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._jobs.source}: {', '.join(self.names)}>"
+
+
+class Job(Workload):
+    """One job, from keywords named as fio names them.
+
+    Args:
+        name: What the job is called in reports; files without a name are named after it.
+        keys: Any key of fio's job files, such as ``rw="randread"``, ``bs="4k"``, ``size="64M"``, ``numjobs=2``,
+            ``filename=path``; :func:`job_keys` lists them. Sizes are in bytes, or strings with fio's units.
+
+    Raises:
+        InputError: A key that does not exist (the nearest one is named), is not supported, or has a value
+            that it cannot have.
+
+    Example:
+        >>> job = Job(rw="write", bs="4k", size="2M", loops=50, numjobs=2, filename="/mnt/test")
+        >>> print(job.run())
+    """
+
+    def __init__(self, name: str = "job", **keys: Any) -> None:
+        super().__init__(core.JobSet.make([("name", name), *settings_of(keys)]))
+
+
+class JobFile(Workload):
+    """The jobs of a fio job file.
+
+    Args:
+        path: The job file.
+        overrides: Keys that are set for every job, whatever the file says, such as ``loops=20``.
+
+    Raises:
+        OSError: The file cannot be read.
+        InputError: A line of it cannot be taken; the error has the file, the line and what would be.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], **overrides: Any) -> None:
+        super().__init__(core.JobSet.read(os.fspath(path), settings_of(overrides)))
+        self.path = Path(path)
+
+    @staticmethod
+    def parse(text: str, source: str = "<text>", **overrides: Any) -> Workload:
+        """The jobs of a job file's text; `source` stands for its name in errors."""
+        return Workload(core.JobSet.parse(text, source, settings_of(overrides)))
+
+    @staticmethod
+    def from_command_line(arguments: Iterable[str] | Sequence[str], **overrides: Any) -> Workload:
+        """The jobs of a fio command line: ``["--name=a", "--rw=read", …]``."""
+        return Workload(core.JobSet.parse_command_line(list(arguments), settings_of(overrides)))

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: MIT
+"""Jobs at work: started, watched, stopped."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from sampleblk_lab._native import core
+from sampleblk_lab.workload.result import JobError, Result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+_POLL_S = 0.1
+# A stopped job comes back from its system call, or is killed by the core after 20 s.
+_STOP_S = 30.0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far jobs have come.
+
+    Attributes:
+        fraction: Of the work, 0 to 1.
+        elapsed_s: Since the first job began, in seconds.
+        eta_s: Seconds left, or None while nothing can be said.
+        done_bytes: Transferred by all jobs.
+        done_ios: I/Os of all jobs.
+        bytes_per_s: Since the last look.
+        ios_per_s: Since the last look.
+        running: Jobs at work.
+        finished: Jobs that have ended.
+        jobs: All jobs.
+    """
+
+    fraction: float
+    elapsed_s: float
+    eta_s: float | None
+    done_bytes: int
+    done_ios: int
+    bytes_per_s: float
+    ios_per_s: float
+    running: int
+    finished: int
+    jobs: int
+
+    def __str__(self) -> str:
+        left = "" if self.eta_s is None else f", {self.eta_s:.0f} s left"
+        width = 24
+        full = round(self.fraction * width)
+        bar = "#" * full + "-" * (width - full)
+        rate = f"{core.format_bytes(round(self.bytes_per_s))}/s, {self.ios_per_s:,.0f} IOPS"
+        return f"[{bar}] {self.fraction:4.0%}  {rate}, {self.running} of {self.jobs} jobs running{left}"
+
+
+class JobRun:
+    """Jobs that were laid out and forked: `start()` lets them go, `wait()` brings the result.
+
+    A context manager: leaving it stops what still runs. The jobs die with this process, however it ends.
+    """
+
+    def __init__(self, run: core.JobRun) -> None:
+        self._run = run
+
+    @property
+    def pids(self) -> list[int]:
+        """The process id of each job, in their order; known before they start."""
+        return self._run.pids
+
+    @property
+    def thread_ids(self) -> list[int]:
+        """The kernel's thread id of each job; with ``thread=1`` jobs share a process but not this."""
+        return self._run.thread_ids
+
+    @property
+    def messages(self) -> list[str]:
+        """What the layout did, one line a job."""
+        return self._run.messages
+
+    def start(self) -> None:
+        """Lets the jobs begin. A second call does nothing."""
+        self._run.start()
+
+    def progress(self) -> Progress:
+        """How far the jobs have come; rates are since the last call."""
+        now = self._run.progress()
+        return Progress(
+            fraction=now.fraction,
+            elapsed_s=now.elapsed_s,
+            eta_s=None if now.eta_s < 0 else now.eta_s,
+            done_bytes=now.done_bytes,
+            done_ios=now.done_ios,
+            bytes_per_s=now.bytes_per_s,
+            ios_per_s=now.ios_per_s,
+            running=now.running,
+            finished=now.finished,
+            jobs=now.jobs,
+        )
+
+    def poll(self, timeout_s: float = 0.0) -> bool:
+        """Whether all jobs have ended, after waiting at most `timeout_s` for it."""
+        return self._run.wait(round(timeout_s * 1e9))
+
+    def wait(self, timeout_s: float | None = None) -> Result:
+        """Waits for the jobs' end and returns what they measured.
+
+        Raises:
+            TimeoutError: They were not over after `timeout_s`; they go on.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self.poll(_POLL_S if deadline is None else max(0.0, min(_POLL_S, deadline - time.monotonic()))):
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError(f"the jobs are not over after {timeout_s} s")
+        return self.result()
+
+    def stop(self, reason: str = "stopped") -> None:
+        """Tells the jobs to end after the I/O they are in; `reason` is shown with the result."""
+        self._run.stop(reason)
+
+    def result(self) -> Result:
+        """What was measured so far; complete once `poll()` is true."""
+        return Result(self._run.result())
+
+    def close(self) -> None:
+        """Stops what runs and waits for it. Idempotent."""
+        self._run.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _in_notebook() -> bool:
+    # Asked without importing IPython: whoever runs in a notebook has it loaded.
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return shell is not None and type(shell).__name__ == "ZMQInteractiveShell"
+
+
+class _Line:
+    """A progress bar that rewrites its line on stderr, or in the cell of a notebook."""
+
+    def __init__(self) -> None:
+        self._longest = 0
+
+    def __call__(self, progress: Progress) -> None:
+        text = str(progress)
+        self._longest = max(self._longest, len(text))
+        print(f"\r{text:<{self._longest}}", end="", file=sys.stderr, flush=True)
+
+    def done(self) -> None:
+        if self._longest:
+            print("\r" + " " * self._longest + "\r", end="", file=sys.stderr, flush=True)
+
+
+def run_to_end(run: JobRun, progress: bool | Callable[[Progress], None] | None, check: bool) -> Result:
+    """Starts prepared jobs and sees them through; see :meth:`Workload.run`."""
+    if progress is None:
+        progress = sys.stderr.isatty() or _in_notebook()
+    line = _Line() if progress is True else None
+    show = line if line is not None else progress if callable(progress) else None
+    with run:
+        run.start()
+        try:
+            while not run.poll(_POLL_S):
+                if show is not None:
+                    show(run.progress())
+        except KeyboardInterrupt:
+            run.stop("interrupted")
+            if not run.poll(_STOP_S):
+                raise
+        finally:
+            if line is not None:
+                line.done()
+        result = run.result()
+    if check and result.errors:
+        raise JobError(result)
+    return result

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: MIT
+"""How runs end when they do not end by themselves: Ctrl-C, a full disk, a killed parent, a killed job."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import sampleblk_lab as lab
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ENDLESS = {"rw": "write", "bs": "4k", "size": "1M", "runtime": 600, "time_based": True}
+
+_CHILD = """
+import sys
+import sampleblk_lab as lab
+run = lab.Job(rw="write", size="1M", runtime=600, time_based=True, numjobs=2, filename=sys.argv[1]).prepare()
+run.start()
+print(*run.pids, flush=True)
+result = {wait}
+print("ended:", result.stop_reason, result.json()["jobs"][0]["write"]["total_ios"] > 0, flush=True)
+"""
+
+
+def start(wait: str, path: Path) -> tuple[subprocess.Popen[str], list[int]]:
+    child = subprocess.Popen(
+        [sys.executable, "-c", _CHILD.format(wait=wait), str(path)], stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    return child, [int(pid) for pid in child.stdout.readline().split()]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone_within(pids: list[int], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while any(alive(pid) for pid in pids):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def test_sigkill_of_the_parent_leaves_no_job(tmp_path: Path) -> None:
+    child, pids = start("run.wait()", tmp_path / "f")
+    with child:
+        assert len(pids) == 2
+        assert all(alive(pid) for pid in pids)
+        child.kill()
+    assert gone_within(pids, 10)
+
+
+def test_jobs_that_wait_die_with_the_parent_too(tmp_path: Path) -> None:
+    code = _CHILD.replace("run.start()\n", "").format(wait="run.wait()")
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "f")], stdout=subprocess.PIPE, text=True) as two:
+        assert two.stdout is not None
+        pids = [int(pid) for pid in two.stdout.readline().split()]
+        assert len(pids) == 2
+        assert all(alive(pid) for pid in pids)
+        two.kill()
+    assert gone_within(pids, 10)
+
+
+def test_ctrl_c_stops_and_reports_what_ran(tmp_path: Path) -> None:
+    child, pids = start("lab.workload.run.run_to_end(run, False, True)", tmp_path / "f")
+    time.sleep(0.3)
+    child.send_signal(signal.SIGINT)
+    out, _ = child.communicate(timeout=60)
+    assert "ended: interrupted True" in out
+    assert child.returncode == 0
+    assert gone_within(pids, 1)
+
+
+def test_ctrl_c_to_the_whole_group_leaves_the_decision_to_the_parent(tmp_path: Path) -> None:
+    child = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            _CHILD.format(wait="lab.workload.run.run_to_end(run, False, True)"),
+            str(tmp_path / "f"),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+    assert child.stdout is not None
+    child.stdout.readline()
+    time.sleep(0.2)
+    os.killpg(child.pid, signal.SIGINT)
+    out, _ = child.communicate(timeout=60)
+    assert "ended: interrupted True" in out
+
+
+def test_stop_keeps_what_was_measured(tmp_path: Path) -> None:
+    with lab.Job(**ENDLESS, filename=tmp_path / "f", numjobs=2).prepare() as run:
+        run.start()
+        while run.progress().done_ios < 1000:
+            time.sleep(0.01)
+        run.stop("enough")
+        result = run.wait(timeout_s=30)
+    assert result.stop_reason == "enough"
+    assert "stopped: enough" in str(result)
+    assert sum(job["write"]["total_ios"] for job in result.json()["jobs"]) >= 1000
+
+
+def test_leaving_the_context_ends_the_jobs(tmp_path: Path) -> None:
+    with lab.Job(**ENDLESS, filename=tmp_path / "f").prepare() as run:
+        run.start()
+    assert not any(alive(pid) for pid in run.pids)
+    run.close()  # a second time does nothing
+
+
+def test_a_full_disk_stops_all_jobs_and_keeps_what_was_measured(small_tmpfs: Path) -> None:
+    jobs = lab.JobFile.parse(
+        f"[fills]\nrw=write\nbs=64k\nsize=64M\nfallocate=none\nfilename={small_tmpfs}/full\n"
+        f"[other]\nrw=write\nsize=64k\nruntime=600\ntime_based\nfilename={small_tmpfs}/other\n"
+    )
+    with pytest.raises(lab.JobError, match=r"fills: write '.*/full': No space left on device: at offset") as caught:
+        jobs.run(progress=False)
+    assert caught.value.errno == errno.ENOSPC
+    result = caught.value.result
+    assert "no space left" in result.stop_reason
+    fills, other = result.json()["jobs"]
+    assert fills["error"] == errno.ENOSPC
+    assert fills["write"]["io_bytes"] > 2**20
+    assert other["error"] == 0
+    assert other["write"]["total_ios"] > 0
+
+
+@pytest.fixture
+def small_tmpfs(tmp_path: Path) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        pytest.skip("mounting a tmpfs needs root")
+    mount = tmp_path / "small"
+    mount.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4M", "none", str(mount)], check=True)
+    try:
+        yield mount
+    finally:
+        subprocess.run(["umount", str(mount)], check=True)
+
+
+def test_a_layout_that_fails_leaves_no_half_made_file(small_tmpfs: Path) -> None:
+    with pytest.raises(OSError, match="No space left on device"):
+        lab.Job(rw="read", size="64M", fallocate="none", filename=small_tmpfs / "half").run(progress=False)
+    assert list(small_tmpfs.iterdir()) == []
+
+
+def test_a_killed_job_is_an_error_with_its_last_numbers(tmp_path: Path) -> None:
+    with lab.Job(**ENDLESS, filename=tmp_path / "f").prepare() as run:
+        run.start()
+        while run.progress().done_ios < 100:
+            time.sleep(0.01)
+        os.kill(run.pids[0], signal.SIGKILL)
+        result = run.wait(timeout_s=30)
+    assert "killed by signal 9" in result.errors[0][2]
+    assert result.json()["jobs"][0]["write"]["total_ios"] >= 100
+
+
+def test_a_missing_directory_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        lab.Job(rw="write", size="1M", filename=tmp_path).run(progress=False)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError):
+        lab.Job(rw="write", size="1M", filename=tmp_path / "file" / "below").run(progress=False)
