@@ -26,10 +26,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _vm_argv(options: argparse.Namespace) -> list[str]:
-    argv = ["--cold"] if options.cold else []
+    argv = []
     for option in vm_options.OPTIONS:
         value = getattr(options, option.removeprefix("--").replace("-", "_"))
-        if isinstance(value, str):
+        if value is True:
+            argv.append(option)
+        elif value is not None and value is not False:
             argv += [option, value]
     return argv
 

@@ -1,2 +1,181 @@
 # SPDX-License-Identifier: MIT
-"""The pytest plugin: loading it imports nothing heavy."""
+"""The pytest plugin: experiments as tests.
+
+Tests that use a fixture of ours, or carry ``@pytest.mark.in_vm``, run inside a virtual machine; plain ``pytest``
+starts it, shows each result as it comes, and replaces it when a test takes its kernel down. Everything else in the
+session runs as it always did. What runs where is decided in :mod:`.guest`; this module, which every pytest run loads,
+holds the options, the marks and the fixtures, and imports nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
+# A test that asks for one of these needs a machine that may load modules and trace.
+GUEST_FIXTURES = frozenset({"record", "sampleblk", "sampleblk_mount"})
+
+# In the guest, where the plugin must not start another one.
+_IN_VM = "SAMPLEBLK_VM"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options, all prefixed ``--sblk-``."""
+    group = parser.getgroup("sampleblk", "sampleblk-lab: experiments on the Linux storage stack")
+    group.addoption(
+        "--sblk-host", action="store_true", help="run VM tests on this machine, as root, instead of in a VM"
+    )
+    group.addoption(
+        "--sblk-kernel",
+        metavar="NAME",
+        default=None,
+        help="the kernel of the VM: release or its beginning (6.1), path, or Debian suite; several, with commas "
+        "between them: run each VM test on each",
+    )
+    group.addoption("--sblk-memory", metavar="SIZE", default=None, help="memory of the VM (1G)")
+    group.addoption("--sblk-cpus", metavar="N", default=None, help="virtual CPUs of the VM (2)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declares the marks, so that ``--strict-markers`` knows them."""
+    config.addinivalue_line(
+        "markers",
+        "sampleblk(**parameters): the device that the `sampleblk` fixture makes, as keywords of sampleblk_lab.Device, "
+        "and for `sampleblk_mount` its file system, fs='ext4'",
+    )
+    config.addinivalue_line("markers", "in_vm: run this test inside a virtual machine")
+
+
+def needs_guest(item: pytest.Item) -> bool:
+    """Whether a test must run where modules can be loaded and functions traced."""
+    fixtures = getattr(item, "fixturenames", ())
+    return (
+        not GUEST_FIXTURES.isdisjoint(fixtures)
+        or item.get_closest_marker("in_vm") is not None
+        or item.get_closest_marker("sampleblk") is not None
+    )
+
+
+def _delegates(config: pytest.Config) -> bool:
+    """Whether this process hands VM tests to another one."""
+    return not (config.getoption("--sblk-host") or _IN_VM in os.environ or config.option.collectonly)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On an xdist worker of the host: leaves VM tests to the VM, and tells the controller which there are.
+
+    In a guest that is one of several kernels: puts the kernel into each test's name.
+    """
+    label = os.environ.get("SAMPLEBLK_PYTEST_KERNEL")
+    if label is not None and _IN_VM in os.environ:
+        for item in items:
+            item._nodeid = f"{item.nodeid}[{label}]"  # type: ignore[attr-defined]  # noqa: SLF001
+    if hasattr(config, "workerinput") and _delegates(config):
+        from sampleblk_lab.pytest_plugin import guest
+
+        config.workeroutput[guest.WORKER_OUTPUT] = guest.take_guest_items(items)  # type: ignore[attr-defined]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, Any, Any]:
+    """Runs the host's tests as pytest or xdist would, then the VM's tests in the VM."""
+    config = session.config
+    if hasattr(config, "workerinput") or not _delegates(config):
+        return (yield)
+    # Under xdist the controller has no items: the workers tell what they left.
+    controller = config.pluginmanager.has_plugin("dsession")
+    if not controller and not any(map(needs_guest, session.items)):
+        return (yield)
+    from sampleblk_lab.pytest_plugin import guest
+
+    return (yield from guest.run_loop(session))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """In the guest, notes where the kernel's log was when a test began."""
+    if _IN_VM in os.environ:
+        from sampleblk_lab.pytest_plugin import kernel_log
+
+        kernel_log.begin(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In the guest, fails a test under which the kernel warned, oopsed or locked up, with what it said."""
+    report = yield
+    if _IN_VM in os.environ:
+        from sampleblk_lab.pytest_plugin import kernel_log
+
+        kernel_log.check(item, report)
+    return report
+
+
+def _device_parameters(request: pytest.FixtureRequest) -> dict[str, Any]:
+    parameters: dict[str, Any] = {}
+    for mark in reversed(list(request.node.iter_markers("sampleblk"))):
+        if mark.args:
+            raise pytest.UsageError(
+                f"{request.node.nodeid}: @pytest.mark.sampleblk takes keywords only, got {mark.args!r}"
+            )
+        parameters.update(mark.kwargs)
+    return parameters
+
+
+@pytest.fixture
+def sampleblk(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A :class:`sampleblk_lab.Device` with the parameters of ``@pytest.mark.sampleblk(…)``, gone after the test."""
+    import inspect
+
+    import sampleblk_lab as lab
+
+    parameters = _device_parameters(request)
+    parameters.pop("fs", None)
+    known = [name for name in inspect.signature(lab.Device).parameters if name != "self"]
+    for name in parameters:
+        if name not in known:
+            raise pytest.UsageError(
+                f"{request.node.nodeid}: @pytest.mark.sampleblk has no parameter {name!r}; "
+                f"there are {', '.join(sorted([*known, 'fs']))}"
+            )
+    with lab.Device(**parameters) as device:
+        yield device
+
+
+@pytest.fixture
+def sampleblk_mount(request: pytest.FixtureRequest, sampleblk: Any) -> Iterator[Any]:
+    """Where a fresh file system on the ``sampleblk`` device is mounted; unmounted after the test.
+
+    Its type is the test's own ``fs`` parameter if it has one, else ``fs=`` of the mark, else ext4.
+    """
+    if "fs" in request.fixturenames:
+        kind = request.getfixturevalue("fs")
+    else:
+        kind = _device_parameters(request).get("fs", "ext4")
+    with sampleblk.mkfs(kind).mount() as mount:
+        yield mount
+
+
+@pytest.fixture
+def record() -> Iterator[Callable[..., Any]]:
+    """:func:`sampleblk_lab.record`, whose recordings end with the test if it has not ended them."""
+    from contextlib import ExitStack
+
+    import sampleblk_lab as lab
+
+    with ExitStack() as stack:
+
+        def begin(**what: Any) -> Any:
+            recording = lab.record(**what)
+            stack.callback(recording.close)
+            return recording
+
+        yield begin

@@ -6,12 +6,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-# The first lines of what the kernel prints when something in it went wrong.
-_SPLAT = re.compile(
-    r"Kernel panic|BUG:|Oops|WARNING: |general protection fault|kernel BUG at|Unable to handle kernel|"
-    r"INFO: task .* blocked|INFO: rcu.* stall|soft lockup|hard LOCKUP|unreferenced object|possible circular locking|"
-    r"UBSAN:|KASAN:"
-)
+from sampleblk_lab.splat import is_splat
+
 _PANIC = re.compile(r"Kernel panic - not syncing|Oops:")
 
 # Cursor and colour codes of the firmware.
@@ -59,4 +55,4 @@ class Console:
 
     def splats(self, since: int = 0) -> list[str]:
         """The first line of each panic, oops, warning, lockup, hung task or leak since byte `since`."""
-        return [line for line in self.text(since).splitlines() if _SPLAT.search(line)]
+        return [line for line in self.text(since).splitlines() if is_splat(line)]

@@ -54,6 +54,10 @@ _KERNEL_OPTIONS = (
 )
 
 
+# All that TCG has, but without "enhanced rep movsb": the kernel would copy by it, and TCG executes it byte by byte.
+# Copies are twice as fast by rep movsq.
+_TCG_CPU = "max,-erms,-fsrm"
+
 # The name of the monitor's socket among those of the ports.
 _QMP = "qmp"
 
@@ -71,6 +75,7 @@ class VM:
         warm: Start from the saved state of an earlier boot when there is one, and save one when there is none.
         accel: ``"kvm"`` or ``"tcg"``; None: KVM where it has been seen to work, else TCG.
         driver: Offer the sampleblk module to the guest's modprobe, building it when needed.
+        console: File for the guest's console log, there to stay; None: one that goes with the VM.
 
     Raises:
         InputError: An argument is out of range.
@@ -86,6 +91,7 @@ class VM:
         warm: bool = True,
         accel: str | None = None,
         driver: bool = True,
+        console: str | os.PathLike[str] | None = None,
     ) -> None:
         if cpus < 1 or cpus > 255:
             raise InputError(f"cpus {cpus} is out of range", expected="1 to 255")
@@ -106,7 +112,7 @@ class VM:
         self._keeper: subprocess.Popen[bytes] | None = None
         self._lifeline = -1
         self._link: channel.Link | None = None
-        self.console = Console(self._scratch / "console.log")
+        self.console = Console(Path(console).absolute() if console else self._scratch / "console.log")
 
     # --- life -------------------------------------------------------------------------------------------------
 
@@ -191,7 +197,7 @@ class VM:
             *("-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
             *("-machine", "q35", "-m", str(self.memory_mib), "-smp", str(self.cpus)),
             *("-accel", "kvm" if self.accel == "kvm" else self.qemu.tcg),
-            *("-cpu", "host" if self.accel == "kvm" else "max"),
+            *("-cpu", "host" if self.accel == "kvm" else _TCG_CPU),
             *("-kernel", str(self.kernel.image), "-initrd", str(self._initramfs)),
             *("-append", " ".join(_KERNEL_OPTIONS)),
             *("-chardev", f"file,id=console,path={_escaped(console)}", "-serial", "chardev:console"),

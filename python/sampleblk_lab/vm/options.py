@@ -22,6 +22,8 @@ OPTIONS = {
     "--timeout": ("SECONDS", "kill the VM when the command takes longer", "SAMPLEBLK_TIMEOUT"),
     "--run-dir": ("PATH", "the host folder that the guest may write to", "SAMPLEBLK_RUN_DIR"),
     "--accel": ("kvm|tcg", "how to run the guest (KVM where it is seen to work)", "SAMPLEBLK_ACCEL"),
+    "--console": ("PATH", "keep the guest's console log there", ""),
+    "--quiet": ("", "say nothing when the VM fails; the exit status tells", ""),
     "--cold": ("", "boot, instead of starting from a saved state", ""),
 }
 
@@ -31,7 +33,12 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("virtual machine")
     for option, (metavar, text, variable) in OPTIONS.items():
         if metavar:
-            group.add_argument(option, metavar=metavar, help=f"{text}; ${variable}", default=os.environ.get(variable))
+            group.add_argument(
+                option,
+                metavar=metavar,
+                help=f"{text}; ${variable}" if variable else text,
+                default=os.environ.get(variable),
+            )
         else:
             group.add_argument(option, action="store_true", help=text)
 
@@ -86,4 +93,5 @@ def build(options: argparse.Namespace) -> VM:
         run_dir=options.run_dir,
         warm=not options.cold,
         accel=options.accel,
+        console=options.console,
     )

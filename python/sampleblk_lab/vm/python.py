@@ -71,7 +71,8 @@ def run_in_vm(command: Sequence[str], vm_argv: Sequence[str], program: str) -> i
     try:
         status = _run(command, options)
     except VMError as error:
-        print(f"{program}: {error}", file=sys.stderr)
+        if not options.quiet:
+            print(f"{program}: {error}", file=sys.stderr)
         return error.exit_status
     except (SampleblkError, OSError) as error:
         print(f"{program}: {error}", file=sys.stderr)

@@ -112,6 +112,9 @@ class Transfer:
         finally:
             self._selector.close()
         assert self._exited is not None
+        if not self._stdin_ended:
+            # What is in the port already is the next command's unless the guest knows how much to throw away.
+            self._link.send(channel.stdin_end(self._stdin_total - len(self._stdin)))
         return self._exited.status
 
     def _finished(self) -> bool:

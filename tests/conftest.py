@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: MIT
+"""What the tests share."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+RunsInVM = Callable[..., subprocess.CompletedProcess[bytes]]
+
+
+def script(name: str) -> str:
+    """One of the package's commands, beside the interpreter that runs the tests."""
+    beside = Path(sys.executable).with_name(name)
+    found = str(beside) if beside.exists() else shutil.which(name)
+    assert found, f"{name} is not installed"
+    return found
+
+
+@pytest.fixture(scope="session")
+def sampleblk_python() -> RunsInVM:
+    """Runs ``sampleblk-python ARGS…``; keywords go to :func:`subprocess.run`."""
+    command = script("sampleblk-python")
+
+    def run(*args: str, timeout: float = 120, **keywords: object) -> subprocess.CompletedProcess[bytes]:
+        keywords.setdefault("stdin", subprocess.DEVNULL) if "input" not in keywords else None
+        return subprocess.run([command, *args], capture_output=True, timeout=timeout, check=False, **keywords)  # type: ignore[call-overload,no-any-return]
+
+    return run
+
+
+@pytest.fixture
+def no_leftovers() -> object:
+    """Fails the test when it leaves a QEMU behind that it started."""
+    before = set(_qemus())
+    yield None
+    left = set(_qemus()) - before
+    assert not left, f"still running: {left}"
+
+
+def _qemus() -> list[int]:
+    """QEMUs below this process."""
+    parents: dict[int, int] = {}
+    names: dict[int, str] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                text = (folder / "stat").read_text()
+            except OSError:
+                continue
+            pid, rest = int(folder.name), text.rpartition(")")[2].split()
+            parents[pid], names[pid] = int(rest[1]), text[text.index("(") + 1 : text.rindex(")")]
+    found = []
+    for pid, name in names.items():
+        ancestor = pid
+        while ancestor > 1 and ancestor != os.getpid():
+            ancestor = parents.get(ancestor, 0)
+        if ancestor == os.getpid() and name.startswith("qemu-system"):
+            found.append(pid)
+    return found
