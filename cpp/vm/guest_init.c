@@ -49,6 +49,7 @@ struct stream {
 	size_t begin, end;
 	uint64_t read, written; /* bytes, since the command started */
 	uint64_t limit;         /* of bytes to read: UINT64_MAX until the host says where stdin ends */
+	bool ended;             /* the command was told that its stdin ended */
 	char data[STREAM_BUFFER];
 };
 
@@ -502,12 +503,30 @@ static void __attribute__((noreturn)) child_main(struct command *command, int st
 	_exit(127);
 }
 
+/*
+ * Reads what the last command left of its stdin, or the next one would get it. The host has said by now how much
+ * there is.
+ */
+static void discard_stdin(void)
+{
+	while (in.read < in.limit) {
+		uint64_t left = in.limit - in.read;
+		ssize_t got = read(port_stdin, in.data, left < sizeof(in.data) ? (size_t)left : sizeof(in.data));
+
+		if (got > 0)
+			in.read += (uint64_t)got;
+		else
+			poll(&(struct pollfd){.fd = port_stdin, .events = POLLIN}, 1, 100);
+	}
+}
+
 static void run_command(struct command *command)
 {
 	int stdin_read, stdin_write, stdout_read, stdout_write, stderr_read, stderr_write, report_read, report_write;
 	int32_t code;
 	uint32_t pid;
 
+	discard_stdin();
 	terminal = -1;
 	if (command->tty) {
 		int slave;
@@ -686,6 +705,11 @@ static void handle_frame(void)
 	free(payload);
 }
 
+static bool drained(const struct stream *stream)
+{
+	return stream->begin == stream->end;
+}
+
 /* Moves what can be moved without waiting. A side that is gone ends the stream; its input is thrown away. */
 static void pump(struct stream *stream)
 {
@@ -723,23 +747,19 @@ static void pump(struct stream *stream)
 				moved = true;
 			}
 		}
-		if (stream == &in && stream->to >= 0 && stream->read == stream->limit && stream->begin == stream->end) {
+		if (stream == &in && !stream->ended && stream->read == stream->limit && drained(stream)) {
 			/* On a terminal the end of input is a character (Ctrl-D), and closing would hang it up. */
-			if (terminal < 0)
+			if (terminal >= 0) {
+				(void)!write(terminal, "\4", 1);
+			} else if (stream->to >= 0) {
 				close(stream->to);
-			else
-				(void)!write(stream->to, "\4", 1);
-			stream->to = terminal < 0 ? -1 : stream->to;
-			stream->limit = UINT64_MAX;
+				stream->to = -1;
+			}
+			stream->ended = true;
 		}
 		if (!moved)
 			return;
 	}
-}
-
-static bool drained(const struct stream *stream)
-{
-	return stream->begin == stream->end;
 }
 
 static void reap(int signals)
