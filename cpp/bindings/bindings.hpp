@@ -11,6 +11,9 @@ namespace py = pybind11;
 void register_device(py::module_& module);
 void register_error(py::module_& module);
 void register_table(py::module_& module);
+void register_trace(py::module_& module);
+void register_trace_views(py::module_& module);
+void register_tracefs(py::module_& module);
 void register_units(py::module_& module);
 void register_workload(py::module_& module);
 

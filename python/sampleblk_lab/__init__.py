@@ -11,6 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sampleblk_lab.analysis.run import Run as Run
+    from sampleblk_lab.analysis.run import open_run as open_run
     from sampleblk_lab.device import Counters as Counters
     from sampleblk_lab.device import Device as Device
     from sampleblk_lab.device import DeviceInfo as DeviceInfo
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from sampleblk_lab.errors import InputError as InputError
     from sampleblk_lab.errors import SampleblkError as SampleblkError
     from sampleblk_lab.errors import UnsupportedError as UnsupportedError
+    from sampleblk_lab.recording.recorder import Recorder as Recorder
+    from sampleblk_lab.recording.recorder import record as record
+    from sampleblk_lab.recording.session import Session as Session
     from sampleblk_lab.table import Column as Column
     from sampleblk_lab.table import Table as Table
     from sampleblk_lab.workload import Job as Job
@@ -48,12 +53,17 @@ _HOMES = {
     "JobRun": "workload",
     "Mount": "device",
     "Result": "workload",
+    "Recorder": "recording.recorder",
+    "Run": "analysis.run",
     "SampleblkError": "errors",
+    "Session": "recording.session",
     "Table": "table",
     "ToolError": "device",
     "UnsupportedError": "errors",
     "devices": "device",
     "job_keys": "workload",
+    "open_run": "analysis.run",
+    "record": "recording.recorder",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

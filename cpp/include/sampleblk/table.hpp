@@ -84,6 +84,11 @@ class Column {
     // A string column: codes into `pool`; a code of -1 is a missing value.
     Column(std::string name, std::vector<std::int32_t> codes, std::shared_ptr<const StringPool> pool);
 
+    // Shares an array that someone else made: `size` elements of `type`, kept alive by `data`; `pool` for strings.
+    // The caller vouches for the codes, which are not looked at again.
+    Column(std::string name, ColumnType type, std::shared_ptr<const void> data, std::size_t size, std::string unit = {},
+           std::shared_ptr<const StringPool> pool = {});
+
     [[nodiscard]] const std::string& name() const noexcept { return name_; }
     [[nodiscard]] const std::string& unit() const noexcept { return unit_; }
     [[nodiscard]] ColumnType type() const noexcept { return type_; }

@@ -90,6 +90,19 @@ Column::Column(std::string name, std::vector<std::int32_t> codes, std::shared_pt
     data_ = std::shared_ptr<const void>(owner, owner->data());
 }
 
+Column::Column(std::string name, ColumnType type, std::shared_ptr<const void> data, std::size_t size, std::string unit,
+               std::shared_ptr<const StringPool> pool)
+    : name_(std::move(name)),
+      unit_(std::move(unit)),
+      type_(type),
+      size_(size),
+      data_(std::move(data)),
+      pool_(std::move(pool)) {
+    if ((type_ == ColumnType::string) != (pool_ != nullptr)) {
+        throw std::invalid_argument("column '" + name_ + "': strings, and only they, have a pool");
+    }
+}
+
 void Column::wrong_type(ColumnType asked) const {
     throw std::invalid_argument("column '" + name_ + "' is " + std::string(type_name(type_)) + ", not " +
                                 std::string(type_name(asked)));

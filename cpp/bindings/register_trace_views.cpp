@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+// Views of recordings that are made in the core: system calls, call graphs.
+#include <pybind11/stl.h>
+
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings.hpp"
+#include "sampleblk/trace/graph.hpp"
+#include "sampleblk/trace/syscalls.hpp"
+
+namespace sampleblk::bindings {
+
+namespace {
+
+using trace::TraceFile;
+
+trace::SyscallRequest syscall_request(std::vector<std::int32_t> pids, bool children,
+                                      const std::optional<std::string>& buffer, std::optional<std::uint64_t> from,
+                                      std::optional<std::uint64_t> to) {
+    trace::SyscallRequest request;
+    request.pids = std::move(pids);
+    request.children = children;
+    request.selection.buffer = buffer;
+    request.selection.from = from.value_or(request.selection.from);
+    request.selection.to = to.value_or(request.selection.to);
+    return request;
+}
+
+template <Table (*make)(const TraceFile&, const trace::SyscallRequest&)>
+void define(py::module_& module, const char* name) {
+    module.def(
+        name,
+        [](const TraceFile& file, std::vector<std::int32_t> pids, bool children,
+           const std::optional<std::string>& buffer, std::optional<std::uint64_t> from,
+           std::optional<std::uint64_t> to) {
+            const auto request = syscall_request(std::move(pids), children, buffer, from, to);
+            const py::gil_scoped_release release;
+            return make(file, request);
+        },
+        py::arg("file"), py::kw_only(), py::arg("pids") = std::vector<std::int32_t>{}, py::arg("children") = false,
+        py::arg("buffer") = py::none(), py::arg("start") = py::none(), py::arg("stop") = py::none());
+}
+
+}  // namespace
+
+void register_trace_views(py::module_& module) {
+    define<trace::syscall_table>(module, "syscall_table");
+    define<trace::syscall_summary>(module, "syscall_summary");
+    module.def(
+        "syscall_name",
+        [](const std::string& machine, std::uint64_t number) { return trace::syscall_name(machine, number); },
+        py::arg("machine"), py::arg("number"));
+
+    py::class_<trace::CallGraph, std::shared_ptr<trace::CallGraph>>(module, "CallGraph")
+        .def(py::init([](const TraceFile& file, std::vector<std::string> functions, std::vector<std::int32_t> pids,
+                         const std::optional<std::string>& buffer, std::vector<std::uint32_t> cpus,
+                         std::optional<std::uint64_t> from, std::optional<std::uint64_t> to) {
+                 trace::GraphRequest request;
+                 request.functions = std::move(functions);
+                 request.pids = std::move(pids);
+                 request.selection.buffer = buffer;
+                 request.selection.cpus = std::move(cpus);
+                 request.selection.from = from.value_or(request.selection.from);
+                 request.selection.to = to.value_or(request.selection.to);
+                 const py::gil_scoped_release release;
+                 return std::make_shared<trace::CallGraph>(trace::call_graph(file, request));
+             }),
+             py::arg("file"), py::kw_only(), py::arg("functions") = std::vector<std::string>{},
+             py::arg("pids") = std::vector<std::int32_t>{}, py::arg("buffer") = py::none(),
+             py::arg("cpus") = std::vector<std::uint32_t>{}, py::arg("start") = py::none(),
+             py::arg("stop") = py::none())
+        .def("__len__", &trace::CallGraph::size)
+        .def_property_readonly("modules", [](const trace::CallGraph& self) { return self.modules; })
+        .def("table", [](const trace::CallGraph& self) { return trace::graph_table(self); })
+        .def(
+            "text",
+            [](const trace::CallGraph& self, std::size_t first, std::optional<std::size_t> rows,
+               std::optional<std::int32_t> depth) {
+                const py::gil_scoped_release release;
+                return trace::graph_text(self, first, rows.value_or(self.size()),
+                                         depth.value_or(std::numeric_limits<std::int32_t>::max()));
+            },
+            py::arg("first") = 0, py::arg("rows") = py::none(), py::arg("depth") = py::none());
+    module.def(
+        "duration_mark", [](std::uint64_t ns) { return std::string(1, trace::duration_mark(ns)); },
+        py::arg("nanoseconds"));
+    module.def("duration_text", &trace::duration_text, py::arg("nanoseconds"));
+}
+
+}  // namespace sampleblk::bindings

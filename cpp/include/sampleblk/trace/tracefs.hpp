@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+// The control files of tracefs, and the promise that whatever is changed there is put back: every change is first
+// written to an undo file, which its owner holds locked. Whoever comes next finds the undo files of the dead.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sampleblk/fd.hpp"
+
+namespace sampleblk::trace {
+
+// Where tracefs is mounted (mounted by us where it was not). Throws UnsupportedError with the reason.
+[[nodiscard]] const std::string& tracefs_dir();
+
+// Writes one control file. A refusal is a SystemError that carries what error_log says of it, with the caret line.
+void write_control(const std::string& path, std::string_view text, bool append = false);
+
+// The newest entry of an instance's error_log, or "" where there is none.
+[[nodiscard]] std::string last_error(const std::string& instance_dir);
+
+class UndoLog {
+  public:
+    // Creates and locks DIRECTORY/trace-PID-N.undo.
+    explicit UndoLog(const std::string& directory);
+    UndoLog(const UndoLog&) = delete;
+    UndoLog& operator=(const UndoLog&) = delete;
+    UndoLog(UndoLog&&) = delete;
+    UndoLog& operator=(UndoLog&&) = delete;
+    ~UndoLog();
+
+    // Writes `text` to the control file, after noting what it held. Only the first change of a file is noted.
+    void set(const std::string& path, std::string_view text, bool append = false);
+    // Notes what a file holds, for a change that is made elsewhere.
+    void keep(const std::string& path);
+    // Makes an ftrace instance, which is removed again.
+    void make_instance(const std::string& path);
+    // Adds a line to a list of dynamic events (kprobe_events, uprobe_events, synthetic_events, dynamic_events);
+    // `remove` is the line that takes it away again, such as "-:group/name".
+    void add_dynamic(const std::string& path, std::string_view line, std::string_view remove);
+    // Notes a line to be written to `path` when undoing (a trigger's "!…").
+    void at_undo(const std::string& path, std::string_view line);
+
+    // Puts everything back, newest first, and removes the file. What cannot be put back is returned as text, a line
+    // each; the rest is put back all the same. Does nothing the second time.
+    std::vector<std::string> undo();
+
+    [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+  private:
+    void note(std::string_view kind, const std::string& path, std::string_view text);
+
+    std::string path_;
+    Fd file_;
+    std::vector<std::string> kept_;
+};
+
+// Undoes what processes that died left behind in DIRECTORY; returns a line for each thing put back.
+std::vector<std::string> recover(const std::string& directory);
+
+}  // namespace sampleblk::trace

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: MIT
+#include "sampleblk/trace/decode.hpp"
+
+#include <algorithm>
+#include <set>
+#include <unordered_set>
+
+#include "plan.hpp"
+
+namespace sampleblk::trace {
+
+namespace {
+
+// The part of a record before its fields: common_type, wherever this kernel puts it.
+constexpr std::uint32_t kTypeSize = 2;
+
+std::string table_name(const TraceFile& file, const EventFormat& format) {
+    const auto same = std::count_if(file.formats().begin(), file.formats().end(),
+                                    [&](const EventFormat& other) { return other.name == format.name; });
+    return same > 1 ? format.system + ":" + format.name : format.name;
+}
+
+bool wanted(const DecodeRequest& request, const EventFormat& format) {
+    if (request.events.empty()) {
+        return true;
+    }
+    return std::any_of(request.events.begin(), request.events.end(), [&](const std::string& pattern) {
+        return pattern.find(':') == std::string::npos ? glob_match(pattern, format.name)
+                                                      : glob_match(pattern, format.system + ":" + format.name);
+    });
+}
+
+// Whether the request names this event itself, so that its table is handed out even without rows.
+bool named(const DecodeRequest& request, const EventFormat& format) {
+    return std::any_of(request.events.begin(), request.events.end(), [&](const std::string& pattern) {
+        return pattern == format.name || pattern == format.system + ":" + format.name;
+    });
+}
+
+class ColumnSink {
+  public:
+    ColumnSink(const TraceFile& file, const DecodeRequest& request, std::size_t rows,
+               const std::function<void(const EventFormat&, Table)>* take)
+        : file_(file),
+          request_(request),
+          rows_(rows),
+          take_(take),
+          swap_(swap_needed(file.big_endian())),
+          pids_(request.pids.begin(), request.pids.end()) {
+        std::size_t highest = 0;
+        for (const EventFormat& format : file.formats()) {
+            highest = std::max<std::size_t>(highest, format.id);
+        }
+        plan_of_.assign(highest + 1, kNotWanted);
+        for (std::size_t i = 0; i < file.formats().size(); ++i) {
+            const EventFormat& format = file.formats()[i];
+            // Of two formats with one id, the first is the one that the id stands for.
+            if (file.find_event(format.id) == &format && wanted(request, format)) {
+                plan_of_[format.id] = static_cast<std::int32_t>(i);
+            }
+        }
+        plans_.resize(file.formats().size());
+    }
+
+    void record(const Event& event) {
+        if (event.size < kTypeSize) [[unlikely]] {
+            short_record(event, "common_type");
+            return;
+        }
+        const auto id = load<std::uint16_t>(event.data, swap_);
+        if (id >= plan_of_.size() || plan_of_[id] < 0) {
+            return;
+        }
+        const auto index = static_cast<std::size_t>(plan_of_[id]);
+        EventPlan* plan = plans_[index].get();
+        if (plan == nullptr) [[unlikely]] {
+            plan = &make(index);
+        }
+        if (event.size < plan->format().fixed_size) [[unlikely]] {
+            short_record(event, plan->format().name);
+            return;
+        }
+        if (!pids_.empty() && !pid_wanted(event, plan->format())) {
+            return;
+        }
+        plan->add(event);
+        if (rows_ != 0 && plan->rows() >= rows_) [[unlikely]] {
+            (*take_)(plan->format(), plan->take({}));
+        }
+    }
+
+    void missed(std::uint32_t cpu, std::uint64_t time, std::uint64_t count) const {
+        (void)cpu;
+        (void)time;
+        (void)count;
+    }
+
+    void flush() {
+        for (const auto& plan : plans_) {
+            if (plan) {
+                plan->flush();
+            }
+        }
+    }
+
+    // Makes the plans of events that were asked for by name, so that they have a table even when none occurred.
+    void make_named() {
+        for (std::size_t i = 0; i < plans_.size(); ++i) {
+            if (!plans_[i] && named(request_, file_.formats()[i])) {
+                (void)make(i);
+            }
+        }
+    }
+
+    [[nodiscard]] std::vector<std::unique_ptr<EventPlan>>& plans() noexcept { return plans_; }
+
+    // Adds what this sink itself left out.
+    void finish(WalkStats& stats) {
+        stats.damage.add(damage_);
+        std::uint64_t bad = 0;
+        for (const auto& plan : plans_) {
+            bad += plan ? plan->bad_fields() : 0;
+        }
+        if (bad != 0) {
+            stats.damage.records += bad;
+            stats.damage.note(std::to_string(bad) + " dynamic fields point outside their record");
+            if (file_.on_error() == OnError::strict) {
+                throw FormatError(file_.path(), 0,
+                                  "__data_loc fields inside their records; " + std::to_string(bad) + " point outside");
+            }
+        }
+    }
+
+  private:
+    static constexpr std::int32_t kNotWanted = -1;
+
+    EventPlan& make(std::size_t index) {
+        plans_[index] = std::make_unique<EventPlan>(file_, file_.formats()[index], request_);
+        return *plans_[index];
+    }
+
+    void short_record(const Event& event, const std::string& what) {
+        const FormatError error(file_.path(), file_offset(event),
+                                "a record of " + what + ", longer than " + std::to_string(event.size) + " bytes");
+        if (file_.on_error() == OnError::strict) {
+            throw error;
+        }
+        ++damage_.records;
+        damage_.note(error.what());
+    }
+
+    [[nodiscard]] std::uint64_t file_offset(const Event& event) const {
+        const std::byte* first = file_.bytes().data();
+        const bool inside = event.data >= first && event.data < first + file_.bytes().size();
+        return inside ? static_cast<std::uint64_t>(event.data - first) : 0;
+    }
+
+    [[nodiscard]] bool pid_wanted(const Event& event, const EventFormat& format) const {
+        // common_pid has been the fourth of the common fields since there were formats.
+        for (std::size_t i = 0; i < format.common_fields; ++i) {
+            const Field& field = format.fields[i];
+            if (field.size == 4 && field.name == "common_pid") {
+                return pids_.contains(load<std::int32_t>(event.data + field.offset, swap_));
+            }
+        }
+        return true;
+    }
+
+    const TraceFile& file_;
+    const DecodeRequest& request_;
+    std::size_t rows_;
+    const std::function<void(const EventFormat&, Table)>* take_;
+    bool swap_;
+    std::unordered_set<std::int32_t> pids_;
+    std::vector<std::int32_t> plan_of_;
+    std::vector<std::unique_ptr<EventPlan>> plans_;
+    Damage damage_;
+};
+
+void check_known(const TraceFile& file, const DecodeRequest& request) {
+    for (const std::string& pattern : request.events) {
+        if (pattern.find_first_of("*?") != std::string::npos || file.find_event(pattern) != nullptr) {
+            continue;
+        }
+        throw InputError("no event '" + pattern + "' in " + file.path(), {}, 0,
+                         "one of the " + std::to_string(file.formats().size()) + " events whose formats it holds");
+    }
+}
+
+}  // namespace
+
+bool glob_match(std::string_view pattern, std::string_view name) noexcept {
+    std::size_t p = 0;
+    std::size_t n = 0;
+    std::size_t star = std::string_view::npos;
+    std::size_t resume = 0;
+    while (n < name.size()) {
+        if (p < pattern.size() && (pattern[p] == '?' || (pattern[p] == name[n] && pattern[p] != '*'))) {
+            ++p;
+            ++n;
+        } else if (p < pattern.size() && pattern[p] == '*') {
+            star = p++;
+            resume = n;
+        } else if (star != std::string_view::npos) {
+            p = star + 1;
+            n = ++resume;
+        } else {
+            return false;
+        }
+    }
+    while (p < pattern.size() && pattern[p] == '*') {
+        ++p;
+    }
+    return p == pattern.size();
+}
+
+std::map<std::string, std::string> loss_metadata(const TraceFile& file, const WalkStats& stats) {
+    std::map<std::string, std::string> out;
+    std::uint64_t lost = 0;
+    std::string by_cpu;
+    for (const CpuLoss& loss : file.losses()) {
+        const std::uint64_t here = loss.overrun + loss.commit_overrun + loss.dropped;
+        lost += here;
+        if (here != 0) {
+            by_cpu += (by_cpu.empty() ? "cpu" : ", cpu") + std::to_string(loss.cpu) +
+                      (loss.buffer.empty() ? "" : " of " + loss.buffer) + ": " + std::to_string(here);
+        }
+    }
+    // The pages count what was lost between reads; it is in the kernel's own overrun too, where that was kept.
+    out["lost_events"] = std::to_string(std::max(lost, stats.missed));
+    if (!by_cpu.empty()) {
+        out["lost_by_cpu"] = by_cpu;
+    }
+    if (stats.missed_spots != 0) {
+        out["gaps"] = std::to_string(stats.missed_spots);
+    }
+    Damage damage = file.header_damage();
+    damage.add(stats.damage);
+    if (damage.any()) {
+        out["unread"] = std::to_string(damage.bytes) + " bytes, " + std::to_string(damage.pages) + " pages, " +
+                        std::to_string(damage.records) + " records";
+        for (const std::string& note : damage.notes) {
+            out["unread_because"] += (out["unread_because"].empty() ? "" : "\n") + note;
+        }
+    }
+    return out;
+}
+
+Decoded decode(const TraceFile& file, const DecodeRequest& request) {
+    check_known(file, request);
+    Decoded out;
+    ColumnSink sink(file, request, 0, nullptr);
+    out.stats = walk(file, request.selection, sink);
+    sink.make_named();
+    sink.finish(out.stats);
+    const auto metadata = loss_metadata(file, out.stats);
+    for (const auto& plan : sink.plans()) {
+        if (plan && (plan->rows() != 0 || named(request, plan->format()))) {
+            out.tables.insert_or_assign(table_name(file, plan->format()), plan->take(metadata));
+        }
+    }
+    return out;
+}
+
+WalkStats decode_batches(const TraceFile& file, const DecodeRequest& request, std::size_t rows,
+                         const std::function<void(const EventFormat&, Table)>& take) {
+    check_known(file, request);
+    ColumnSink sink(file, request, std::max<std::size_t>(rows, 1), &take);
+    WalkStats stats = walk(file, request.selection, sink);
+    for (const auto& plan : sink.plans()) {
+        if (plan && plan->rows() != 0) {
+            take(plan->format(), plan->take({}));
+        }
+    }
+    sink.finish(stats);
+    return stats;
+}
+
+namespace {
+
+struct CountSink {
+    struct Count {
+        std::uint64_t count = 0;
+        std::uint64_t first = 0;
+        std::uint64_t last = 0;
+    };
+
+    explicit CountSink(bool swap_bytes) : swap(swap_bytes), counts(1U << 16) {}
+
+    void record(const Event& event) {
+        if (event.size < kTypeSize) {
+            return;
+        }
+        Count& count = counts[load<std::uint16_t>(event.data, swap)];
+        if (count.count++ == 0) {
+            count.first = event.time;
+        }
+        count.last = event.time;
+    }
+    void missed(std::uint32_t cpu, std::uint64_t time, std::uint64_t number) const {
+        (void)cpu;
+        (void)time;
+        (void)number;
+    }
+    void flush() const {}
+
+    bool swap;
+    std::vector<Count> counts;
+};
+
+}  // namespace
+
+Table count_events(const TraceFile& file, const Selection& selection) {
+    CountSink sink(swap_needed(file.big_endian()));
+    const WalkStats stats = walk(file, selection, sink);
+    auto names = std::make_shared<StringPool>();
+    std::vector<std::int32_t> events;
+    std::vector<std::uint64_t> count;
+    std::vector<std::uint64_t> first;
+    std::vector<std::uint64_t> last;
+    for (std::uint32_t id = 0; id < sink.counts.size(); ++id) {
+        if (sink.counts[id].count == 0) {
+            continue;
+        }
+        const EventFormat* format = file.find_event(id);
+        events.push_back(
+            names->intern(format != nullptr ? format->system + ":" + format->name : "unknown:" + std::to_string(id)));
+        count.push_back(sink.counts[id].count);
+        first.push_back(sink.counts[id].first);
+        last.push_back(sink.counts[id].last);
+    }
+    std::vector<Column> columns;
+    columns.emplace_back("event", std::move(events), std::move(names));
+    columns.emplace_back("count", std::move(count));
+    columns.emplace_back("first", std::move(first), "ns");
+    columns.emplace_back("last", std::move(last), "ns");
+    auto metadata = loss_metadata(file, stats);
+    metadata["events"] = std::to_string(stats.events);
+    return Table(std::move(columns), std::move(metadata));
+}
+
+}  // namespace sampleblk::trace

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: MIT
+#include "sampleblk/trace/tracefs.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "sampleblk/error.hpp"
+#include "tracefs_shim.h"
+
+namespace sampleblk::trace {
+
+namespace {
+
+// One line of an undo file: KIND TAB PATH TAB TEXT, the text in hex because control files hold line ends.
+struct Note {
+    std::string kind;
+    std::string path;
+    std::string text;
+};
+
+std::string to_hex(std::string_view text) {
+    static constexpr char kDigits[] = "0123456789abcdef";
+    std::string out;
+    out.reserve(text.size() * 2);
+    for (const char c : text) {
+        out += kDigits[static_cast<unsigned char>(c) >> 4];
+        out += kDigits[static_cast<unsigned char>(c) & 15];
+    }
+    return out;
+}
+
+std::string from_hex(std::string_view text) {
+    const auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
+    std::string out;
+    for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
+        out += static_cast<char>(digit(text[i]) * 16 + digit(text[i + 1]));
+    }
+    return out;
+}
+
+std::vector<Note> parse_notes(std::string_view text) {
+    std::vector<Note> out;
+    while (!text.empty()) {
+        const auto end = text.find('\n');
+        if (end == std::string_view::npos) {
+            break;  // cut off by the kill: the change it announces was not made
+        }
+        const auto line = text.substr(0, end);
+        text.remove_prefix(end + 1);
+        const auto first = line.find('\t');
+        const auto second = line.find('\t', first + 1);
+        if (first != std::string_view::npos && second != std::string_view::npos) {
+            out.push_back({std::string(line.substr(0, first)), std::string(line.substr(first + 1, second - first - 1)),
+                           from_hex(line.substr(second + 1))});
+        }
+    }
+    return out;
+}
+
+void make_directories(const std::string& path) {
+    for (std::size_t at = path.find('/', 1);; at = path.find('/', at + 1)) {
+        const std::string part = path.substr(0, at);
+        if (mkdir(part.c_str(), 0755) != 0 && errno != EEXIST) {
+            throw_errno("mkdir", part);
+        }
+        if (at == std::string::npos) {
+            return;
+        }
+    }
+}
+
+std::string file_name(const std::string& path) {
+    return path.substr(path.rfind('/') + 1);
+}
+
+// What to write to a control file so that it holds again what reading it gave.
+std::vector<std::string> restoring_writes(const std::string& path, const std::string& old) {
+    const std::string name = file_name(path);
+    std::string_view text = old;
+    while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) {
+        text.remove_suffix(1);
+    }
+    if (name == "trace_clock") {
+        // Lists the clocks with the chosen one in brackets.
+        const auto open = text.find('[');
+        const auto close = text.find(']');
+        if (open != std::string_view::npos && close != std::string_view::npos && close > open) {
+            return {std::string(text.substr(open + 1, close - open - 1))};
+        }
+    }
+    if (name == "buffer_size_kb") {
+        if (text == "X") {
+            return {};  // CPUs of several sizes
+        }
+        // "7 (expanded: 1408)" is a buffer that will grow to 1408 KiB when first used. Kernels up to 6.6 forget that
+        // when any instance's size is set, and would leave it at 7, so it is grown now.
+        const auto expanded = text.find("expanded: ");
+        if (expanded != std::string_view::npos) {
+            text = text.substr(expanded + 10);
+            text = text.substr(0, text.find(')'));
+        }
+        return {std::string(text)};
+    }
+    if (name == "filter" && text == "none") {
+        return {"0"};
+    }
+    const bool list = name.starts_with("set_") || name == "tracing_cpumask";
+    if (!list) {
+        return {std::string(text)};
+    }
+    // Lists: one write each line, after the truncation that clears them. "#### all functions enabled ####" and
+    // "no pid" stand for an empty list.
+    std::vector<std::string> out;
+    while (!text.empty()) {
+        const auto end = std::min(text.find('\n'), text.size());
+        const auto line = text.substr(0, end);
+        text.remove_prefix(std::min(end + 1, text.size()));
+        if (!line.empty() && line.front() != '#' && line != "no pid") {
+            out.emplace_back(line);
+        }
+    }
+    return out;
+}
+
+void restore(const std::string& path, const std::string& old) {
+    const std::string name = file_name(path);
+    const auto writes = restoring_writes(path, old);
+    if (name.starts_with("set_")) {
+        write_control(path, name == "set_event" ? "" : "\n");  // O_TRUNC does the clearing
+        for (const std::string& line : writes) {
+            write_control(path, line, true);
+        }
+        return;
+    }
+    for (const std::string& text : writes) {
+        write_control(path, text);
+    }
+}
+
+bool exists(const std::string& path) {
+    return access(path.c_str(), F_OK) == 0;
+}
+
+// Removes an instance: what still runs in it is stopped first, since rmdir refuses a busy one.
+void remove_instance(const std::string& path) {
+    if (!exists(path)) {
+        return;
+    }
+    for (const auto& [file, text] :
+         {std::pair{"/tracing_on", "0"}, std::pair{"/events/enable", "0"}, std::pair{"/current_tracer", "nop"}}) {
+        try {
+            write_control(path + file, text);
+        } catch (const SystemError&) {
+            // rmdir below tells whether it mattered
+        }
+    }
+    // Readers let go of their files a moment after they are told to.
+    for (int attempt = 0;; ++attempt) {
+        if (rmdir(path.c_str()) == 0 || errno == ENOENT) {
+            return;
+        }
+        if (errno != EBUSY || attempt == 50) {
+            throw_errno("rmdir", path);
+        }
+        usleep(20'000);
+    }
+}
+
+std::vector<std::string> undo_notes(const std::vector<Note>& notes, std::vector<std::string>* done) {
+    std::vector<std::string> failed;
+    for (auto note = notes.rbegin(); note != notes.rend(); ++note) {
+        try {
+            if (note->kind == "instance") {
+                remove_instance(note->path);
+            } else if (!exists(note->path)) {
+                continue;  // went with its instance
+            } else if (note->kind == "knob") {
+                restore(note->path, note->text);
+            } else {
+                write_control(note->path, note->text, true);
+            }
+            if (done != nullptr) {
+                done->push_back(note->kind + " " + note->path);
+            }
+        } catch (const SystemError& error) {
+            // A dynamic event or trigger that is already gone needs no undoing.
+            const bool gone =
+                note->kind != "knob" && note->kind != "instance" && (error.code() == ENOENT || error.code() == EINVAL);
+            if (!gone) {
+                failed.emplace_back(error.what());
+            }
+        }
+    }
+    return failed;
+}
+
+}  // namespace
+
+const std::string& tracefs_dir() {
+    static const std::string dir = [] {
+        errno = 0;
+        const char* found = sblk_tracefs_dir();
+        const int code = errno;
+        std::string path = found != nullptr ? found : "";
+        if (path.empty() || !exists(path + "/trace")) {
+            throw UnsupportedError("tracing", "tracefs is not there: " + std::string(std::strerror(code)),
+                                   geteuid() == 0 ? "mount -t tracefs nodev /sys/kernel/tracing, on a kernel with "
+                                                    "CONFIG_FTRACE"
+                                                  : "run as root, or inside the VM with sampleblk-python");
+        }
+        return path;
+    }();
+    return dir;
+}
+
+std::string last_error(const std::string& instance_dir) {
+    std::string text;
+    try {
+        text = read_file(instance_dir + "/error_log");
+    } catch (const SystemError&) {
+        return {};  // kernels before 5.2
+    }
+    // Entries begin with "[  123.456789] ".
+    std::size_t begin = text.rfind("\n[");
+    begin = begin == std::string::npos ? 0 : begin + 1;
+    text.erase(0, begin);
+    while (!text.empty() && text.back() == '\n') {
+        text.pop_back();
+    }
+    return text;
+}
+
+void write_control(const std::string& path, std::string_view text, bool append) {
+    const Fd fd = open_file(path, O_WRONLY | (append ? O_APPEND : O_TRUNC));
+    if (text.empty()) {
+        return;  // opening with O_TRUNC was the change
+    }
+    for (;;) {
+        const ssize_t wrote = write(fd.get(), text.data(), text.size());
+        if (wrote >= 0) {
+            return;
+        }
+        if (errno == EINTR) {
+            continue;
+        }
+        const int code = errno;
+        const auto events = path.find("/events/");
+        const std::string dir = events != std::string::npos ? path.substr(0, events) : path.substr(0, path.rfind('/'));
+        std::string detail = "writing \"" + std::string(text) + "\"";
+        if (code == EINVAL || code == ENOENT || code == ENODEV || code == EEXIST) {
+            for (const std::string& where : {dir, tracefs_dir()}) {
+                const std::string said = last_error(where);
+                // Only what the kernel said of this very command: the log keeps older errors.
+                const auto command = said.find("Command: ");
+                if (command != std::string::npos &&
+                    said.find(text.substr(0, text.find('\n')), command) != std::string::npos) {
+                    detail += "\n" + said.substr(said.find("] ") == std::string::npos ? 0 : said.find("] ") + 2);
+                    break;
+                }
+            }
+        }
+        throw SystemError("write", path, code, detail);
+    }
+}
+
+UndoLog::UndoLog(const std::string& directory) {
+    static std::atomic<unsigned> counter{0};
+    make_directories(directory);
+    const std::string name = "trace-" + std::to_string(getpid()) + "-" + std::to_string(counter++);
+    // Locked under another name first, so that nobody meets it unlocked.
+    const std::string fresh = directory + "/." + name;
+    path_ = directory + "/" + name + ".undo";
+    file_ = open_file(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
+    if (flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
+        throw_errno("flock", fresh);
+    }
+    if (rename(fresh.c_str(), path_.c_str()) != 0) {
+        throw_errno("rename", path_);
+    }
+}
+
+UndoLog::~UndoLog() {
+    try {
+        (void)undo();
+    } catch (...) {
+        // A destructor cannot report; the undo file stays for the next start.
+        file_.reset();
+    }
+}
+
+void UndoLog::note(std::string_view kind, const std::string& path, std::string_view text) {
+    write_full(file_.get(), std::string(kind) + "\t" + path + "\t" + to_hex(text) + "\n", path_);
+}
+
+void UndoLog::keep(const std::string& path) {
+    if (std::find(kept_.begin(), kept_.end(), path) == kept_.end()) {
+        note("knob", path, read_file(path));
+        kept_.push_back(path);
+    }
+}
+
+void UndoLog::set(const std::string& path, std::string_view text, bool append) {
+    keep(path);
+    write_control(path, text, append);
+}
+
+void UndoLog::make_instance(const std::string& path) {
+    note("instance", path, {});
+    if (mkdir(path.c_str(), 0750) != 0) {
+        throw_errno("mkdir", path);
+    }
+}
+
+void UndoLog::add_dynamic(const std::string& path, std::string_view line, std::string_view remove) {
+    note("dynamic", path, remove);
+    write_control(path, line, true);
+}
+
+void UndoLog::at_undo(const std::string& path, std::string_view line) {
+    note("line", path, line);
+}
+
+std::vector<std::string> UndoLog::undo() {
+    if (!file_) {
+        return {};
+    }
+    const auto notes = parse_notes(read_file(path_));
+    auto failed = undo_notes(notes, nullptr);
+    if (unlink(path_.c_str()) != 0 && errno != ENOENT) {
+        failed.emplace_back(SystemError("unlink", path_, errno).what());
+    }
+    file_.reset();
+    return failed;
+}
+
+std::vector<std::string> recover(const std::string& directory) {
+    std::vector<std::string> done;
+    const std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(directory.c_str()), &closedir);
+    if (!dir) {
+        if (errno == ENOENT) {
+            return done;
+        }
+        throw_errno("opendir", directory);
+    }
+    std::vector<std::string> files;
+    while (const dirent* entry = readdir(dir.get())) {
+        const std::string name = entry->d_name;
+        if (name.ends_with(".undo")) {
+            files.push_back(directory + "/" + name);
+        }
+    }
+    std::sort(files.begin(), files.end());
+    for (const std::string& path : files) {
+        try {
+            const Fd fd = open_file(path, O_RDWR);
+            if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+                continue;  // its owner lives
+            }
+            const auto failed = undo_notes(parse_notes(read_file(path)), &done);
+            for (const std::string& line : failed) {
+                done.push_back("not undone: " + line);
+            }
+            (void)unlink(path.c_str());
+        } catch (const SystemError& error) {
+            if (error.code() != ENOENT) {
+                throw;
+            }
+        }
+    }
+    return done;
+}
+
+}  // namespace sampleblk::trace

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: MIT
+"""Live recording: what is in the file, and that nothing of it stays behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+import sampleblk_lab as lab
+from sampleblk_lab._native import core
+
+# Files whose text must be the same before and after.
+KNOBS = (
+    "current_tracer",
+    "max_graph_depth",
+    "saved_cmdlines_size",
+    "set_event",
+    "set_event_pid",
+    "set_ftrace_filter",
+    "set_ftrace_pid",
+    "set_graph_function",
+    "set_graph_notrace",
+    "trace_clock",
+    "trace_options",
+    "tracing_on",
+    "tracing_thresh",
+    "kprobe_events",
+    "uprobe_events",
+    "synthetic_events",
+)
+
+
+def state() -> dict[str, object]:
+    top = Path(core.tracefs_dir())
+    knobs: dict[str, object] = {name: (top / name).read_text() for name in KNOBS if (top / name).exists()}
+    # "7 (expanded: 1408)" and, in whole sub-buffers, 1408 or 1410 are one size: see restoring_writes() in the core
+    size = (top / "buffer_size_kb").read_text()
+    grown = re.search(r"expanded: (\d+)", size)
+    knobs["buffer_size_kb"] = int(grown[1] if grown else size) // 8
+    knobs["instances"] = sorted(path.name for path in (top / "instances").iterdir())
+    undo = Path("/run/sampleblk-lab")
+    knobs["undo files"] = sorted(path.name for path in undo.iterdir()) if undo.exists() else []
+    return knobs
+
+
+@pytest.fixture
+def untouched():
+    before = state()
+    yield
+    assert state() == before
+
+
+def a_job(path: Path, loops: int = 3) -> None:
+    for _ in range(loops):
+        file = os.open(path, os.O_RDWR | os.O_CREAT)
+        for _ in range(16):
+            os.write(file, bytes(4096))
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(file)
+
+
+@pytest.mark.usefixtures("untouched")
+def test_system_calls_are_counted_exactly(tmp_path):
+    with lab.record(syscalls=["openat", "write", "fadvise64", "close"], pid=os.getpid()) as rec:
+        a_job(tmp_path / "file")
+    table = rec.syscalls().summary()
+    assert {name: table["calls"][name] for name in ("write", "fadvise64")} == {"write": 48, "fadvise64": 3}
+    assert table.metadata["lost_events"] == "0"
+    assert rec.io_sizes().histogram()["writes"].codes.sum() == 48
+
+
+@pytest.mark.usefixtures("untouched")
+def test_what_was_saved_opens_again_and_in_trace_cmd(tmp_path):
+    with lab.record(syscalls=["write"], pid=os.getpid()) as rec:
+        a_job(tmp_path / "file")
+    run = rec.save(tmp_path / "run")
+    assert run.syscalls().summary()["calls"]["write"] == 48
+    report = subprocess.run(
+        ["trace-cmd", "report", "-i", str(tmp_path / "run" / "trace.dat")], capture_output=True, text=True, check=True
+    )
+    assert report.stdout.count("sys_enter_write") == int(run.counts()["count"]["syscalls:sys_enter_write"])
+
+
+@pytest.mark.usefixtures("untouched")
+def test_function_graph_is_a_tree(tmp_path):
+    with lab.record(graph="*sys_fadvise64", pid=os.getpid()) as rec:
+        a_job(tmp_path / "file")
+    tree = rec.graph("*sys_fadvise64").tree(0)
+    assert "generic_fadvise" in tree.functions()
+    assert "sys_fadvise64() {" in tree.text().splitlines()[0]
+    assert len(rec.graph("*sys_fadvise64").table()) > 9
+
+
+@pytest.mark.usefixtures("untouched")
+def test_children_are_followed_where_asked(tmp_path):
+    with lab.record(syscalls=["write"], events=["sched:sched_process_exit"], pid=os.getpid()) as rec:
+        child = os.fork()
+        if child == 0:
+            a_job(tmp_path / "file", 1)
+            os._exit(0)
+        os.waitpid(child, 0)
+    pids = rec.syscalls().table()["pid"].codes
+    assert (pids == child).sum() == 16
+    with lab.record(syscalls=["write"], pid=os.getpid(), children=False) as rec:
+        subprocess.run(["dd", "if=/dev/zero", f"of={tmp_path}/other", "count=5"], check=True, capture_output=True)
+    assert (rec.syscalls().table()["pid"].codes == os.getpid()).all()
+
+
+@pytest.mark.usefixtures("untouched")
+def test_an_exception_in_the_body_passes_and_the_recording_is_kept(tmp_path):
+    rec = lab.record(syscalls=["write"], pid=os.getpid())
+
+    def experiment() -> None:
+        with rec:
+            a_job(tmp_path / "file")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        experiment()
+    assert rec.syscalls().summary()["calls"]["write"] == 48
+
+
+@pytest.mark.usefixtures("untouched")
+def test_what_the_kernel_lacks_is_named():
+    with pytest.raises(lab.InputError, match=r"no system call 'wrote'.*write"), lab.record(syscalls=["wrote"]):
+        pass
+    with pytest.raises(lab.InputError, match="no event 'nonesuch:event'"), lab.record(events=["nonesuch:event"]):
+        pass
+    with (
+        pytest.raises(lab.InputError, match="no traceable function matches 'no_such_fn'"),
+        lab.record(graph="no_such_fn"),
+    ):
+        pass
+    with (
+        pytest.raises(lab.InputError, match="no trace clock 'sundial'"),
+        lab.record(syscalls=["write"], clock="sundial"),
+    ):
+        pass
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_tracer_in_use_is_left_alone():
+    top = core.tracefs_dir()
+    core.write_control(f"{top}/set_event", "sched:sched_switch")
+    try:
+        with pytest.raises(lab.UnsupportedError, match="someone else uses events"):
+            lab.Session(top_level=True)
+    finally:
+        core.write_control(f"{top}/set_event", "")
+
+
+CHILD = textwrap.dedent("""
+    import sys, time
+    import sampleblk_lab as lab
+    with lab.record(syscalls=["write"], graph="*sys_fadvise64"):
+        print("started", flush=True)
+        time.sleep(120)
+""")
+
+
+def start_child() -> subprocess.Popen[str]:
+    child = subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "started\n"
+    return child
+
+
+def wait_for(child: subprocess.Popen[str]) -> int:
+    assert child.stdout is not None
+    assert child.stderr is not None
+    code = child.wait(60)
+    child.stdout.close()
+    child.stderr.close()
+    return code
+
+
+@pytest.mark.usefixtures("untouched")
+def test_ctrl_c_puts_everything_back():
+    child = start_child()
+    child.send_signal(signal.SIGINT)
+    assert wait_for(child) != 0
+
+
+@pytest.mark.usefixtures("untouched")
+def test_the_next_start_cleans_up_after_a_kill():
+    before = state()
+    child = start_child()
+    assert state() != before
+    child.kill()
+    wait_for(child)
+    time.sleep(0.2)
+    assert state() != before
+    session = lab.Session()
+    try:
+        assert any("instance" in line or "current_tracer" in line for line in session.recovered)
+    finally:
+        session.close()
+    assert state() == before
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_living_session_is_not_cleaned_up():
+    with lab.Session() as mine:
+        mine.set("trace_clock", "mono")
+        with lab.Session() as other:
+            assert other.recovered == []
+        assert "[mono]" in mine.read("trace_clock")
+
+
+def test_a_refused_command_carries_the_kernels_caret():
+    with lab.Session() as session, pytest.raises(OSError, match=r"hist:keys=nonesuch") as caught:
+        session.set("events/sched/sched_switch/trigger", "hist:keys=nonesuch")
+    assert "^" in str(caught.value)
