@@ -66,16 +66,23 @@ def _delegates(config: pytest.Config) -> bool:
     return not (config.getoption("--sblk-host") or _IN_VM in os.environ or config.option.collectonly)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """On an xdist worker of the host: leaves VM tests to the VM, and tells the controller which there are.
+@pytest.fixture
+def _sampleblk_kernel(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
-    In a guest that is one of several kernels: puts the kernel into each test's name.
-    """
+
+@pytest.hookimpl(trylast=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """In a guest that is one of several kernels: puts the kernel last into each test's name."""
     label = os.environ.get("SAMPLEBLK_PYTEST_KERNEL")
     if label is not None and _IN_VM in os.environ:
-        for item in items:
-            item._nodeid = f"{item.nodeid}[{label}]"  # type: ignore[attr-defined]  # noqa: SLF001
+        metafunc.fixturenames.append("_sampleblk_kernel")
+        metafunc.parametrize("_sampleblk_kernel", [label], indirect=True, ids=[label])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On an xdist worker of the host: leaves VM tests to the VM, and tells the controller which there are."""
     if hasattr(config, "workerinput") and _delegates(config):
         from sampleblk_lab.pytest_plugin import guest
 

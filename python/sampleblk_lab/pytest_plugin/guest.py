@@ -71,13 +71,20 @@ def run_loop(session: pytest.Session) -> Generator[None, Any, Any]:
     return result
 
 
-def _options(config: pytest.Config) -> list[str]:
+def _labelled(address: str, label: str | None) -> str:
+    """The address of a test in a guest that puts its kernel last into each test's name."""
+    if label is None:
+        return address
+    return f"{address[:-1]}-{label}]" if address.endswith("]") else f"{address}[{label}]"
+
+
+def _options(invocation: pytest.Config.InvocationParams, named: list[str]) -> list[str]:
     """The command line without the files and folders it named, which xdist would hand to its workers as they are."""
-    options = [str(argument) for argument in config.invocation_params.args]
-    for named in reversed(config.option.file_or_dir or []):
-        if named in options:
+    options = [str(argument) for argument in invocation.args]
+    for path in reversed(named or []):
+        if path in options:
             # Named files come after the options as a rule: the last one is the file, not an option's value.
-            del options[len(options) - 1 - options[::-1].index(named)]
+            del options[len(options) - 1 - options[::-1].index(path)]
     return options
 
 
@@ -138,11 +145,13 @@ def _run_in_guests(session: pytest.Session, addresses: list[str], before: int) -
     try:
         config.option.dist = "load"
         config.option.maxworkerrestart = _RESTARTS
-        config.invocation_params = type(invocation)(
-            args=(*_options(config), *addresses), plugins=invocation.plugins, dir=invocation.dir
-        )
         for kernel in kernels:
             label = kernel if len(kernels) > 1 else None
+            config.invocation_params = type(invocation)(
+                args=(*_options(invocation, config.option.file_or_dir), *(_labelled(a, label) for a in addresses)),
+                plugins=invocation.plugins,
+                dir=invocation.dir,
+            )
             consoles = [folder / f"{kernel}-{n}.log" for n in range(int(config.getoption("numprocesses", 0) or 1))]
             config.option.tx = [f"popen//python={_interpreter(config, kernel, label, path)}" for path in consoles]
             _round(session, total)
