@@ -1,48 +1,79 @@
 # SPDX-License-Identifier: MIT
-# `make demo` and `make test` do all the set-up they need; every step is skipped when nothing it reads has changed.
+# `make demo` and `make test` do all the set-up they need; a step is skipped when nothing that it reads has changed.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
 JOBS ?= $(shell nproc)
 
-PY_SOURCES := $(shell find python -name '*.py' -o -name '*.pyi')
-CPP_SOURCES := $(shell find cpp \( -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h' -o -name CMakeLists.txt \)) CMakeLists.txt
-CPP_FORMATTED := $(shell find cpp \( -name '*.cpp' -o -name '*.hpp' \))
+# The kernels that the tests run on. The first is the default of everything else.
+KERNELS ?= 6.1,6.12
+comma := ,
+KERNEL_STAMPS := $(patsubst %,$(STAMPS)/kernel-%,$(subst $(comma), ,$(KERNELS)))
 
-.PHONY: help setup build test test-cpp test-python lint format clean
+CPP_SOURCES := $(shell find cpp -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h' -o -name CMakeLists.txt) CMakeLists.txt
+CPP_FORMATTED := $(shell find cpp -name '*.cpp' -o -name '*.hpp')
+MODULE_SOURCES := $(shell find module -name '*.[ch]' -o -name Makefile -o -name Kbuild)
+
+.PHONY: help setup packages build kernels demo test test-cpp test-python test-full lint tidy format bench-vm clean
+.DELETE_ON_ERROR:
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 24
 
-setup: build ## system packages, venv, build: everything but the kernel
+# --- set-up
 
-$(STAMPS)/venv: pyproject.toml
+packages: ## the Debian packages that are missing
+	@packaging/install-packages.sh
+
+$(STAMPS)/venv: pyproject.toml | packages
 	@mkdir -p $(STAMPS)
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q 'scikit-build-core>=0.11' 'pybind11>=3.0' 'cmake>=3.25' ninja
+	@echo "setting up $(VENV)"
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install -q 'scikit-build-core>=0.11' 'pybind11>=3.0' 'cmake>=3.25' ninja
 	@touch $@
 
-# Editable, without build isolation, so that a second build compiles only what changed.
+# Editable, and without build isolation, so that a second build compiles only what changed.
 $(STAMPS)/build: $(STAMPS)/venv $(CPP_SOURCES)
-	$(BIN)/pip install -q --no-build-isolation -e '.[dev]' -C cmake.define.SAMPLEBLK_WERROR=ON
+	@echo "building the C++ core and installing the package with its tools"
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(BIN)/pip install -q --no-build-isolation -e '.[dev]' \
+		-C cmake.define.SAMPLEBLK_WERROR=ON
 	@touch $@
 
 build: $(STAMPS)/build ## the package, editable, in .venv
 
+# Fetches the kernel, builds the driver for it, and leaves a saved machine behind.
+$(STAMPS)/kernel-%: $(STAMPS)/build $(MODULE_SOURCES)
+	@$(BIN)/sampleblk-lab vm run --kernel $* -- modprobe sampleblk
+	@touch $@
+
+kernels: $(KERNEL_STAMPS) ## the kernels of KERNELS, with the driver, in the per-user cache
+
+setup: build kernels ## all of the above
+
+# --- what it is for
+
+demo: $(firstword $(KERNEL_STAMPS)) ## the article's first experiment, from the job to the driver
+	@$(BIN)/sampleblk-lab demo --kernel $(firstword $(subst $(comma), ,$(KERNELS)))
+
+# --- tests
+
 # C++ tests under the address and undefined-behaviour sanitizers.
 build/asan/build.ninja: $(STAMPS)/venv
-	$(BIN)/cmake -S . -B build/asan -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DSAMPLEBLK_TESTS=ON \
-		-DSAMPLEBLK_WERROR=ON -DSAMPLEBLK_SANITIZE=address,undefined
+	@$(BIN)/cmake -S . -B build/asan -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DSAMPLEBLK_TESTS=ON \
+		-DSAMPLEBLK_WERROR=ON -DSAMPLEBLK_SANITIZE=address,undefined >/dev/null
 
 test-cpp: build/asan/build.ninja ## GoogleTest, under ASan and UBSan
-	$(BIN)/cmake --build build/asan
+	$(BIN)/cmake --build build/asan -j $(JOBS)
 	$(BIN)/ctest --test-dir build/asan --output-on-failure -j $(JOBS)
 
-test-python: build ## pytest
-	$(BIN)/pytest
+test-python: build kernels ## pytest: on this host, and in a VM on each of KERNELS
+	$(BIN)/pytest --sblk-kernel $(KERNELS) -m "not full"
 
-test: test-cpp test-python ## the fast lane
+test: lint test-cpp test-python ## the fast lane
+
+test-full: lint tidy test-cpp build kernels ## everything
+	$(BIN)/pytest --sblk-kernel $(KERNELS)
 
 lint: build ## ruff, mypy, clang-format
 	$(BIN)/ruff check python tests
@@ -50,10 +81,19 @@ lint: build ## ruff, mypy, clang-format
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(CPP_FORMATTED)
 
+tidy: build/asan/build.ninja ## clang-tidy
+	$(BIN)/python packaging/tidy.py build/asan $(JOBS)
+
 format: build ## rewrite to the project's format
 	$(BIN)/ruff format python tests
 	$(BIN)/ruff check --fix python tests
 	$(BIN)/clang-format -i $(CPP_FORMATTED)
 
-clean: ## remove what was built here
+# --- benchmarks: each ends with `ratio NAME VALUE`, how many times better than the peer
+
+bench-vm: $(firstword $(KERNEL_STAMPS)) ## starting a VM, against virtme-ng
+	@$(BIN)/pip install -q virtme-ng==1.42
+	@$(BIN)/python tests/bench/bench_vm.py
+
+clean: ## remove what was built here; the per-user cache stays
 	rm -rf build dist $(STAMPS) $(VENV)

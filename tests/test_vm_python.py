@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import RunsInVM, script
 from sampleblk_lab.vm import BootError, CommandError, DeadlineError, GuestPanicError
+from support import RunsInVM, script
 
 PANIC = "open('/proc/sysrq-trigger', 'w').write('c')"
 

@@ -16,7 +16,7 @@ class SystemError : public std::runtime_error {
   public:
     // `code` is an errno value; `path` may be empty where no file is concerned; `detail` is what
     // the kernel or we know beyond the errno (an error_log line, a remedy).
-    SystemError(std::string operation, std::string path, int code, std::string detail = {});
+    SystemError(std::string operation, std::string path, int code, const std::string& detail = {});
 
     [[nodiscard]] const std::string& operation() const noexcept { return operation_; }
     [[nodiscard]] const std::string& path() const noexcept { return path_; }

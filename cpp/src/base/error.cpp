@@ -48,7 +48,7 @@ std::string unsupported_message(const std::string& feature, const std::string& r
 
 }  // namespace
 
-SystemError::SystemError(std::string operation, std::string path, int code, std::string detail)
+SystemError::SystemError(std::string operation, std::string path, int code, const std::string& detail)
     : std::runtime_error(system_message(operation, path, code, detail)),
       operation_(std::move(operation)),
       path_(std::move(path)),

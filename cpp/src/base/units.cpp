@@ -54,7 +54,7 @@ std::uint64_t suffix_factor(const std::string& suffix) {
 std::string scaled(double value, const char* unit) {
     std::array<char, 48> text{};
     const int digits = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
-    std::snprintf(text.data(), text.size(), "%.*f", digits, value);
+    (void)std::snprintf(text.data(), text.size(), "%.*f", digits, value);
     std::string out(text.data());
     if (out.find('.') != std::string::npos) {
         out.erase(out.find_last_not_of('0') + 1);

@@ -12,6 +12,7 @@ from sampleblk_lab.errors import SampleblkError
 
 # command -> (module, one line of help)
 COMMANDS = {
+    "demo": ("demo", "the article's first experiment, from the job to the driver, in one command"),
     "kernel": ("kernel", "kernels to boot: list, fetch, path"),
     "vm": ("vm", "run a command, or a shell, in a virtual machine"),
 }

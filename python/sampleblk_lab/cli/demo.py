@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+"""``sampleblk-lab demo``."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from sampleblk_lab.errors import InputError
+from sampleblk_lab.vm import options as vm_options
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the options to the command's parser."""
+    parser.add_argument("--loops", type=int, default=20, metavar="N", help="loops of each of the two jobs (20)")
+    vm_options.add_to(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the demo; returns the exit status."""
+    if options.loops < 1:
+        raise InputError(f"--loops {options.loops} is out of range", expected="1 or more")
+    from sampleblk_lab.demo import host
+
+    if options.run_dir is None:
+        options.run_dir = str(Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S"))
+    run_dir = Path(options.run_dir).absolute()
+    machine = vm_options.build(options)
+    try:
+        host.record(machine, run_dir, options.loops)
+    finally:
+        machine.close()
+    report = host.show(run_dir, options.loops)
+    print(f"\nThe report: {report}")
+    return 0

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""The part of the demo that runs in the VM: it does the work and records it; nothing is decoded here."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from pathlib import Path
+
+import sampleblk_lab as lab
+from sampleblk_lab.progress import step
+from sampleblk_lab.workload.run import run_to_end
+
+JOB_FILE = Path(__file__).with_name("fs_seq_write_sync_001")
+
+
+def main() -> int:
+    """Runs the job twice: all of it with its system calls recorded, then two loops with the function graph."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("run_dir", type=Path)
+    parser.add_argument("--loops", type=int, required=True)
+    parser.add_argument("--progress", action="store_true")
+    options = parser.parse_args()
+
+    def running(what: str) -> AbstractContextManager[None]:
+        """The job's own progress bar where somebody watches, else a line."""
+        return nullcontext() if options.progress else step(what)
+
+    with step("making ext4 on a new sampleblk device"):
+        device = lab.Device(capacity="64M", queues=2)
+    with device, device.mkfs("ext4").mount("/mnt"):
+        before = device.counters()
+        with lab.JobFile(JOB_FILE, loops=options.loops).prepare() as job, ExitStack() as stack:
+            recording = lab.record(syscalls=True, block=True, events=["sampleblk:*"], pid=job.pids)
+            with step("switching on system-call, block and driver events"):
+                stack.enter_context(recording)
+            with running(f"running {JOB_FILE.name}, {options.loops} loops of 2 jobs"):
+                result = run_to_end(job, options.progress, check=True)
+        recording.save(options.run_dir / "job")
+        after = device.counters()
+
+        one = lab.Job(rw="write", ioengine="sync", bs="4k", size="2M", loops=2, filename="/mnt/test")
+        with one.prepare() as job, ExitStack() as stack:
+            recording = lab.record(graph="*sys_fadvise64", pid=job.pids)
+            with step("switching on the function graph below fadvise64"):
+                stack.enter_context(recording)
+            with running("running two loops of one job"):
+                run_to_end(job, options.progress, check=True)
+        recording.save(options.run_dir / "fadvise64")
+
+    (options.run_dir / "result.json").write_text(result.json_text())
+    (options.run_dir / "report.txt").write_text(result.text())
+    counters = {name: after[name] - before[name] for name in after}
+    (options.run_dir / "counters.json").write_text(json.dumps(counters, indent=1))
+    env = {"kernel": platform.release(), "python": platform.python_version(), "sampleblk_lab": lab.__version__}
+    (options.run_dir / "env.json").write_text(json.dumps(env, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
