@@ -13,21 +13,34 @@ static DEFINE_IDR(registry);
 /* Held across creation and removal, so that a number is free again when the call that freed it returns. */
 static DEFINE_MUTEX(registry_lock);
 
-static void device_free(struct kref *kref)
+struct workqueue_struct *sblk_wq;
+
+static void device_free(struct work_struct *work)
 {
-	struct sblk_device *dev = container_of(kref, struct sblk_device, kref);
+	struct sblk_device *dev = container_of(work, struct sblk_device, free_work);
 	unsigned int i;
 
-	sblk_store_destroy(dev->store);
-	for (i = 0; i < dev->nr_queues; i++)
+	sblk_tune_destroy(dev);
+	sblk_state_destroy(dev);
+	for (i = 0; i < dev->nr_queues; i++) {
 		free_percpu(dev->queues[i].stats);
+		free_percpu(dev->queues[i].histograms);
+	}
 	kfree(dev->queues);
 	kfree(dev);
 }
 
+/* The last reference can be a bio's, which ends in an interrupt. */
+static void device_release(struct kref *kref)
+{
+	struct sblk_device *dev = container_of(kref, struct sblk_device, kref);
+
+	queue_work(sblk_wq, &dev->free_work);
+}
+
 void sblk_device_put(struct sblk_device *dev)
 {
-	kref_put(&dev->kref, device_free);
+	kref_put(&dev->kref, device_release);
 }
 
 struct sblk_device *sblk_device_get(u32 index)
@@ -42,7 +55,27 @@ struct sblk_device *sblk_device_get(u32 index)
 	return dev;
 }
 
-static int device_open(struct gendisk *disk)
+struct sblk_device *sblk_device_lock(u32 index)
+{
+	struct sblk_device *dev = sblk_device_get(index);
+
+	if (!dev)
+		return NULL;
+	mutex_lock(&dev->control);
+	if (dev->removing) {
+		sblk_device_unlock(dev);
+		return NULL;
+	}
+	return dev;
+}
+
+void sblk_device_unlock(struct sblk_device *dev)
+{
+	mutex_unlock(&dev->control);
+	sblk_device_put(dev);
+}
+
+int sblk_open(struct gendisk *disk)
 {
 	struct sblk_device *dev = disk->private_data;
 	int err = 0;
@@ -58,7 +91,7 @@ static int device_open(struct gendisk *disk)
 	return err;
 }
 
-static void device_release(struct gendisk *disk)
+void sblk_release(struct gendisk *disk)
 {
 	struct sblk_device *dev = disk->private_data;
 
@@ -68,14 +101,15 @@ static void device_release(struct gendisk *disk)
 	sblk_device_put(dev);
 }
 
-SBLK_DEFINE_OPEN(sampleblk_open, device_open);
-SBLK_DEFINE_RELEASE(sampleblk_release, device_release);
+bool sblk_device_is_open(struct sblk_device *dev)
+{
+	bool open;
 
-static const struct block_device_operations sblk_fops = {
-	.owner = THIS_MODULE,
-	.open = sampleblk_open,
-	.release = sampleblk_release,
-};
+	mutex_lock(&dev->open_lock);
+	open = dev->openers;
+	mutex_unlock(&dev->open_lock);
+	return open;
+}
 
 /* Fills in defaults; -EINVAL for what no device can be. */
 static int config_check(struct sampleblk_config *config)
@@ -84,9 +118,16 @@ static int config_check(struct sampleblk_config *config)
 		return -EINVAL;
 	if (config->flags & SAMPLEBLK_F_FUA && !(config->flags & SAMPLEBLK_F_CACHE))
 		return -EINVAL;
-	if (config->index > SAMPLEBLK_MAX_DEVICES)
+	if (config->index > SAMPLEBLK_MAX_DEVICES || config->mode > SAMPLEBLK_MODE_BIO ||
+	    config->completion > SAMPLEBLK_COMPLETE_TIMER)
 		return -EINVAL;
-	if (config->queues > SAMPLEBLK_MAX_QUEUES || config->depth > SAMPLEBLK_MAX_DEPTH)
+	if (config->queues > SAMPLEBLK_MAX_QUEUES || config->poll_queues > SAMPLEBLK_MAX_QUEUES ||
+	    config->depth > SAMPLEBLK_MAX_DEPTH)
+		return -EINVAL;
+	if (config->poll_queues && config->mode == SAMPLEBLK_MODE_BIO)
+		return -EINVAL;
+	if (config->numa_node < 0 || config->numa_node > MAX_NUMNODES ||
+	    (config->numa_node && !node_online(config->numa_node - 1)))
 		return -EINVAL;
 	if (!config->queues)
 		config->queues = 1;
@@ -96,11 +137,23 @@ static int config_check(struct sampleblk_config *config)
 		config->logical_block_bytes = SECTOR_SIZE;
 	if (!config->physical_block_bytes)
 		config->physical_block_bytes = max_t(u32, 4096, config->logical_block_bytes);
+	if (!config->io_min_bytes)
+		config->io_min_bytes = config->physical_block_bytes;
+	if (!config->max_sectors)
+		config->max_sectors = 2560;
+	if (!config->max_segments)
+		config->max_segments = 128;
 	if (!is_power_of_2(config->logical_block_bytes) || config->logical_block_bytes < SECTOR_SIZE ||
-	    config->logical_block_bytes > 4096)
+	    config->logical_block_bytes > SBLK_MAX_LOGICAL_BLOCK)
 		return -EINVAL;
 	if (!is_power_of_2(config->physical_block_bytes) || config->physical_block_bytes > SZ_1M ||
 	    config->physical_block_bytes < config->logical_block_bytes)
+		return -EINVAL;
+	if (config->io_min_bytes % config->physical_block_bytes || config->io_min_bytes > SZ_64M ||
+	    config->io_opt_bytes % config->io_min_bytes || config->io_opt_bytes > SZ_64M)
+		return -EINVAL;
+	if (config->max_sectors < PAGE_SIZE / SECTOR_SIZE || config->max_sectors > SZ_64M / SECTOR_SIZE ||
+	    config->max_sectors % (config->logical_block_bytes / SECTOR_SIZE) || config->max_segments > 1024)
 		return -EINVAL;
 	if (config->capacity_bytes < SAMPLEBLK_MIN_CAPACITY_BYTES ||
 	    config->capacity_bytes > SAMPLEBLK_MAX_CAPACITY_BYTES ||
@@ -115,6 +168,9 @@ static int queues_init(struct sblk_device *dev)
 
 	/* As many as could ever be asked for, so that a live change allocates nothing here. */
 	dev->nr_queues = min_t(unsigned int, SAMPLEBLK_MAX_QUEUES, nr_cpu_ids);
+	dev->config.queues = dev->bio_mode ? 1 : min(dev->config.queues, dev->nr_queues);
+	dev->config.poll_queues = min(dev->config.poll_queues, dev->nr_queues);
+	dev->nr_queues += dev->config.poll_queues;
 	dev->queues = kcalloc(dev->nr_queues, sizeof(*dev->queues), GFP_KERNEL);
 	if (!dev->queues) {
 		dev->nr_queues = 0;
@@ -123,6 +179,9 @@ static int queues_init(struct sblk_device *dev)
 	for (i = 0; i < dev->nr_queues; i++) {
 		dev->queues[i].dev = dev;
 		dev->queues[i].index = i;
+		init_llist_head(&dev->queues[i].done);
+		spin_lock_init(&dev->queues[i].poll_lock);
+		INIT_LIST_HEAD(&dev->queues[i].poll_list);
 		dev->queues[i].stats = alloc_percpu(struct sblk_stats);
 		if (!dev->queues[i].stats)
 			return -ENOMEM;
@@ -136,15 +195,16 @@ static int tag_set_init(struct sblk_device *dev)
 	int err;
 
 	set->ops = &sblk_mq_ops;
-	set->nr_hw_queues = dev->config.queues;
+	set->nr_hw_queues = dev->config.queues + dev->config.poll_queues;
+	set->nr_maps = dev->config.poll_queues ? HCTX_MAX_TYPES : 1;
 	set->queue_depth = dev->config.depth;
-	set->numa_node = NUMA_NO_NODE;
+	set->numa_node = dev->config.numa_node ? dev->config.numa_node - 1 : NUMA_NO_NODE;
 	set->cmd_size = sizeof(struct sblk_cmd);
 	set->flags = SBLK_F_SHOULD_MERGE | SBLK_F_NO_SCHED;
 	set->driver_data = dev;
 	err = blk_mq_alloc_tag_set(set);
 	/* Under memory pressure, or with few CPUs, blk-mq settles for less. */
-	dev->config.queues = set->nr_hw_queues;
+	dev->config.queues = set->nr_hw_queues - dev->config.poll_queues;
 	dev->config.depth = set->queue_depth;
 	return err;
 }
@@ -154,10 +214,16 @@ static void limits_of(const struct sampleblk_config *config, struct sblk_limits 
 	*limits = (struct sblk_limits){
 		.logical_block = config->logical_block_bytes,
 		.physical_block = config->physical_block_bytes,
+		.io_min = config->io_min_bytes,
+		.io_opt = config->io_opt_bytes,
+		.max_sectors = config->max_sectors,
+		.max_segments = config->max_segments,
 		.max_discard_sectors = config->flags & SAMPLEBLK_F_DISCARD ? UINT_MAX >> SECTOR_SHIFT : 0,
 		.max_write_zeroes_sectors = config->flags & SAMPLEBLK_F_WRITE_ZEROES ? UINT_MAX >> SECTOR_SHIFT : 0,
 		.cache = config->flags & SAMPLEBLK_F_CACHE,
 		.fua = config->flags & SAMPLEBLK_F_FUA,
+		.nowait = config->mode == SAMPLEBLK_MODE_BIO,
+		.poll = config->poll_queues,
 		.rotational = config->flags & SAMPLEBLK_F_ROTATIONAL,
 	};
 }
@@ -170,13 +236,16 @@ static int disk_init(struct sblk_device *dev)
 	int err;
 
 	limits_of(&dev->config, &limits);
-	disk = sblk_alloc_disk(&dev->tag_set, &limits, dev);
+	if (dev->bio_mode)
+		disk = sblk_alloc_bio_disk(&limits, dev->config.numa_node ? dev->config.numa_node - 1 : NUMA_NO_NODE);
+	else
+		disk = sblk_alloc_disk(&dev->tag_set, &limits, dev);
 	if (IS_ERR(disk))
 		return PTR_ERR(disk);
 	disk->major = sblk_major;
 	disk->first_minor = (dev->config.index - 1) * SBLK_MINORS;
 	disk->minors = SBLK_MINORS;
-	disk->fops = &sblk_fops;
+	disk->fops = dev->bio_mode ? &sblk_bio_fops : &sblk_mq_fops;
 	disk->private_data = dev;
 	if (flags & SAMPLEBLK_F_NO_PARTITIONS) {
 		disk->flags |= SBLK_GENHD_NO_PART;
@@ -194,26 +263,49 @@ static int disk_init(struct sblk_device *dev)
 	return err;
 }
 
-static int device_make(struct sblk_device *dev)
+static int device_make(struct sblk_device *dev, struct sblk_store *base)
 {
-	int err;
+	int err = sblk_state_init(dev, base);
 
-	dev->store = sblk_store_create(dev->config.capacity_bytes);
-	if (!dev->store)
-		return -ENOMEM;
+	if (err)
+		return err;
+	dev->bio_mode = dev->config.mode == SAMPLEBLK_MODE_BIO;
 	err = queues_init(dev);
 	if (err)
 		return err;
-	err = tag_set_init(dev);
-	if (err)
-		return err;
+	if (!dev->bio_mode) {
+		err = tag_set_init(dev);
+		if (err)
+			return err;
+	}
+	sblk_set_extra(dev, SBLK_EXTRA_COMPLETION, dev->config.completion != SAMPLEBLK_COMPLETE_INLINE);
 	err = disk_init(dev);
-	if (err)
+	if (err && !dev->bio_mode)
 		blk_mq_free_tag_set(&dev->tag_set);
 	return err;
 }
 
-int sblk_device_add(struct sampleblk_config *config)
+static struct sblk_device *device_alloc(const struct sampleblk_config *config)
+{
+	struct sblk_device *dev = kzalloc(sizeof(*dev), GFP_KERNEL);
+
+	if (!dev)
+		return NULL;
+	kref_init(&dev->kref);
+	mutex_init(&dev->open_lock);
+	mutex_init(&dev->control);
+	init_llist_head(&dev->deferred);
+	INIT_WORK(&dev->deferred_work, sblk_cmd_worker);
+	INIT_WORK(&dev->free_work, device_free);
+	spin_lock_init(&dev->hung_lock);
+	INIT_LIST_HEAD(&dev->hung);
+	INIT_LIST_HEAD(&dev->snapshots);
+	init_waitqueue_head(&dev->bios_wait);
+	dev->config = *config;
+	return dev;
+}
+
+int sblk_device_add(struct sampleblk_config *config, struct sblk_store *base)
 {
 	struct sblk_device *dev;
 	int err = config_check(config);
@@ -221,15 +313,9 @@ int sblk_device_add(struct sampleblk_config *config)
 
 	if (err)
 		return err;
-	dev = kzalloc(sizeof(*dev), GFP_KERNEL);
+	dev = device_alloc(config);
 	if (!dev)
 		return -ENOMEM;
-	kref_init(&dev->kref);
-	mutex_init(&dev->open_lock);
-	init_llist_head(&dev->deferred);
-	INIT_WORK(&dev->deferred_work, sblk_queue_deferred);
-	dev->config = *config;
-
 	mutex_lock(&registry_lock);
 	/* Reserved, but not to be found until it is whole. */
 	index = config->index == SAMPLEBLK_INDEX_ANY ?
@@ -240,7 +326,7 @@ int sblk_device_add(struct sampleblk_config *config)
 		goto unlock;
 	}
 	dev->config.index = index;
-	err = device_make(dev);
+	err = device_make(dev, base);
 	if (err) {
 		idr_remove(&registry, index);
 		goto unlock;
@@ -258,18 +344,27 @@ unlock:
 /* With the registry's lock held. */
 static int device_remove(struct sblk_device *dev, bool force)
 {
+	mutex_lock(&dev->control);
 	mutex_lock(&dev->open_lock);
 	if (dev->openers && !force) {
 		mutex_unlock(&dev->open_lock);
+		mutex_unlock(&dev->control);
 		return -EBUSY;
 	}
 	dev->removing = true;
 	mutex_unlock(&dev->open_lock);
 
+	/* No rule may hold what del_gendisk() waits for. */
+	sblk_set_extra(dev, SBLK_EXTRA_FAULTS, false);
+	synchronize_rcu();
+	sblk_cmd_release_hung(dev, BLK_STS_IOERR);
 	del_gendisk(dev->disk);
+	wait_event(dev->bios_wait, !atomic_read(&dev->bios));
 	flush_work(&dev->deferred_work);
 	sblk_put_disk(dev->disk);
-	blk_mq_free_tag_set(&dev->tag_set);
+	if (!dev->bio_mode)
+		blk_mq_free_tag_set(&dev->tag_set);
+	mutex_unlock(&dev->control);
 	idr_remove(&registry, dev->config.index);
 	sblk_device_put(dev);
 	return 0;
@@ -304,7 +399,8 @@ void sblk_device_map(struct sampleblk_list *list)
 void sblk_device_info(struct sblk_device *dev, struct sampleblk_info *info)
 {
 	info->config = dev->config;
-	info->allocated_bytes = sblk_store_allocated_bytes(dev->store);
+	info->powered = !dev->media.off;
+	info->allocated_bytes = sblk_store_allocated_bytes(dev->media.store);
 	mutex_lock(&dev->open_lock);
 	info->openers = dev->openers;
 	mutex_unlock(&dev->open_lock);
@@ -324,8 +420,22 @@ int sblk_device_counters(struct sblk_device *dev, struct sampleblk_counters *cou
 
 int sblk_device_init(void)
 {
+	int err;
+
+	sblk_wq = alloc_workqueue("sampleblk", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!sblk_wq)
+		return -ENOMEM;
+	err = sblk_bio_init();
+	if (err)
+		goto destroy;
 	sblk_major = register_blkdev(0, "sampleblk");
-	return sblk_major < 0 ? sblk_major : 0;
+	if (sblk_major >= 0)
+		return 0;
+	err = sblk_major;
+	sblk_bio_exit();
+destroy:
+	destroy_workqueue(sblk_wq);
+	return err;
 }
 
 /* Nobody can have a device open: the module's reference count would not have let us come here. */
@@ -340,4 +450,7 @@ void sblk_device_exit(void)
 	mutex_unlock(&registry_lock);
 	idr_destroy(&registry);
 	unregister_blkdev(sblk_major, "sampleblk");
+	/* Frees what still waits to be freed. */
+	destroy_workqueue(sblk_wq);
+	sblk_bio_exit();
 }

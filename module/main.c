@@ -17,6 +17,10 @@ static unsigned int queues = 1;
 module_param(queues, uint, 0444);
 MODULE_PARM_DESC(queues, "hardware queues of each of them (default 1)");
 
+static char *mode = "mq";
+module_param(mode, charp, 0444);
+MODULE_PARM_DESC(mode, "mq or bio (default mq)");
+
 static unsigned int memory_percent = 80;
 module_param(memory_percent, uint, 0444);
 MODULE_PARM_DESC(memory_percent, "share of the machine's memory that all devices together may fill (default 80)");
@@ -31,14 +35,19 @@ static int __init add_devices(void)
 		pr_err("sampleblk: capacity=%s is not a size such as 64M\n", capacity);
 		return -EINVAL;
 	}
+	if (strcmp(mode, "mq") && strcmp(mode, "bio")) {
+		pr_err("sampleblk: mode=%s is neither mq nor bio\n", mode);
+		return -EINVAL;
+	}
 	for (i = 1; i <= devices; i++) {
 		struct sampleblk_config config = {
 			.index = i,
 			.flags = SAMPLEBLK_F_DEFAULT,
 			.capacity_bytes = bytes,
 			.queues = queues,
+			.mode = strcmp(mode, "bio") ? SAMPLEBLK_MODE_MQ : SAMPLEBLK_MODE_BIO,
 		};
-		int err = sblk_device_add(&config);
+		int err = sblk_device_add(&config, NULL);
 
 		if (err) {
 			pr_err("sampleblk: cannot make sampleblk%u of %s with %u queues: %d\n", i, capacity, queues, err);

@@ -24,6 +24,38 @@
 #include <linux/spinlock.h>
 #include <linux/string.h>
 #include <linux/types.h>
+#include <linux/vmalloc.h>
+
+static inline void *sblk_zero_page(void)
+{
+	return page_address(ZERO_PAGE(0));
+}
+
+/* For locks that one function takes and another gives back: sparse is told of neither, as it cannot follow that. */
+static inline void sblk_lock(spinlock_t *lock)
+{
+	spin_lock(lock);
+	__release(lock);
+}
+
+static inline void sblk_unlock(spinlock_t *lock)
+{
+	__acquire(lock);
+	spin_unlock(lock);
+}
+
+#define SBLK_POPULATE_ORDER 9
+
+/* Zeroed pages in one piece, each to be freed by itself. */
+static inline void *sblk_chunk_alloc(int node, unsigned int order)
+{
+	struct page *page = alloc_pages_node(node, GFP_KERNEL | __GFP_ZERO | __GFP_NORETRY | __GFP_NOWARN, order);
+
+	if (!page)
+		return NULL;
+	split_page(page, order);
+	return page_address(page);
+}
 
 #else
 #include "tests/user.h"

@@ -4,59 +4,191 @@
 #include "sampleblk.h"
 #include "trace.h"
 
-static void request_end(struct request *rq, blk_status_t status)
+static inline void io_of(struct request *rq, struct sblk_io *io)
 {
-	struct sblk_cmd *cmd = blk_mq_rq_to_pdu(rq);
-	struct sblk_queue *queue = cmd->queue;
-	enum sblk_op op = sblk_request_op(rq);
-
-	if (likely(op < SBLK_OPS))
-		sblk_stats_count(queue->stats, op, blk_rq_bytes(rq), rq->cmd_flags & REQ_FUA);
-	if (unlikely(status))
-		this_cpu_inc(queue->stats->errors);
-	if (trace_sampleblk_complete_enabled())
-		trace_sampleblk_complete(queue, rq, blk_status_to_errno(status),
-					 cmd->start_ns ? ktime_get_ns() - cmd->start_ns : 0);
-	blk_mq_end_request(rq, status);
+	io->op = sblk_op_of(req_op(rq));
+	io->fua = rq->cmd_flags & REQ_FUA;
+	io->pos = (u64)blk_rq_pos(rq) << SECTOR_SHIFT;
+	io->len = blk_rq_bytes(rq);
+	io->bio = rq->bio;
 }
 
-/* Memory may be had by waiting, which only a worker may do. */
-void sblk_queue_deferred(struct work_struct *work)
+void sblk_request_complete(struct request *rq)
 {
-	struct sblk_device *dev = container_of(work, struct sblk_device, deferred_work);
-	struct llist_node *list = llist_reverse_order(llist_del_all(&dev->deferred));
+	struct sblk_cmd *cmd = blk_mq_rq_to_pdu(rq);
+
+	sblk_cmd_end(cmd, cmd->status);
+}
+
+/* Somebody looks at each step of this request. */
+static bool is_plain(struct sblk_device *dev, struct blk_mq_hw_ctx *hctx)
+{
+	if (static_branch_unlikely(&sblk_extras_key) && READ_ONCE(dev->extras))
+		return false;
+	if (trace_sampleblk_complete_enabled() || trace_sampleblk_queue_enabled())
+		return false;
+	return likely(hctx->type != HCTX_TYPE_POLL);
+}
+
+static void run_full(struct sblk_queue *queue, struct request *rq)
+{
+	struct sblk_cmd *cmd = blk_mq_rq_to_pdu(rq);
+
+	cmd->queue = queue;
+	io_of(rq, &cmd->io);
+	sblk_cmd_run(cmd);
+}
+
+/* The plain path: true when the request has been executed, with `status`; else it is on its way by itself. */
+static bool run_plain(struct sblk_queue *queue, struct request *rq, blk_status_t *status)
+{
+	struct sblk_device *dev = queue->dev;
+	struct sblk_io io;
+
+	io_of(rq, &io);
+	*status = sblk_io_plain(dev, &io, SBLK_GFP_ATOMIC);
+	if (unlikely(*status == BLK_STS_RESOURCE)) {
+		struct sblk_cmd *cmd = blk_mq_rq_to_pdu(rq);
+
+		cmd->queue = queue;
+		cmd->io = io;
+		cmd->start_ns = 0;
+		cmd->entry = 0;
+		cmd->is_hung = false;
+		cmd->power_epoch = READ_ONCE(dev->power_epoch);
+		cmd->action = SAMPLEBLK_FAULTS;
+		sblk_cmd_defer(cmd);
+		return false;
+	}
+	if (likely(io.op < SBLK_OPS))
+		sblk_stats_count(queue->stats, io.op, io.len, io.fua);
+	if (unlikely(*status))
+		this_cpu_inc(queue->stats->errors);
+	return true;
+}
+
+/* Ends what was executed while more was to come, all together. */
+static void end_done(struct sblk_queue *queue)
+{
+	DEFINE_IO_COMP_BATCH(batch);
+	struct llist_node *list = llist_del_all(&queue->done);
 	struct sblk_cmd *cmd, *next;
 
-	llist_for_each_entry_safe(cmd, next, list, deferred) {
-		struct request *rq = blk_mq_rq_from_pdu(cmd);
-
-		/* NORETRY would give up too early, no flag at all would wait for ever: GFP_NOIO gets no OOM killer. */
-		request_end(rq, sblk_request_execute(dev, rq, GFP_NOIO | __GFP_RETRY_MAYFAIL | __GFP_NOWARN));
-	}
+	llist_for_each_entry_safe(cmd, next, list, deferred)
+		if (!sblk_add_to_batch(cmd->rq, &batch))
+			blk_mq_end_request(cmd->rq, BLK_STS_OK);
+	sblk_end_batch(&batch);
 }
 
 static blk_status_t sampleblk_queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_queue_data *bd)
 {
 	struct sblk_queue *queue = hctx->driver_data;
-	struct sblk_device *dev = queue->dev;
 	struct request *rq = bd->rq;
-	struct sblk_cmd *cmd = blk_mq_rq_to_pdu(rq);
 	blk_status_t status;
 
-	cmd->queue = queue;
-	cmd->start_ns = trace_sampleblk_complete_enabled() ? ktime_get_ns() : 0;
 	blk_mq_start_request(rq);
-	trace_sampleblk_queue(queue, rq);
+	if (unlikely(!is_plain(queue->dev, hctx))) {
+		run_full(queue, rq);
+	} else if (run_plain(queue, rq, &status)) {
+		if (!bd->last && !status) {
+			struct sblk_cmd *cmd = blk_mq_rq_to_pdu(rq);
 
-	status = sblk_request_execute(dev, rq, GFP_NOWAIT | __GFP_NOWARN);
-	if (unlikely(status == BLK_STS_RESOURCE)) {
-		this_cpu_inc(queue->stats->deferred);
-		llist_add(&cmd->deferred, &dev->deferred);
-		queue_work(system_unbound_wq, &dev->deferred_work);
-		return BLK_STS_OK;
+			llist_add(&cmd->deferred, &queue->done);
+			return BLK_STS_OK;
+		}
+		blk_mq_end_request(rq, status);
 	}
-	request_end(rq, status);
+	if (bd->last && !llist_empty(&queue->done))
+		end_done(queue);
 	return BLK_STS_OK;
+}
+
+static void sampleblk_commit_rqs(struct blk_mq_hw_ctx *hctx)
+{
+	end_done(hctx->driver_data);
+}
+
+#ifdef SBLK_HAVE_QUEUE_RQS
+static void sampleblk_queue_rqs(sblk_rq_list *list)
+{
+	DEFINE_IO_COMP_BATCH(batch);
+	struct request *rq;
+
+	while ((rq = rq_list_pop(list))) {
+		struct blk_mq_hw_ctx *hctx = rq->mq_hctx;
+		struct sblk_queue *queue = hctx->driver_data;
+		blk_status_t status;
+
+		blk_mq_start_request(rq);
+		this_cpu_inc(queue->stats->batched);
+		if (unlikely(!is_plain(queue->dev, hctx)))
+			run_full(queue, rq);
+		else if (run_plain(queue, rq, &status) && (status || !sblk_add_to_batch(rq, &batch)))
+			blk_mq_end_request(rq, status);
+	}
+	sblk_end_batch(&batch);
+}
+#endif
+
+SBLK_DEFINE_POLL(sampleblk_poll, batch)
+{
+	struct sblk_queue *queue = hctx->driver_data;
+	struct sblk_cmd *cmd, *next;
+	LIST_HEAD(due);
+	u64 now = 0;
+	int found = 0;
+
+	spin_lock(&queue->poll_lock);
+	list_for_each_entry_safe(cmd, next, &queue->poll_list, list) {
+		if (cmd->due_ns && !now)
+			now = ktime_get_ns();
+		if (cmd->due_ns <= now)
+			list_move_tail(&cmd->list, &due);
+	}
+	spin_unlock(&queue->poll_lock);
+	list_for_each_entry_safe(cmd, next, &due, list) {
+		blk_status_t status;
+
+		list_del(&cmd->list);
+		this_cpu_inc(queue->stats->polled);
+		status = sblk_cmd_account(cmd, cmd->status);
+		if (status || !sblk_add_to_batch(cmd->rq, batch))
+			blk_mq_end_request(cmd->rq, status);
+		found++;
+	}
+	return found;
+}
+
+SBLK_DEFINE_TIMEOUT(sampleblk_timeout)
+{
+	struct sblk_cmd *cmd = blk_mq_rq_to_pdu(rq);
+
+	/* Polled requests whose poller went away, too. */
+	if (rq->mq_hctx->type == HCTX_TYPE_POLL) {
+		struct sblk_queue *queue = rq->mq_hctx->driver_data;
+		bool waits = false;
+		struct sblk_cmd *other;
+
+		spin_lock(&queue->poll_lock);
+		list_for_each_entry(other, &queue->poll_list, list) {
+			if (other == cmd) {
+				list_del(&cmd->list);
+				waits = true;
+				break;
+			}
+		}
+		spin_unlock(&queue->poll_lock);
+		if (waits) {
+			sblk_cmd_end(cmd, cmd->status);
+			return BLK_EH_DONE;
+		}
+	}
+	if (sblk_cmd_unhang(cmd)) {
+		sblk_cmd_end(cmd, BLK_STS_TIMEOUT);
+		return BLK_EH_DONE;
+	}
+	/* It is only slow: a timer or the worker ends it. */
+	return BLK_EH_RESET_TIMER;
 }
 
 static int sampleblk_init_hctx(struct blk_mq_hw_ctx *hctx, void *data, unsigned int index)
@@ -69,7 +201,54 @@ static int sampleblk_init_hctx(struct blk_mq_hw_ctx *hctx, void *data, unsigned 
 	return 0;
 }
 
+static int sampleblk_init_request(struct blk_mq_tag_set *set, struct request *rq, unsigned int index,
+				  sblk_node_t node)
+{
+	struct sblk_cmd *cmd = blk_mq_rq_to_pdu(rq);
+
+	sblk_cmd_init(cmd);
+	cmd->rq = rq;
+	cmd->is_hung = false;
+	return 0;
+}
+
+SBLK_DEFINE_MAP_QUEUES(sampleblk_map_queues)
+{
+	struct sblk_device *dev = set->driver_data;
+	unsigned int poll = dev->config.poll_queues;
+	unsigned int i, offset = 0;
+
+	for (i = 0; i < set->nr_maps; i++) {
+		struct blk_mq_queue_map *map = &set->map[i];
+
+		map->nr_queues = i == HCTX_TYPE_DEFAULT ? set->nr_hw_queues - poll : i == HCTX_TYPE_POLL ? poll : 0;
+		map->queue_offset = i == HCTX_TYPE_READ ? 0 : offset;
+		offset += map->nr_queues;
+		if (map->nr_queues)
+			blk_mq_map_queues(map);
+	}
+	SBLK_MAP_QUEUES_RETURN;
+}
+
 const struct blk_mq_ops sblk_mq_ops = {
 	.queue_rq = sampleblk_queue_rq,
+	.commit_rqs = sampleblk_commit_rqs,
+#ifdef SBLK_HAVE_QUEUE_RQS
+	.queue_rqs = sampleblk_queue_rqs,
+#endif
+	.complete = sblk_request_complete,
+	.timeout = sampleblk_timeout,
+	.poll = sampleblk_poll,
+	.map_queues = sampleblk_map_queues,
 	.init_hctx = sampleblk_init_hctx,
+	.init_request = sampleblk_init_request,
+};
+
+SBLK_DEFINE_OPEN(sampleblk_open, sblk_open);
+SBLK_DEFINE_RELEASE(sampleblk_release, sblk_release);
+
+const struct block_device_operations sblk_mq_fops = {
+	.owner = THIS_MODULE,
+	.open = sampleblk_open,
+	.release = sampleblk_release,
 };

@@ -3,12 +3,19 @@
 #ifndef SBLK_STATS_H
 #define SBLK_STATS_H
 
+#include <linux/log2.h>
 #include <linux/percpu.h>
+#include <linux/sampleblk.h>
 #include <linux/types.h>
 
-struct sampleblk_counters;
-
-enum sblk_op { SBLK_READ, SBLK_WRITE, SBLK_DISCARD, SBLK_WRITE_ZEROES, SBLK_FLUSH, SBLK_OPS };
+enum sblk_op {
+	SBLK_READ = SAMPLEBLK_OP_READ,
+	SBLK_WRITE = SAMPLEBLK_OP_WRITE,
+	SBLK_DISCARD = SAMPLEBLK_OP_DISCARD,
+	SBLK_WRITE_ZEROES = SAMPLEBLK_OP_WRITE_ZEROES,
+	SBLK_FLUSH = SAMPLEBLK_OP_FLUSH,
+	SBLK_OPS = SAMPLEBLK_OPS, /* none of them */
+};
 
 struct sblk_stats {
 	u64 requests[SBLK_OPS];
@@ -16,6 +23,15 @@ struct sblk_stats {
 	u64 fua;
 	u64 errors;
 	u64 deferred;
+	u64 delayed;
+	u64 faults;
+	u64 batched;
+	u64 polled;
+};
+
+struct sblk_histograms {
+	u64 total_ns[SBLK_OPS];
+	u64 buckets[SBLK_OPS][SAMPLEBLK_BUCKETS];
 };
 
 static inline void sblk_stats_count(struct sblk_stats __percpu *stats, enum sblk_op op, unsigned int bytes, bool fua)
@@ -26,7 +42,18 @@ static inline void sblk_stats_count(struct sblk_stats __percpu *stats, enum sblk
 		this_cpu_inc(stats->fua);
 }
 
+static inline void sblk_histograms_count(struct sblk_histograms __percpu *histograms, enum sblk_op op, u64 ns)
+{
+	this_cpu_add(histograms->total_ns[op], ns);
+	this_cpu_inc(histograms->buckets[op][ns ? ilog2(ns) : 0]);
+}
+
 /* Adds what `stats` has counted to `counters`. */
 void sblk_stats_sum(const struct sblk_stats __percpu *stats, struct sampleblk_counters *counters);
+void sblk_histograms_sum(const struct sblk_histograms __percpu *histograms, struct sampleblk_histogram *histogram);
+
+/* Nobody may be counting. */
+void sblk_stats_reset(struct sblk_stats __percpu *stats);
+void sblk_histograms_reset(struct sblk_histograms __percpu *histograms);
 
 #endif

@@ -3,7 +3,10 @@
  * The memory of a device: a table of page pointers in two levels. Reads take no lock. The first write to a page installs
  * it, already filled, by cmpxchg; later ones copy into it. A discarded page is taken out by xchg and freed after an RCU
  * grace period, so whoever still copies from or into it does so harmlessly. Nothing orders two writes to the same bytes
- * at the same time, as on a disk.
+ * at the same time, as on a disk, unless the store is sector-atomic.
+ *
+ * A store may lie on another one, which then never changes any more: what the upper one lacks is read from below, and
+ * copied up by the first write to a part of it. That is all that a snapshot is.
  */
 #ifndef SBLK_STORE_H
 #define SBLK_STORE_H
@@ -13,20 +16,42 @@
 #define SBLK_PAGE_SHIFT PAGE_SHIFT
 #define SBLK_PAGE_BYTES (1UL << SBLK_PAGE_SHIFT)
 
+#define SBLK_STORE_LOCKS 64
 
 struct sblk_store {
+	struct kref kref; /* one for each owner: a device, a snapshot, a store above */
+	struct sblk_store *base; /* what lies below, or NULL */
 	u64 bytes;
 	unsigned int leaf_shift; /* pages in a leaf, as a power of two */
 	u64 nr_leaves;
 	void ***leaves; /* [nr_leaves] of [1 << leaf_shift] pages */
-	atomic64_t allocated; /* pages that hold data */
+	atomic64_t allocated; /* pages of its own */
+	bool atomic; /* each page is read and written under a lock */
+	spinlock_t locks[SBLK_STORE_LOCKS];
 };
 
-/* A sparse store that reads as zero. NULL when there is no memory for its table. May sleep. */
-struct sblk_store *sblk_store_create(u64 bytes);
+/*
+ * A sparse store that reads as zero, or as `base`, of which it takes a reference. NULL when there is no memory for its
+ * table. May sleep.
+ */
+struct sblk_store *sblk_store_create(u64 bytes, struct sblk_store *base);
 
-/* Nobody may be using it. May sleep. */
-void sblk_store_destroy(struct sblk_store *store);
+static inline struct sblk_store *sblk_store_get(struct sblk_store *store)
+{
+	kref_get(&store->kref);
+	return store;
+}
+
+/* NULL is fine. The last one frees it; may sleep then. */
+void sblk_store_put(struct sblk_store *store);
+
+/*
+ * Takes into `store` what lies below it and belongs to nobody else any more. Nobody may be using the store. May sleep.
+ */
+void sblk_store_merge(struct sblk_store *store);
+
+/* Fills the whole store with memory, in chunks as large as can be had on that node. 0 or -ENOMEM. May sleep. */
+int sblk_store_populate(struct sblk_store *store, int node);
 
 /* [pos, pos + len) must lie within the store, here and below. Never fails: what is not there is zero. */
 void sblk_store_read(struct sblk_store *store, u64 pos, void *to, size_t len);
@@ -37,13 +62,26 @@ void sblk_store_read(struct sblk_store *store, u64 pos, void *to, size_t len);
  */
 int sblk_store_write(struct sblk_store *store, u64 pos, const void *from, size_t len, gfp_t gfp);
 
-/* Makes the range read as zero and gives whole pages back. Never fails and never sleeps. */
-void sblk_store_discard(struct sblk_store *store, u64 pos, u64 len);
+/* Makes pages for the range, so that a write there needs none. 0 or -ENOMEM. */
+int sblk_store_prepare(struct sblk_store *store, u64 pos, u64 len, gfp_t gfp);
 
-static inline u64 sblk_store_allocated_bytes(struct sblk_store *store)
-{
-	return (u64)atomic64_read(&store->allocated) << SBLK_PAGE_SHIFT;
-}
+/* The same for a discard there. */
+int sblk_store_prepare_discard(struct sblk_store *store, u64 pos, u64 len, gfp_t gfp);
+
+/*
+ * Makes the range read as zero and gives whole pages back. 0, or -ENOMEM where zeroes must be remembered on top of what
+ * lies below. Never sleeps; `gfp` is for that memory.
+ */
+int sblk_store_discard(struct sblk_store *store, u64 pos, u64 len, gfp_t gfp);
+
+/* Makes the range read as zero but gives nothing back: what has a page keeps it, so that writing there cannot fail. */
+int sblk_store_zero(struct sblk_store *store, u64 pos, u64 len, gfp_t gfp);
+
+/* Whether the page that holds `pos` may hold anything but zeroes; where it does not, how far that goes on. */
+bool sblk_store_present(struct sblk_store *store, u64 pos, u64 *absent_until);
+
+/* Of this store and all below it. */
+u64 sblk_store_allocated_bytes(struct sblk_store *store);
 
 /*
  * How many pages all stores together may hold: the machine must survive a device that is larger than its memory. Set

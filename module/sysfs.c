@@ -21,8 +21,26 @@ static struct sblk_device *to_sblk(struct device *device)
 SBLK_ATTR(capacity_bytes, "%llu", dev->config.capacity_bytes);
 SBLK_ATTR(queues, "%u", dev->config.queues);
 SBLK_ATTR(depth, "%u", dev->config.depth);
+SBLK_ATTR(mode, "%s", dev->bio_mode ? "bio" : "mq");
+SBLK_ATTR(completion, "%u", dev->config.completion);
+SBLK_ATTR(poll_queues, "%u", dev->config.poll_queues);
+SBLK_ATTR(powered, "%u", !dev->media.off);
+SBLK_ATTR(snapshots, "%u", dev->nr_snapshots);
 SBLK_ATTR(flags, "0x%x", dev->config.flags);
-SBLK_ATTR(allocated_bytes, "%llu", sblk_store_allocated_bytes(dev->store));
+
+static ssize_t allocated_bytes_show(struct device *device, struct device_attribute *attr, char *buf)
+{
+	struct sblk_device *dev = to_sblk(device);
+	u64 bytes;
+
+	/* Removal waits for readers of sysfs with this lock held. */
+	if (!mutex_trylock(&dev->control))
+		return -EBUSY;
+	bytes = sblk_store_allocated_bytes(dev->media.store);
+	mutex_unlock(&dev->control);
+	return sysfs_emit(buf, "%llu\n", bytes);
+}
+static DEVICE_ATTR_RO(allocated_bytes);
 
 #define SBLK_COUNTER(name) \
 	static ssize_t name##_show(struct device *device, struct device_attribute *attr, char *buf) \
@@ -45,6 +63,10 @@ SBLK_COUNTER(discard_bytes);
 SBLK_COUNTER(write_zeroes_bytes);
 SBLK_COUNTER(errors);
 SBLK_COUNTER(deferred);
+SBLK_COUNTER(delayed);
+SBLK_COUNTER(faults);
+SBLK_COUNTER(batched);
+SBLK_COUNTER(polled);
 
 static struct attribute *sblk_attrs[] = {
 	&dev_attr_capacity_bytes.attr,
@@ -64,6 +86,15 @@ static struct attribute *sblk_attrs[] = {
 	&dev_attr_write_zeroes_bytes.attr,
 	&dev_attr_errors.attr,
 	&dev_attr_deferred.attr,
+	&dev_attr_delayed.attr,
+	&dev_attr_faults.attr,
+	&dev_attr_batched.attr,
+	&dev_attr_polled.attr,
+	&dev_attr_mode.attr,
+	&dev_attr_completion.attr,
+	&dev_attr_poll_queues.attr,
+	&dev_attr_powered.attr,
+	&dev_attr_snapshots.attr,
 	NULL,
 };
 

@@ -14,11 +14,15 @@ if TYPE_CHECKING:
     from sampleblk_lab.analysis.run import Run as Run
     from sampleblk_lab.analysis.run import open_run as open_run
     from sampleblk_lab.device import Counters as Counters
+    from sampleblk_lab.device import Cut as Cut
     from sampleblk_lab.device import Device as Device
     from sampleblk_lab.device import DeviceInfo as DeviceInfo
+    from sampleblk_lab.device import Fault as Fault
     from sampleblk_lab.device import Filesystem as Filesystem
+    from sampleblk_lab.device import JournalInfo as JournalInfo
     from sampleblk_lab.device import Mount as Mount
     from sampleblk_lab.device import ToolError as ToolError
+    from sampleblk_lab.device import VolatileWrite as VolatileWrite
     from sampleblk_lab.device import devices as devices
     from sampleblk_lab.errors import FormatError as FormatError
     from sampleblk_lab.errors import InputError as InputError
@@ -42,8 +46,10 @@ __version__ = "0.1.0"
 _HOMES = {
     "Column": "table",
     "Counters": "device",
+    "Cut": "device",
     "Device": "device",
     "DeviceInfo": "device",
+    "Fault": "device",
     "Filesystem": "device",
     "FormatError": "errors",
     "InputError": "errors",
@@ -51,6 +57,7 @@ _HOMES = {
     "JobError": "workload",
     "JobFile": "workload",
     "JobRun": "workload",
+    "JournalInfo": "device",
     "Mount": "device",
     "Result": "workload",
     "Recorder": "recording.recorder",
@@ -60,6 +67,7 @@ _HOMES = {
     "Table": "table",
     "ToolError": "device",
     "UnsupportedError": "errors",
+    "VolatileWrite": "device",
     "devices": "device",
     "job_keys": "workload",
     "open_run": "analysis.run",

@@ -22,7 +22,7 @@ def ioc(direction: int, number: int, size: int) -> int:
     return direction << 30 | size << 16 | MAGIC << 8 | number
 
 
-ADD, REMOVE, LIST, INFO = ioc(3, 1, 96), ioc(1, 2, 24), ioc(2, 3, 56), ioc(3, 4, 176)
+ADD, REMOVE, LIST, INFO = ioc(3, 1, 136), ioc(1, 2, 24), ioc(2, 3, 56), ioc(3, 4, 216)
 
 
 @pytest.fixture
@@ -246,19 +246,19 @@ def test_the_tracepoints_tell_of_a_write() -> None:
 
 
 def test_bad_calls_are_refused(control: int) -> None:
-    config = bytearray(96)
+    config = bytearray(136)
     config[8:16] = (1 << 20).to_bytes(8, "little")
     assert refused(control, ioc(3, 99, 8), bytes(8)) == errno.ENOTTY
-    assert refused(control, ioc(3, 1, 96) ^ (1 << 30), config) == errno.ENOTTY
+    assert refused(control, ioc(3, 1, 136) ^ (1 << 30), config) == errno.ENOTTY
     assert refused(control, 0x5401, bytes(8)) == errno.ENOTTY
     flags = bytearray(config)
     flags[4:8] = b"\x00\x00\x00\x80"
     assert refused(control, ADD, flags) == errno.EINVAL
     reserved = bytearray(config)
-    reserved[90] = 1
+    reserved[130] = 1
     assert refused(control, ADD, reserved) == errno.EINVAL
-    assert refused(control, ioc(3, 1, 104), bytes(config) + b"\x01" + bytes(7)) == errno.E2BIG
-    tiny = bytearray(96)
+    assert refused(control, ioc(3, 1, 144), bytes(config) + b"\x01" + bytes(7)) == errno.E2BIG
+    tiny = bytearray(136)
     assert refused(control, ADD, tiny) == errno.EINVAL
     assert refused(control, REMOVE, (200).to_bytes(4, "little") + bytes(20)) == errno.ENODEV
     libc = ctypes.CDLL(None, use_errno=True)
@@ -274,7 +274,7 @@ def test_a_shorter_and_a_longer_structure_are_taken(control: int) -> None:
     assert index > 1
     longer = bytearray(index.to_bytes(4, "little") + bytes(60))
     fcntl.ioctl(control, ioc(1, 2, 64), longer, True)
-    assert refused(control, INFO, index.to_bytes(4, "little") + bytes(172)) == errno.ENODEV
+    assert refused(control, INFO, index.to_bytes(4, "little") + bytes(212)) == errno.ENODEV
 
 
 def test_without_the_right_nothing_changes(control: int) -> None:

@@ -46,8 +46,65 @@ class DeviceControl {
     // Of one hardware queue, or of all together.
     [[nodiscard]] sampleblk_counters counters(std::uint32_t index, std::uint32_t queue = SAMPLEBLK_QUEUE_ALL) const;
 
+    // Of one operation (SAMPLEBLK_OP_*); empty until histograms are switched on with tune().
+    [[nodiscard]] sampleblk_histogram histogram(std::uint32_t index, std::uint32_t op,
+                                                std::uint32_t queue = SAMPLEBLK_QUEUE_ALL) const;
+
+    // Counters and histograms begin again at zero.
+    void reset(std::uint32_t index);
+
+    // Changes what `tune.set` names, while I/O runs; returns how everything is now. ENOMEM when the kernel grants fewer
+    // queues.
+    sampleblk_tune tune(sampleblk_tune tune);
+
+    // Sets the latency of the operations in `timing.ops`; `bins` are for SAMPLEBLK_LATENCY_EMPIRICAL.
+    void set_timing(sampleblk_timing timing, const std::vector<sampleblk_bin>& bins = {});
+
+    void set_limits(const sampleblk_limits& limits);
+
+    // Replaces the whole table; none takes all faults away.
+    void set_faults(std::uint32_t index, std::vector<sampleblk_rule> rules, std::uint64_t seed = 0);
+
+    // The table with its counts.
+    [[nodiscard]] std::vector<sampleblk_rule> faults(std::uint32_t index) const;
+
+    // Cuts the power; returns what was lost. `survivors` are for SAMPLEBLK_CUT_EXPLICIT, by ascending id. EALREADY when
+    // it is off.
+    sampleblk_power power_cut(sampleblk_power power, const std::vector<sampleblk_survivor>& survivors = {});
+
+    // EALREADY when it is on.
+    void power_on(std::uint32_t index);
+
+    // What a power cut could lose now, oldest first.
+    [[nodiscard]] std::vector<sampleblk_volatile> volatile_writes(std::uint32_t index) const;
+
+    // Begins an empty journal of `bytes`. EBUSY when there is one.
+    void journal_start(std::uint32_t index, std::uint64_t bytes);
+    void journal_stop(std::uint32_t index);
+    [[nodiscard]] sampleblk_journal journal(std::uint32_t index) const;
+
+    // Its sequence. Throws EOVERFLOW when the journal is full or its position is in the past.
+    std::uint64_t mark(std::uint32_t index, const std::string& text);
+
+    // The number of entries undone or redone.
+    std::uint64_t seek(std::uint32_t index, std::uint64_t sequence = SAMPLEBLK_SEEK_NEWEST, bool force = false);
+
+    // Their ids, of now or of a sequence of the journal.
+    std::uint32_t snapshot_take(std::uint32_t index);
+    std::uint32_t snapshot_take_at(std::uint32_t index, std::uint64_t sequence);
+    void snapshot_restore(std::uint32_t index, std::uint32_t id, bool force = false);
+    void snapshot_delete(std::uint32_t index, std::uint32_t id);
+    [[nodiscard]] std::vector<std::uint32_t> snapshots(std::uint32_t index) const;
+
+    // A device that begins as the snapshot is; its index.
+    std::uint32_t snapshot_clone(std::uint32_t index, std::uint32_t id, std::uint32_t clone = SAMPLEBLK_INDEX_ANY);
+
+    // For device_journal.hpp.
+    [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+
   private:
     void call(unsigned long request, void* argument, const char* name, const std::string& device) const;
+    sampleblk_snapshot snapshot(sampleblk_snapshot request) const;
 
     std::string path_;
     Fd fd_;

@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cerrno>
+#include <cstdint>
 
 #include "sampleblk/error.hpp"
 #include "sampleblk/units.hpp"
@@ -34,10 +35,11 @@ std::string device_path(std::uint32_t index) {
 
 void check_config(const sampleblk_config& config) {
     constexpr std::uint32_t sector = 512;
-    constexpr std::uint32_t block_max = 4096;
+    constexpr std::uint32_t block_max = 65536;
     constexpr std::uint32_t physical_max = 1U << 20;
     check_at_most(config.index, SAMPLEBLK_MAX_DEVICES, "device index");
     check_at_most(config.queues, SAMPLEBLK_MAX_QUEUES, "queues");
+    check_at_most(config.poll_queues, SAMPLEBLK_MAX_QUEUES, "poll_queues");
     check_at_most(config.depth, SAMPLEBLK_MAX_DEPTH, "depth");
     check_power_of_two(config.logical_block_bytes, sector, block_max, "logical block");
     const std::uint32_t logical = config.logical_block_bytes != 0 ? config.logical_block_bytes : sector;
@@ -53,6 +55,13 @@ void check_config(const sampleblk_config& config) {
     }
     if ((config.flags & SAMPLEBLK_F_FUA) != 0 && (config.flags & SAMPLEBLK_F_CACHE) == 0) {
         throw InputError("FUA without a volatile cache to bypass", {}, 0, "FUA together with the cache");
+    }
+    if (config.poll_queues != 0 && config.mode == SAMPLEBLK_MODE_BIO) {
+        throw InputError("poll_queues " + std::to_string(config.poll_queues) + " in bio mode", {}, 0,
+                         "mode mq: bios have no queues");
+    }
+    if (config.cache_bytes != 0 && (config.flags & SAMPLEBLK_F_CACHE) == 0) {
+        throw InputError("cache_bytes without a volatile cache", {}, 0, "cache_bytes together with the cache");
     }
 }
 
@@ -106,6 +115,197 @@ sampleblk_counters DeviceControl::counters(std::uint32_t index, std::uint32_t qu
     counters.queue = queue;
     call(SAMPLEBLK_IOC_COUNTERS, &counters, "SAMPLEBLK_IOC_COUNTERS", device_path(index));
     return counters;
+}
+
+sampleblk_histogram DeviceControl::histogram(std::uint32_t index, std::uint32_t op, std::uint32_t queue) const {
+    sampleblk_histogram histogram{};
+    histogram.index = index;
+    histogram.op = op;
+    histogram.queue = queue;
+    call(SAMPLEBLK_IOC_HISTOGRAM, &histogram, "SAMPLEBLK_IOC_HISTOGRAM", device_path(index));
+    return histogram;
+}
+
+void DeviceControl::reset(std::uint32_t index) {
+    sampleblk_reset reset{};
+    reset.index = index;
+    call(SAMPLEBLK_IOC_RESET, &reset, "SAMPLEBLK_IOC_RESET", device_path(index));
+}
+
+sampleblk_tune DeviceControl::tune(sampleblk_tune tune) {
+    call(SAMPLEBLK_IOC_TUNE, &tune, "SAMPLEBLK_IOC_TUNE", device_path(tune.index));
+    return tune;
+}
+
+void DeviceControl::set_timing(sampleblk_timing timing, const std::vector<sampleblk_bin>& bins) {
+    if (bins.size() > SAMPLEBLK_MAX_BINS) {
+        throw InputError("histogram of " + std::to_string(bins.size()) + " bins", {}, 0,
+                         "at most " + std::to_string(SAMPLEBLK_MAX_BINS));
+    }
+    timing.nr_bins = static_cast<std::uint32_t>(bins.size());
+    timing.bins = reinterpret_cast<std::uintptr_t>(bins.data());
+    call(SAMPLEBLK_IOC_TIMING, &timing, "SAMPLEBLK_IOC_TIMING", device_path(timing.index));
+}
+
+void DeviceControl::set_limits(const sampleblk_limits& limits) {
+    sampleblk_limits request = limits;
+    call(SAMPLEBLK_IOC_LIMITS, &request, "SAMPLEBLK_IOC_LIMITS", device_path(limits.index));
+}
+
+void DeviceControl::set_faults(std::uint32_t index, std::vector<sampleblk_rule> rules, std::uint64_t seed) {
+    if (rules.size() > SAMPLEBLK_MAX_RULES) {
+        throw InputError(std::to_string(rules.size()) + " fault rules", {}, 0,
+                         "at most " + std::to_string(SAMPLEBLK_MAX_RULES));
+    }
+    sampleblk_faults faults{};
+    faults.index = index;
+    faults.nr_rules = static_cast<std::uint32_t>(rules.size());
+    faults.seed = seed;
+    faults.rules = reinterpret_cast<std::uintptr_t>(rules.data());
+    call(SAMPLEBLK_IOC_SET_FAULTS, &faults, "SAMPLEBLK_IOC_SET_FAULTS", device_path(index));
+}
+
+std::vector<sampleblk_rule> DeviceControl::faults(std::uint32_t index) const {
+    std::vector<sampleblk_rule> rules(SAMPLEBLK_MAX_RULES);
+    sampleblk_faults faults{};
+    faults.index = index;
+    faults.nr_rules = static_cast<std::uint32_t>(rules.size());
+    faults.rules = reinterpret_cast<std::uintptr_t>(rules.data());
+    call(SAMPLEBLK_IOC_GET_FAULTS, &faults, "SAMPLEBLK_IOC_GET_FAULTS", device_path(index));
+    rules.resize(faults.nr_rules);
+    return rules;
+}
+
+sampleblk_power DeviceControl::power_cut(sampleblk_power power, const std::vector<sampleblk_survivor>& survivors) {
+    power.action = SAMPLEBLK_POWER_CUT;
+    power.nr_survivors = survivors.size();
+    power.survivors = reinterpret_cast<std::uintptr_t>(survivors.data());
+    call(SAMPLEBLK_IOC_POWER, &power, "SAMPLEBLK_IOC_POWER", device_path(power.index));
+    return power;
+}
+
+void DeviceControl::power_on(std::uint32_t index) {
+    sampleblk_power power{};
+    power.index = index;
+    power.action = SAMPLEBLK_POWER_ON;
+    call(SAMPLEBLK_IOC_POWER, &power, "SAMPLEBLK_IOC_POWER", device_path(index));
+}
+
+std::vector<sampleblk_volatile> DeviceControl::volatile_writes(std::uint32_t index) const {
+    std::vector<sampleblk_volatile> writes;
+    // Writes go on: ask again until the room was enough.
+    for (;;) {
+        sampleblk_volatile_list list{};
+        list.index = index;
+        list.nr = writes.size();
+        list.list = reinterpret_cast<std::uintptr_t>(writes.data());
+        call(SAMPLEBLK_IOC_VOLATILE, &list, "SAMPLEBLK_IOC_VOLATILE", device_path(index));
+        if (list.nr <= writes.size()) {
+            writes.resize(list.nr);
+            return writes;
+        }
+        writes.resize(list.nr + list.nr / 8);
+    }
+}
+
+void DeviceControl::journal_start(std::uint32_t index, std::uint64_t bytes) {
+    sampleblk_journal journal{};
+    journal.index = index;
+    journal.action = SAMPLEBLK_JOURNAL_START;
+    journal.bytes = bytes;
+    call(SAMPLEBLK_IOC_JOURNAL, &journal, "SAMPLEBLK_IOC_JOURNAL START", device_path(index));
+}
+
+void DeviceControl::journal_stop(std::uint32_t index) {
+    sampleblk_journal journal{};
+    journal.index = index;
+    journal.action = SAMPLEBLK_JOURNAL_STOP;
+    call(SAMPLEBLK_IOC_JOURNAL, &journal, "SAMPLEBLK_IOC_JOURNAL STOP", device_path(index));
+}
+
+sampleblk_journal DeviceControl::journal(std::uint32_t index) const {
+    sampleblk_journal journal{};
+    journal.index = index;
+    journal.action = SAMPLEBLK_JOURNAL_INFO;
+    call(SAMPLEBLK_IOC_JOURNAL, &journal, "SAMPLEBLK_IOC_JOURNAL INFO", device_path(index));
+    return journal;
+}
+
+std::uint64_t DeviceControl::mark(std::uint32_t index, const std::string& text) {
+    if (text.empty() || text.size() > SAMPLEBLK_MARK_BYTES) {
+        throw InputError("mark of " + std::to_string(text.size()) + " bytes", {}, 0,
+                         "1 to " + std::to_string(SAMPLEBLK_MARK_BYTES) + " bytes");
+    }
+    sampleblk_mark mark{};
+    mark.index = index;
+    mark.length = static_cast<std::uint32_t>(text.size());
+    text.copy(mark.text, text.size());
+    call(SAMPLEBLK_IOC_MARK, &mark, "SAMPLEBLK_IOC_MARK", device_path(index));
+    return mark.sequence;
+}
+
+std::uint64_t DeviceControl::seek(std::uint32_t index, std::uint64_t sequence, bool force) {
+    sampleblk_seek seek{};
+    seek.index = index;
+    seek.sequence = sequence;
+    seek.flags = force ? SAMPLEBLK_SEEK_FORCE : 0;
+    call(SAMPLEBLK_IOC_SEEK, &seek, "SAMPLEBLK_IOC_SEEK", device_path(index));
+    return seek.applied;
+}
+
+sampleblk_snapshot DeviceControl::snapshot(sampleblk_snapshot request) const {
+    call(SAMPLEBLK_IOC_SNAPSHOT, &request, "SAMPLEBLK_IOC_SNAPSHOT", device_path(request.index));
+    return request;
+}
+
+std::uint32_t DeviceControl::snapshot_take(std::uint32_t index) {
+    sampleblk_snapshot request{};
+    request.index = index;
+    request.action = SAMPLEBLK_SNAPSHOT_TAKE;
+    return snapshot(request).id;
+}
+
+std::uint32_t DeviceControl::snapshot_take_at(std::uint32_t index, std::uint64_t sequence) {
+    sampleblk_snapshot request{};
+    request.index = index;
+    request.action = SAMPLEBLK_SNAPSHOT_TAKE;
+    request.flags = SAMPLEBLK_SNAPSHOT_F_SEQUENCE;
+    request.sequence = sequence;
+    return snapshot(request).id;
+}
+
+void DeviceControl::snapshot_restore(std::uint32_t index, std::uint32_t id, bool force) {
+    sampleblk_snapshot request{};
+    request.index = index;
+    request.action = SAMPLEBLK_SNAPSHOT_RESTORE;
+    request.flags = force ? SAMPLEBLK_SNAPSHOT_F_FORCE : 0;
+    request.id = id;
+    (void)snapshot(request);
+}
+
+void DeviceControl::snapshot_delete(std::uint32_t index, std::uint32_t id) {
+    sampleblk_snapshot request{};
+    request.index = index;
+    request.action = SAMPLEBLK_SNAPSHOT_DELETE;
+    request.id = id;
+    (void)snapshot(request);
+}
+
+std::vector<std::uint32_t> DeviceControl::snapshots(std::uint32_t index) const {
+    sampleblk_snapshot request{};
+    request.index = index;
+    request.action = SAMPLEBLK_SNAPSHOT_LIST;
+    request = snapshot(request);
+    return {request.ids, request.ids + request.count};
+}
+
+std::uint32_t DeviceControl::snapshot_clone(std::uint32_t index, std::uint32_t id, std::uint32_t clone) {
+    sampleblk_snapshot request{};
+    request.index = index;
+    request.action = SAMPLEBLK_SNAPSHOT_CLONE;
+    request.id = id;
+    request.clone = clone;
+    return snapshot(request).clone;
 }
 
 }  // namespace sampleblk

@@ -81,11 +81,26 @@ TEST(Device, AFileThatIsNoControlDeviceIsRefused) {
 
 // The sizes are the ABI: a change is a new structure at the old one's end, and shows up here.
 TEST(Device, StructuresHaveTheirPublishedSize) {
-    EXPECT_EQ(sizeof(sampleblk_config), 96U);
+    EXPECT_EQ(sizeof(sampleblk_config), 136U);
     EXPECT_EQ(sizeof(sampleblk_remove), 24U);
     EXPECT_EQ(sizeof(sampleblk_list), 56U);
-    EXPECT_EQ(sizeof(sampleblk_info), 176U);
-    EXPECT_EQ(sizeof(sampleblk_counters), 168U);
+    EXPECT_EQ(sizeof(sampleblk_info), 216U);
+    EXPECT_EQ(sizeof(sampleblk_counters), 200U);
+    EXPECT_EQ(sizeof(sampleblk_histogram), 552U);
+    EXPECT_EQ(sizeof(sampleblk_reset), 24U);
+    EXPECT_EQ(sizeof(sampleblk_tune), 64U);
+    EXPECT_EQ(sizeof(sampleblk_timing), 80U);
+    EXPECT_EQ(sizeof(sampleblk_limits), 80U);
+    EXPECT_EQ(sizeof(sampleblk_rule), 96U);
+    EXPECT_EQ(sizeof(sampleblk_faults), 56U);
+    EXPECT_EQ(sizeof(sampleblk_power), 104U);
+    EXPECT_EQ(sizeof(sampleblk_volatile_list), 64U);
+    EXPECT_EQ(sizeof(sampleblk_journal_header), 72U);
+    EXPECT_EQ(sizeof(sampleblk_journal_entry), 72U);
+    EXPECT_EQ(sizeof(sampleblk_journal), 96U);
+    EXPECT_EQ(sizeof(sampleblk_mark), 144U);
+    EXPECT_EQ(sizeof(sampleblk_seek), 40U);
+    EXPECT_EQ(sizeof(sampleblk_snapshot), 320U);
 }
 
 }  // namespace

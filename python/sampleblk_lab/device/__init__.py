@@ -4,5 +4,19 @@
 from sampleblk_lab.device.counters import Counters
 from sampleblk_lab.device.device import Device, DeviceInfo, devices
 from sampleblk_lab.device.filesystem import Filesystem, Mount, ToolError
+from sampleblk_lab.device.state import Cut, JournalInfo, VolatileWrite
+from sampleblk_lab.device.tuning import Fault
 
-__all__ = ["Counters", "Device", "DeviceInfo", "Filesystem", "Mount", "ToolError", "devices"]
+__all__ = [
+    "Counters",
+    "Cut",
+    "Device",
+    "DeviceInfo",
+    "Fault",
+    "Filesystem",
+    "JournalInfo",
+    "Mount",
+    "ToolError",
+    "VolatileWrite",
+    "devices",
+]

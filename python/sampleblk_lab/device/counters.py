@@ -33,6 +33,10 @@ class Counters:
         write_zeroes_bytes: Bytes.
         errors: Requests that failed, of whatever kind.
         deferred: Requests that had to wait for memory in the driver's worker.
+        delayed: Requests that a timer completed.
+        faults: Requests that a fault rule acted on.
+        batched: Requests that came to the driver several at a time.
+        polled: Requests that polling completed.
     """
 
     reads: int = 0
@@ -47,6 +51,10 @@ class Counters:
     write_zeroes_bytes: int = 0
     errors: int = 0
     deferred: int = 0
+    delayed: int = 0
+    faults: int = 0
+    batched: int = 0
+    polled: int = 0
 
     def __getitem__(self, name: str) -> int:
         if name not in self.keys():

@@ -8,9 +8,11 @@ import errno
 from typing import TYPE_CHECKING, Any, Self
 
 from sampleblk_lab._native import core
-from sampleblk_lab.device import control
+from sampleblk_lab.device import control, names
 from sampleblk_lab.device.counters import Counters
 from sampleblk_lab.device.filesystem import Filesystem
+from sampleblk_lab.device.state import State
+from sampleblk_lab.device.tuning import Tuning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +25,8 @@ _FLAGS = {
     "write_zeroes": core.SAMPLEBLK_F_WRITE_ZEROES,
     "cache": core.SAMPLEBLK_F_CACHE,
     "fua": core.SAMPLEBLK_F_FUA,
+    "eager": core.SAMPLEBLK_F_EAGER,
+    "sector_atomic": core.SAMPLEBLK_F_SECTOR_ATOMIC,
 }
 
 
@@ -44,9 +48,21 @@ class DeviceInfo:
         write_zeroes: Write-zeroes is offered.
         cache: It has a volatile write cache, so flushes reach it.
         fua: Writes can bypass the cache.
+        eager: All memory was taken at creation.
+        sector_atomic: No reader sees half a sector of a write.
         partitions: Partition tables are read.
+        io_min_bytes: The smallest I/O without penalty, as it says.
+        io_opt_bytes: The best size of I/O, as it says; 0: it says nothing.
+        max_sectors: The largest request, in 512 bytes.
+        max_segments: The most segments of a request.
+        poll_queues: Further queues that only polling completes.
+        mode: ``"mq"`` or ``"bio"``.
+        completion: ``"inline"``, ``"softirq"`` or ``"timer"``.
+        numa_node: Where its memory is, counted from 1; 0: anywhere.
+        cache_bytes: How much can be volatile.
         openers: Open descriptors and mounts.
-        allocated_bytes: Memory that holds data.
+        powered: False after a power cut.
+        allocated_bytes: Memory that holds data, of snapshots too.
     """
 
     index: int
@@ -62,8 +78,20 @@ class DeviceInfo:
     write_zeroes: bool
     cache: bool
     fua: bool
+    eager: bool
+    sector_atomic: bool
     partitions: bool
+    io_min_bytes: int
+    io_opt_bytes: int
+    max_sectors: int
+    max_segments: int
+    poll_queues: int
+    mode: str
+    completion: str
+    numa_node: int
+    cache_bytes: int
     openers: int
+    powered: bool
     allocated_bytes: int
 
     @classmethod
@@ -72,6 +100,9 @@ class DeviceInfo:
         flags = raw["flags"]
         values: dict[str, Any] = {name: value for name, value in raw.items() if name != "flags"}
         values.update((name, bool(flags & bit)) for name, bit in _FLAGS.items())
+        values["mode"] = names.MODES[raw["mode"]]
+        values["completion"] = names.COMPLETIONS[raw["completion"]]
+        values["powered"] = bool(raw["powered"])
         return cls(
             path=f"/dev/sampleblk{raw['index']}",
             partitions=not flags & core.SAMPLEBLK_F_NO_PARTITIONS,
@@ -83,7 +114,7 @@ def _bytes(value: int | str, what: str) -> int:
     return core.parse_bytes(value, what) if isinstance(value, str) else value
 
 
-class Device:
+class Device(Tuning, State):
     """A block device in RAM, made here and taken away by :meth:`close` or at the end of ``with``.
 
     The driver is loaded first where it is not, and unloaded again after the last device if nobody else uses it.
@@ -100,8 +131,22 @@ class Device:
         write_zeroes: Offer write-zeroes.
         cache: Have a volatile write cache, so that flushes reach the driver.
         fua: Let writes bypass the cache; by default just when there is one.
+        cache_size: How much can be volatile at most, in bytes or as a string; 16M by default. What no longer fits is
+            durable, oldest first.
+        mode: ``"mq"`` (requests in hardware queues) or ``"bio"`` (bios as they come).
+        completion: From where requests without a delay are completed: ``"inline"`` (the submitting call), ``"softirq"``
+            (as from an interrupt) or ``"timer"``.
+        poll_queues: Further hardware queues that only polling completes (io_uring's IOPOLL).
+        eager: Take all memory now, in large pieces, instead of what is written.
+        numa_node: Take it there, counted from 0; anywhere by default.
+        sector_atomic: Let no reader see half a sector of a write.
+        io_min: The smallest I/O without penalty, as it says, in bytes; the physical block by default.
+        io_opt: The best size of I/O, as it says, in bytes.
+        max_sectors: The largest request, in 512 bytes.
+        max_segments: The most segments of a request.
         partitions: Read partition tables.
         index: The number in ``/dev/sampleblk<index>``, 1 to 256; the lowest free one by default.
+        adopt: Make none, but take over the device of this number as it is; :meth:`close` removes it.
 
     Raises:
         UnsupportedError: The driver is not loaded and cannot be; says how it could.
@@ -123,11 +168,28 @@ class Device:
         write_zeroes: bool = True,
         cache: bool = False,
         fua: bool | None = None,
+        cache_size: int | str | None = None,
+        mode: str = "mq",
+        completion: str = "inline",
+        poll_queues: int = 0,
+        eager: bool = False,
+        numa_node: int | None = None,
+        sector_atomic: bool = False,
+        io_min: int | str = 0,
+        io_opt: int | str = 0,
+        max_sectors: int = 0,
+        max_segments: int = 0,
         partitions: bool = True,
         index: int | None = None,
+        adopt: int | None = None,
     ) -> None:
-        self._open = False
         self._filesystems: list[Filesystem] = []
+        if adopt is not None:
+            self._control = control.acquire()
+            self._open = True
+            self.index = adopt
+            return
+        self._open = False
         chosen = {
             "read_only": read_only,
             "rotational": rotational,
@@ -135,29 +197,54 @@ class Device:
             "write_zeroes": write_zeroes,
             "cache": cache,
             "fua": cache if fua is None else fua,
+            "eager": eager,
+            "sector_atomic": sector_atomic,
         }
         flags = sum(_FLAGS[name] for name, on in chosen.items() if on)
         if not partitions:
             flags |= core.SAMPLEBLK_F_NO_PARTITIONS
-        capacity_bytes = _bytes(capacity, "capacity")
-        logical_block_bytes = _bytes(logical_block, "logical_block")
-        physical_block_bytes = 0 if physical_block is None else _bytes(physical_block, "physical_block")
+        fields = {
+            "flags": flags,
+            "capacity_bytes": _bytes(capacity, "capacity"),
+            "logical_block_bytes": _bytes(logical_block, "logical_block"),
+            "physical_block_bytes": 0 if physical_block is None else _bytes(physical_block, "physical_block"),
+            "cache_bytes": 0 if cache_size is None else _bytes(cache_size, "cache_size"),
+            "io_min_bytes": _bytes(io_min, "io_min"),
+            "io_opt_bytes": _bytes(io_opt, "io_opt"),
+            "mode": names.number(names.MODES, mode, "mode"),
+            "completion": names.number(names.COMPLETIONS, completion, "completion"),
+            "numa_node": 0 if numa_node is None else numa_node + 1,
+            "index": index or 0,
+            "queues": queues,
+            "depth": depth,
+            "poll_queues": poll_queues,
+            "max_sectors": max_sectors,
+            "max_segments": max_segments,
+        }
         self._control = control.acquire()
         try:
-            made = self._control.add(
-                capacity_bytes,
-                flags=flags,
-                index=index or 0,
-                queues=queues,
-                depth=depth,
-                logical_block_bytes=logical_block_bytes,
-                physical_block_bytes=physical_block_bytes,
-            )
+            made = self._control.add(**fields)
         except BaseException:
             control.release()
             raise
         self._open = True
-        self.index: int = made["index"]
+        self.index = made["index"]
+
+    def snapshot_clone(self, snapshot: int, *, index: int | None = None) -> Device:
+        """A new device that begins as the snapshot is; what is written there is seen nowhere else.
+
+        Args:
+            snapshot: The id that :meth:`snapshot_take` gave.
+            index: As for a new device.
+        """
+        made = self._control.snapshot_clone(self.index, snapshot, index or 0)
+        return Device(adopt=made)
+
+    def filesystem(self, fstype: str) -> Filesystem:
+        """The file system that lies on it already, such as on a clone."""
+        filesystem = Filesystem(self.path, fstype)
+        self._filesystems.append(filesystem)
+        return filesystem
 
     @property
     def path(self) -> str:

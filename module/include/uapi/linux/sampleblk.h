@@ -32,15 +32,28 @@
 #define SAMPLEBLK_F_ROTATIONAL (1U << 1)
 #define SAMPLEBLK_F_DISCARD (1U << 2)
 #define SAMPLEBLK_F_WRITE_ZEROES (1U << 3)
-/* A volatile write cache: flushes reach the driver. */
+/* A volatile write cache: flushes reach the driver, and a power cut loses what was not flushed. */
 #define SAMPLEBLK_F_CACHE (1U << 4)
 /* Writes can bypass the cache; without it the kernel sends a flush after the write. Needs SAMPLEBLK_F_CACHE. */
 #define SAMPLEBLK_F_FUA (1U << 5)
 /* No partition table is looked for. */
 #define SAMPLEBLK_F_NO_PARTITIONS (1U << 6)
-#define SAMPLEBLK_F_ALL ((1U << 7) - 1)
+/* All memory is taken at creation, in large pieces on numa_node; else only for what is written. */
+#define SAMPLEBLK_F_EAGER (1U << 7)
+/* No reader ever sees half a sector of a write, nor half of two; also in force while the journal records. */
+#define SAMPLEBLK_F_SECTOR_ATOMIC (1U << 8)
+#define SAMPLEBLK_F_ALL ((1U << 9) - 1)
 
 #define SAMPLEBLK_F_DEFAULT (SAMPLEBLK_F_DISCARD | SAMPLEBLK_F_WRITE_ZEROES)
+
+/* sampleblk_config.mode */
+#define SAMPLEBLK_MODE_MQ 0 /* blk-mq: tags, hardware queues, schedulers, merging */
+#define SAMPLEBLK_MODE_BIO 1 /* bios as they come: no queues, no merging, no scheduler */
+
+/* sampleblk_config.completion: from where a request that has no delay is completed */
+#define SAMPLEBLK_COMPLETE_INLINE 0 /* in the submitting call */
+#define SAMPLEBLK_COMPLETE_SOFTIRQ 1 /* as from an interrupt, on the CPU that submitted */
+#define SAMPLEBLK_COMPLETE_TIMER 2 /* from a high-resolution timer, even for no delay */
 
 /* What a device is. A zero asks for the default; the kernel writes back what it made of it. */
 struct sampleblk_config {
@@ -49,8 +62,17 @@ struct sampleblk_config {
 	__u64 capacity_bytes; /* a multiple of the logical block; must be given */
 	__u32 queues; /* hardware queues; default 1, never more than CPUs */
 	__u32 depth; /* requests in flight a queue; default 128 */
-	__u32 logical_block_bytes; /* 512 (default) … 4096, a power of two */
+	__u32 logical_block_bytes; /* 512 (default) … 4096, a power of two; to 65536 where the kernel can */
 	__u32 physical_block_bytes; /* default: the larger of 4096 and the logical block */
+	__u32 io_min_bytes; /* default: the physical block */
+	__u32 io_opt_bytes; /* default 0: says nothing */
+	__u32 max_sectors; /* of a request; default 2560 */
+	__u32 max_segments; /* of a request; default 128 */
+	__u32 poll_queues; /* further queues that only polling completes; mq only */
+	__u32 mode; /* SAMPLEBLK_MODE_* */
+	__u32 completion; /* SAMPLEBLK_COMPLETE_* */
+	__s32 numa_node; /* counted from 1; 0: any */
+	__u64 cache_bytes; /* how much is volatile at most; default 16 MiB; with SAMPLEBLK_F_CACHE */
 	__u64 reserved[8];
 };
 
@@ -80,7 +102,7 @@ struct sampleblk_list {
 struct sampleblk_info {
 	struct sampleblk_config config; /* config.index is the question */
 	__u32 openers; /* open descriptors and mounts, partitions included */
-	__u32 reserved0;
+	__u32 powered; /* 0 after a power cut */
 	__u64 allocated_bytes; /* memory that holds data */
 	__u64 reserved[8];
 };
@@ -102,9 +124,318 @@ struct sampleblk_counters {
 	__u64 write_bytes;
 	__u64 discard_bytes;
 	__u64 write_zeroes_bytes;
-	__u64 errors; /* requests that failed, of whatever kind */
-	__u64 deferred; /* requests that waited for memory in the worker */
+	__u64 errors; /* requests that failed, of whatever kind; beside those that the block layer failed itself */
+	__u64 deferred; /* requests that the worker did, for want of memory or while the journal or cache is on */
+	__u64 delayed; /* requests that a timer completed */
+	__u64 faults; /* requests that a fault rule acted on */
+	__u64 batched; /* requests that came in through queue_rqs */
+	__u64 polled; /* requests that polling completed */
 	__u64 reserved[8];
+};
+
+/* Operations, as bits of a mask or as an index. */
+#define SAMPLEBLK_OP_READ 0
+#define SAMPLEBLK_OP_WRITE 1
+#define SAMPLEBLK_OP_DISCARD 2
+#define SAMPLEBLK_OP_WRITE_ZEROES 3
+#define SAMPLEBLK_OP_FLUSH 4
+#define SAMPLEBLK_OPS 5
+
+/*
+ * SAMPLEBLK_IOC_HISTOGRAM: how long requests took from the queue to completion, of one operation. Bucket n counts those
+ * of 2^n … 2^(n+1)-1 ns, bucket 0 also 0. Recorded only while switched on (SAMPLEBLK_IOC_TUNE).
+ */
+#define SAMPLEBLK_BUCKETS 64
+
+struct sampleblk_histogram {
+	__u32 index;
+	__u32 queue; /* SAMPLEBLK_QUEUE_ALL or a hardware queue from 0 */
+	__u32 op; /* SAMPLEBLK_OP_* */
+	__u32 reserved0;
+	__u64 total_ns; /* of all requests counted */
+	__u64 buckets[SAMPLEBLK_BUCKETS];
+	__u64 reserved[2];
+};
+
+/* SAMPLEBLK_IOC_RESET: counters and histograms of all queues begin again at zero. */
+struct sampleblk_reset {
+	__u32 index;
+	__u32 flags; /* none yet: zero */
+	__u64 reserved[2];
+};
+
+/* SAMPLEBLK_IOC_TUNE: what can change while I/O runs; only what `set` names is changed, all is reported back. */
+#define SAMPLEBLK_TUNE_QUEUES (1U << 0)
+#define SAMPLEBLK_TUNE_COMPLETION (1U << 1)
+#define SAMPLEBLK_TUNE_HISTOGRAMS (1U << 2)
+#define SAMPLEBLK_TUNE_READ_ONLY (1U << 3)
+#define SAMPLEBLK_TUNE_SECTOR_ATOMIC (1U << 4)
+#define SAMPLEBLK_TUNE_ALL ((1U << 5) - 1)
+
+struct sampleblk_tune {
+	__u32 index;
+	__u32 set; /* SAMPLEBLK_TUNE_* */
+	__u32 queues;
+	__u32 completion; /* SAMPLEBLK_COMPLETE_* */
+	__u32 histograms; /* 0 or 1 */
+	__u32 read_only; /* 0 or 1 */
+	__u32 sector_atomic; /* 0 or 1 */
+	__u32 reserved0;
+	__u64 reserved[4];
+};
+
+/* Latency models. Times are nanoseconds; a drawn one is never below 0 nor above SAMPLEBLK_MAX_LATENCY_NS. */
+#define SAMPLEBLK_LATENCY_NONE 0
+#define SAMPLEBLK_LATENCY_CONSTANT 1 /* a */
+#define SAMPLEBLK_LATENCY_UNIFORM 2 /* a … b */
+#define SAMPLEBLK_LATENCY_NORMAL 3 /* mean a, standard deviation b */
+#define SAMPLEBLK_LATENCY_LOGNORMAL 4 /* median a; b: standard deviation of the natural logarithm, in thousandths */
+#define SAMPLEBLK_LATENCY_EXPONENTIAL 5 /* mean a, added to b */
+#define SAMPLEBLK_LATENCY_PARETO 6 /* minimum a; b: shape, in thousandths */
+#define SAMPLEBLK_LATENCY_EMPIRICAL 7 /* drawn from a histogram; evenly within a bin */
+
+#define SAMPLEBLK_MAX_LATENCY_NS 60000000000ULL
+#define SAMPLEBLK_MAX_BINS 4096
+
+struct sampleblk_bin {
+	__u64 up_to_ns; /* the bin ends here and begins where the one before ends, the first at 0 */
+	__u64 count;
+};
+
+/* SAMPLEBLK_IOC_TIMING: the latency of the operations in `ops`. Replaces what they had. */
+struct sampleblk_timing {
+	__u32 index;
+	__u32 ops; /* bits 1 << SAMPLEBLK_OP_* */
+	__u32 model; /* SAMPLEBLK_LATENCY_* */
+	__u32 nr_bins; /* SAMPLEBLK_LATENCY_EMPIRICAL only */
+	__u64 a;
+	__u64 b;
+	__u64 seed;
+	__u64 bins; /* pointer to nr_bins struct sampleblk_bin, ascending */
+	__u64 reserved[4];
+};
+
+/* SAMPLEBLK_IOC_LIMITS: throughput and stalls. A zero is no limit. */
+struct sampleblk_limits {
+	__u32 index;
+	__u32 reserved0;
+	__u64 bytes_per_second; /* reads and writes together */
+	__u64 iops; /* all operations together */
+	/* Every stall_period_ns the device answers nothing for stall_ns, from stall_offset_ns into the period. */
+	__u64 stall_period_ns;
+	__u64 stall_ns;
+	__u64 stall_offset_ns;
+	__u64 reserved[4];
+};
+
+/* Fault rules are tried in order; the first that matches and fires acts, and no other. */
+#define SAMPLEBLK_FAULT_ERROR 0 /* fail with errno `arg0`: EIO, ENOSPC, ETIMEDOUT, … (see sampleblk(4)) */
+#define SAMPLEBLK_FAULT_DELAY 1 /* arg0 ns more */
+#define SAMPLEBLK_FAULT_HANG 2 /* never complete; mq: the block layer's timeout fails it, bio: removal does */
+#define SAMPLEBLK_FAULT_LOST_WRITE 3 /* succeed, but write nothing */
+#define SAMPLEBLK_FAULT_TORN_WRITE 4 /* write the first arg0 sectors only; succeed if arg1 is 0, else fail with errno arg1 */
+#define SAMPLEBLK_FAULT_MISDIRECTED_WRITE 5 /* write at sector arg0 instead */
+#define SAMPLEBLK_FAULT_CORRUPT 6 /* flip arg0 (default 1) bits at random: of what a read returns, of what a write stores */
+#define SAMPLEBLK_FAULTS 7
+
+#define SAMPLEBLK_MAX_RULES 256
+#define SAMPLEBLK_PROBABILITY_ONE 1000000000U
+
+struct sampleblk_rule {
+	__u32 ops; /* bits 1 << SAMPLEBLK_OP_* */
+	__u32 action; /* SAMPLEBLK_FAULT_* */
+	__u64 first_sector; /* requests that touch first_sector … last_sector match */
+	__u64 last_sector; /* a flush always matches */
+	__u64 skip; /* this many matches pass first */
+	__u64 count; /* then it fires at most so often; 0: without end */
+	__u32 every; /* of the matches after skip only each nth fires; 0 and 1: all */
+	__u32 probability; /* in 1e-9; 0 means always */
+	__u64 arg0;
+	__u64 arg1;
+	__u64 matched; /* out */
+	__u64 hits; /* out: how often it fired */
+	__u64 reserved[2];
+};
+
+/* SAMPLEBLK_IOC_SET_FAULTS replaces the whole table, SAMPLEBLK_IOC_GET_FAULTS reads it with its counts. */
+struct sampleblk_faults {
+	__u32 index;
+	__u32 nr_rules; /* GET: room at `rules`, and then how many there are */
+	__u64 seed;
+	__u64 rules; /* pointer to struct sampleblk_rule */
+	__u64 reserved[4];
+};
+
+/* SAMPLEBLK_IOC_POWER */
+#define SAMPLEBLK_POWER_ON 0
+#define SAMPLEBLK_POWER_CUT 1
+
+#define SAMPLEBLK_CUT_ALL 0 /* everything volatile is lost */
+#define SAMPLEBLK_CUT_RANDOM 1 /* each volatile write survives with survive_percent, by seed */
+#define SAMPLEBLK_CUT_EXPLICIT 2 /* what `survivors` names survives */
+#define SAMPLEBLK_CUT_F_TORN (1U << 0) /* CUT_RANDOM: half of the survivors keep only some of their first sectors */
+
+struct sampleblk_survivor {
+	__u64 id; /* of sampleblk_volatile */
+	__u64 sectors; /* that survive, from its first */
+};
+
+struct sampleblk_power {
+	__u32 index;
+	__u32 action; /* SAMPLEBLK_POWER_* */
+	__u32 mode; /* SAMPLEBLK_CUT_* */
+	__u32 flags; /* SAMPLEBLK_CUT_F_* */
+	__u32 survive_percent; /* 0 … 100 */
+	__u32 reserved0;
+	__u64 seed;
+	__u64 nr_survivors;
+	__u64 survivors; /* pointer to struct sampleblk_survivor */
+	__u64 dropped; /* out: volatile writes that were lost, … */
+	__u64 survived; /* … survived whole … */
+	__u64 torn; /* … or in part */
+	__u64 reserved[4];
+};
+
+#define SAMPLEBLK_VOLATILE_DURABLE (1U << 0) /* written with FUA: listed, but safe */
+#define SAMPLEBLK_VOLATILE_ZEROES (1U << 1) /* a discard or write-zeroes */
+
+struct sampleblk_volatile {
+	__u64 id; /* counts the writes of the device */
+	__u64 sector;
+	__u64 sectors;
+	__u32 flags; /* SAMPLEBLK_VOLATILE_* */
+	__u32 reserved;
+};
+
+/* SAMPLEBLK_IOC_VOLATILE: what a power cut could lose now, oldest first. */
+struct sampleblk_volatile_list {
+	__u32 index;
+	__u32 reserved0;
+	__u64 nr; /* room at `list`; out: how many there are */
+	__u64 list; /* pointer to struct sampleblk_volatile */
+	__u64 written_back; /* out: writes that became durable because the cache was full */
+	__u64 reserved[4];
+};
+
+/*
+ * The journal: a mapping of /dev/sampleblk-control at offset SAMPLEBLK_JOURNAL_OFFSET(index), read-only. A header, then
+ * entries one after another from header.first to header.head; each is followed by its undo chunks, then its redo chunks.
+ * `head` is written last: what lies before it is whole, but for complete_ns, which is 0 until the request completed.
+ */
+#define SAMPLEBLK_JOURNAL_OFFSET(index) ((__u64)(index) << 40)
+#define SAMPLEBLK_JOURNAL_MAGIC 0x314c4e4a4b4c4253ULL /* "SBLKJNL1" */
+
+struct sampleblk_journal_header {
+	__u64 magic;
+	__u64 bytes; /* of the whole mapping */
+	__u64 first; /* offset of the first entry */
+	__u64 head; /* offset where the next entry goes */
+	__u64 entries;
+	__u64 overflow; /* operations that found no room: they are in no entry */
+	__u64 next_sequence; /* counts on also while it overflows, so a gap shows */
+	__u64 position; /* the store is as after this sequence; next_sequence - 1 unless SAMPLEBLK_IOC_SEEK moved it */
+	__u64 epoch;
+};
+
+/* sampleblk_journal_entry.type: SAMPLEBLK_OP_WRITE … SAMPLEBLK_OP_FLUSH, or */
+#define SAMPLEBLK_JOURNAL_MARK 16
+#define SAMPLEBLK_JOURNAL_POWER_CUT 17 /* what the cut changed */
+
+#define SAMPLEBLK_JOURNAL_FUA (1U << 0)
+#define SAMPLEBLK_JOURNAL_FAILED (1U << 1) /* it was reported as failed although it changed something */
+
+struct sampleblk_journal_entry {
+	__u64 sequence; /* from 1 */
+	__u32 bytes; /* of the entry with its data; a multiple of 8 */
+	__u32 previous_bytes; /* of the entry before; 0 at the first */
+	__u32 type;
+	__u32 flags; /* SAMPLEBLK_JOURNAL_* */
+	__u64 epoch; /* flushes completed before it was queued */
+	__u64 sector;
+	__u64 sectors;
+	__u64 submit_ns; /* CLOCK_MONOTONIC */
+	__u64 complete_ns;
+	__u32 undo_bytes;
+	__u32 redo_bytes; /* of chunks; for a mark: of its text */
+};
+
+#define SAMPLEBLK_CHUNK_DATA 0 /* followed by its sectors */
+#define SAMPLEBLK_CHUNK_ZERO 1
+
+struct sampleblk_chunk {
+	__u64 sector;
+	__u64 sectors;
+	__u32 kind; /* SAMPLEBLK_CHUNK_* */
+	__u32 reserved;
+};
+
+/* SAMPLEBLK_IOC_JOURNAL */
+#define SAMPLEBLK_JOURNAL_START 0 /* begin an empty one of `bytes` */
+#define SAMPLEBLK_JOURNAL_STOP 1 /* and give its memory back */
+#define SAMPLEBLK_JOURNAL_INFO 2 /* changes nothing, needs no rights */
+
+struct sampleblk_journal {
+	__u32 index;
+	__u32 action;
+	__u64 bytes; /* START: of the whole buffer, 64 KiB … 16 GiB; out: what it has */
+	__u64 used_bytes; /* out, as all that follows; all 0 without a journal */
+	__u64 entries;
+	__u64 overflow;
+	__u64 next_sequence;
+	__u64 position;
+	__u64 epoch;
+	__u64 reserved[4];
+};
+
+#define SAMPLEBLK_MARK_BYTES 128
+
+/* SAMPLEBLK_IOC_MARK: a note in the journal, such as the name of a test's step. */
+struct sampleblk_mark {
+	__u32 index;
+	__u32 length; /* of text, 1 … SAMPLEBLK_MARK_BYTES */
+	__u64 sequence; /* out */
+	char text[SAMPLEBLK_MARK_BYTES];
+};
+
+/*
+ * SAMPLEBLK_IOC_SEEK: makes the store what it was after `sequence` (0: before the first), by undoing or redoing what
+ * lies between. Fails with EBUSY while the device is open, unless forced, and with EOVERFLOW when the journal has a gap.
+ * What is written while the position is in the past is thrown away by the next seek; seeking to the newest sequence
+ * goes on recording.
+ */
+#define SAMPLEBLK_SEEK_NEWEST 0xffffffffffffffffULL
+#define SAMPLEBLK_SEEK_FORCE (1U << 0)
+
+struct sampleblk_seek {
+	__u32 index;
+	__u32 flags;
+	__u64 sequence;
+	__u64 applied; /* out: entries undone or redone */
+	__u64 reserved[2];
+};
+
+/* SAMPLEBLK_IOC_SNAPSHOT */
+#define SAMPLEBLK_SNAPSHOT_TAKE 0 /* of now, or of `sequence` of the journal; `id` is given back */
+#define SAMPLEBLK_SNAPSHOT_RESTORE 1 /* EBUSY while the device is open, unless forced, and while the journal records */
+#define SAMPLEBLK_SNAPSHOT_DELETE 2
+#define SAMPLEBLK_SNAPSHOT_CLONE 3 /* a new device `clone` that begins as the snapshot is */
+#define SAMPLEBLK_SNAPSHOT_LIST 4 /* changes nothing, needs no rights */
+
+#define SAMPLEBLK_SNAPSHOT_F_FORCE (1U << 0)
+#define SAMPLEBLK_SNAPSHOT_F_SEQUENCE (1U << 1) /* TAKE: of `sequence`, not of now */
+
+#define SAMPLEBLK_MAX_SNAPSHOTS 64
+
+struct sampleblk_snapshot {
+	__u32 index;
+	__u32 action;
+	__u32 flags; /* SAMPLEBLK_SNAPSHOT_F_* */
+	__u32 id;
+	__u64 sequence;
+	__u32 clone; /* CLONE: as sampleblk_config.index; out: the device made */
+	__u32 count; /* LIST: out */
+	__u32 ids[SAMPLEBLK_MAX_SNAPSHOTS]; /* LIST: out */
+	__u64 reserved[4];
 };
 
 #define SAMPLEBLK_IOC_MAGIC 0xBD
@@ -114,5 +445,18 @@ struct sampleblk_counters {
 #define SAMPLEBLK_IOC_LIST _IOR(SAMPLEBLK_IOC_MAGIC, 0x03, struct sampleblk_list)
 #define SAMPLEBLK_IOC_INFO _IOWR(SAMPLEBLK_IOC_MAGIC, 0x04, struct sampleblk_info)
 #define SAMPLEBLK_IOC_COUNTERS _IOWR(SAMPLEBLK_IOC_MAGIC, 0x05, struct sampleblk_counters)
+#define SAMPLEBLK_IOC_HISTOGRAM _IOWR(SAMPLEBLK_IOC_MAGIC, 0x06, struct sampleblk_histogram)
+#define SAMPLEBLK_IOC_RESET _IOW(SAMPLEBLK_IOC_MAGIC, 0x07, struct sampleblk_reset)
+#define SAMPLEBLK_IOC_TUNE _IOWR(SAMPLEBLK_IOC_MAGIC, 0x08, struct sampleblk_tune)
+#define SAMPLEBLK_IOC_TIMING _IOW(SAMPLEBLK_IOC_MAGIC, 0x09, struct sampleblk_timing)
+#define SAMPLEBLK_IOC_LIMITS _IOW(SAMPLEBLK_IOC_MAGIC, 0x0a, struct sampleblk_limits)
+#define SAMPLEBLK_IOC_SET_FAULTS _IOW(SAMPLEBLK_IOC_MAGIC, 0x0b, struct sampleblk_faults)
+#define SAMPLEBLK_IOC_GET_FAULTS _IOWR(SAMPLEBLK_IOC_MAGIC, 0x0c, struct sampleblk_faults)
+#define SAMPLEBLK_IOC_POWER _IOWR(SAMPLEBLK_IOC_MAGIC, 0x0d, struct sampleblk_power)
+#define SAMPLEBLK_IOC_VOLATILE _IOWR(SAMPLEBLK_IOC_MAGIC, 0x0e, struct sampleblk_volatile_list)
+#define SAMPLEBLK_IOC_JOURNAL _IOWR(SAMPLEBLK_IOC_MAGIC, 0x0f, struct sampleblk_journal)
+#define SAMPLEBLK_IOC_MARK _IOWR(SAMPLEBLK_IOC_MAGIC, 0x10, struct sampleblk_mark)
+#define SAMPLEBLK_IOC_SEEK _IOWR(SAMPLEBLK_IOC_MAGIC, 0x11, struct sampleblk_seek)
+#define SAMPLEBLK_IOC_SNAPSHOT _IOWR(SAMPLEBLK_IOC_MAGIC, 0x12, struct sampleblk_snapshot)
 
 #endif

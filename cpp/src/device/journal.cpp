@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: MIT
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "sampleblk/device_journal.hpp"
+#include "sampleblk/error.hpp"
+#include "sampleblk/interrupt.hpp"
+
+namespace sampleblk {
+
+namespace {
+
+constexpr std::uint64_t sector_bytes_fixed = 512;
+
+// drivers/md/dm-log-writes.c: all little endian; flags of an entry.
+constexpr std::uint64_t log_magic = 0x6a736677736872ULL;
+constexpr std::uint64_t log_version = 1;
+constexpr std::uint64_t log_flush = 1U << 0;
+constexpr std::uint64_t log_fua = 1U << 1;
+constexpr std::uint64_t log_discard = 1U << 2;
+constexpr std::uint64_t log_mark = 1U << 3;
+
+struct LogSuper {
+    std::uint64_t magic;
+    std::uint64_t version;
+    std::uint64_t nr_entries;
+    std::uint32_t sectorsize;
+};
+
+struct LogEntry {
+    std::uint64_t sector;
+    std::uint64_t nr_sectors;
+    std::uint64_t flags;
+    std::uint64_t data_len;
+};
+
+std::vector<std::byte> copy_mapping(const DeviceControl& control, std::uint32_t index) {
+    const sampleblk_journal about = control.journal(index);
+    if (about.bytes == 0) {
+        throw SystemError("journal", device_path(index), ENOENT, "it has none: journal_start()");
+    }
+    // Whole entries up to the head; the rest is not touched.
+    void* memory = ::mmap(nullptr, about.bytes, PROT_READ, MAP_SHARED, control.fd(),
+                          static_cast<off_t>(SAMPLEBLK_JOURNAL_OFFSET(index)));
+    if (memory == MAP_FAILED) {
+        throw_errno("mmap", SAMPLEBLK_CONTROL_PATH);
+    }
+    const auto unmap = [size = about.bytes](void* pointer) { ::munmap(pointer, size); };
+    const std::unique_ptr<void, decltype(unmap)> owner(memory, unmap);
+    const auto* begin = static_cast<const std::byte*>(memory);
+    return {begin, begin + std::min<std::uint64_t>(about.used_bytes, about.bytes)};
+}
+
+const char* type_name(std::uint32_t type) {
+    switch (type) {
+        case SAMPLEBLK_OP_WRITE:
+            return "write";
+        case SAMPLEBLK_OP_DISCARD:
+            return "discard";
+        case SAMPLEBLK_OP_WRITE_ZEROES:
+            return "write_zeroes";
+        case SAMPLEBLK_OP_FLUSH:
+            return "flush";
+        case SAMPLEBLK_JOURNAL_MARK:
+            return "mark";
+        case SAMPLEBLK_JOURNAL_POWER_CUT:
+            return "power_cut";
+        default:
+            return "unknown";
+    }
+}
+
+// Calls `each(sector, sectors, data)` for the chunks; `data` is empty for zeroes.
+template <typename Each>
+void for_each_chunk(std::span<const std::byte> chunks, Each each) {
+    while (chunks.size() >= sizeof(sampleblk_chunk)) {
+        sampleblk_chunk chunk{};
+        std::memcpy(&chunk, chunks.data(), sizeof(chunk));
+        chunks = chunks.subspan(sizeof(chunk));
+        std::span<const std::byte> data;
+        if (chunk.kind == SAMPLEBLK_CHUNK_DATA) {
+            data = chunks.first(chunk.sectors * sector_bytes_fixed);
+            chunks = chunks.subspan(data.size());
+        }
+        each(chunk.sector, chunk.sectors, data);
+    }
+}
+
+// Whether the chunks fill their room and describe no more than there is.
+bool chunks_are_sound(std::span<const std::byte> chunks) {
+    while (!chunks.empty()) {
+        sampleblk_chunk chunk{};
+        if (chunks.size() < sizeof(chunk)) {
+            return false;
+        }
+        std::memcpy(&chunk, chunks.data(), sizeof(chunk));
+        chunks = chunks.subspan(sizeof(chunk));
+        if (chunk.kind == SAMPLEBLK_CHUNK_DATA) {
+            if (chunk.sectors > chunks.size() / sector_bytes_fixed) {
+                return false;
+            }
+            chunks = chunks.subspan(chunk.sectors * sector_bytes_fixed);
+        } else if (chunk.kind != SAMPLEBLK_CHUNK_ZERO) {
+            return false;
+        }
+    }
+    return true;
+}
+
+}  // namespace
+
+DeviceJournal::DeviceJournal(const DeviceControl& control, std::uint32_t index) : bytes_(copy_mapping(control, index)) {
+    parse(device_path(index));
+}
+
+DeviceJournal::DeviceJournal(std::vector<std::byte> bytes, std::string source) : bytes_(std::move(bytes)) {
+    parse(source);
+}
+
+const sampleblk_journal_entry& DeviceJournal::at(std::size_t offset) const {
+    // Entries lie at multiples of 8 and the vector's memory is aligned for any type.
+    return *reinterpret_cast<const sampleblk_journal_entry*>(bytes_.data() + offset);
+}
+
+std::span<const std::byte> DeviceJournal::redo(const sampleblk_journal_entry& entry) const {
+    const auto* begin = reinterpret_cast<const std::byte*>(&entry + 1) + entry.undo_bytes;
+    return {begin, entry.redo_bytes};
+}
+
+void DeviceJournal::parse(const std::string& source) {
+    sampleblk_journal_header header{};
+    if (bytes_.size() < sizeof(header)) {
+        throw FormatError(source, bytes_.size(), "a journal header");
+    }
+    std::memcpy(&header, bytes_.data(), sizeof(header));
+    if (header.magic != SAMPLEBLK_JOURNAL_MAGIC) {
+        throw FormatError(source, 0, "the magic number of a journal");
+    }
+    overflow_ = header.overflow;
+    constexpr std::size_t alignment = 8;
+    std::uint64_t offset = header.first;
+    const std::uint64_t end = std::min<std::uint64_t>(header.head, bytes_.size());
+    while (offset < end) {
+        if (offset % alignment != 0 || end - offset < sizeof(sampleblk_journal_entry)) {
+            throw FormatError(source, offset, "a journal entry");
+        }
+        const sampleblk_journal_entry& entry = at(offset);
+        const std::uint64_t data = std::uint64_t{entry.undo_bytes} + entry.redo_bytes;
+        if (entry.bytes % alignment != 0 || entry.bytes > end - offset || entry.bytes < sizeof(entry) + data) {
+            throw FormatError(source, offset, "an entry as long as it says");
+        }
+        if (entry.type != SAMPLEBLK_JOURNAL_MARK && !chunks_are_sound(redo(entry))) {
+            throw FormatError(source, offset, "redo data in whole chunks");
+        }
+        entries_.push_back(offset);
+        offset += entry.bytes;
+        if (entries_.size() % 4096 == 0) {
+            check_interrupt();
+        }
+    }
+}
+
+Table DeviceJournal::table() const {
+    const std::size_t rows = entries_.size();
+    std::vector<std::uint64_t> sequence(rows), epoch(rows), sector(rows), sectors(rows), submit(rows), complete(rows);
+    std::vector<std::uint8_t> fua(rows), failed(rows);
+    std::vector<std::int32_t> type(rows), mark(rows);
+    auto types = std::make_shared<StringPool>();
+    auto marks = std::make_shared<StringPool>();
+    for (std::size_t i = 0; i < rows; ++i) {
+        const sampleblk_journal_entry& entry = at(entries_[i]);
+        sequence[i] = entry.sequence;
+        type[i] = types->intern(type_name(entry.type));
+        fua[i] = (entry.flags & SAMPLEBLK_JOURNAL_FUA) != 0 ? 1 : 0;
+        failed[i] = (entry.flags & SAMPLEBLK_JOURNAL_FAILED) != 0 ? 1 : 0;
+        epoch[i] = entry.epoch;
+        sector[i] = entry.sector;
+        sectors[i] = entry.sectors;
+        submit[i] = entry.submit_ns;
+        complete[i] = entry.complete_ns;
+        mark[i] = -1;
+        if (entry.type == SAMPLEBLK_JOURNAL_MARK) {
+            const std::span<const std::byte> text = redo(entry);
+            mark[i] = marks->intern({reinterpret_cast<const char*>(text.data()), text.size()});
+        }
+    }
+    std::vector<Column> columns;
+    columns.emplace_back("sequence", std::move(sequence));
+    columns.emplace_back("type", std::move(type), std::move(types));
+    columns.emplace_back("fua", std::move(fua));
+    columns.emplace_back("failed", std::move(failed));
+    columns.emplace_back("epoch", std::move(epoch));
+    columns.emplace_back("sector", std::move(sector));
+    columns.emplace_back("sectors", std::move(sectors));
+    columns.emplace_back("submit_ns", std::move(submit), "ns");
+    columns.emplace_back("complete_ns", std::move(complete), "ns");
+    columns.emplace_back("mark", std::move(mark), std::move(marks));
+    return Table(std::move(columns), {{"overflow", std::to_string(overflow_)}});
+}
+
+std::vector<std::byte> DeviceJournal::replay(std::uint64_t sequence, std::uint64_t sector,
+                                             std::uint64_t sectors) const {
+    std::vector<std::byte> out(sectors * sector_bytes_fixed);
+    for (const std::size_t offset : entries_) {
+        const sampleblk_journal_entry& entry = at(offset);
+        if (entry.sequence > sequence) {
+            break;
+        }
+        if (entry.sectors == 0) {
+            continue;
+        }
+        for_each_chunk(redo(entry), [&](std::uint64_t first, std::uint64_t count, std::span<const std::byte> data) {
+            const std::uint64_t low = std::max(first, sector);
+            const std::uint64_t high = std::min(first + count, sector + sectors);
+            if (low >= high) {
+                return;
+            }
+            std::byte* to = out.data() + (low - sector) * sector_bytes_fixed;
+            const std::size_t length = (high - low) * sector_bytes_fixed;
+            if (data.empty()) {
+                std::memset(to, 0, length);
+            } else {
+                std::memcpy(to, data.data() + (low - first) * sector_bytes_fixed, length);
+            }
+        });
+    }
+    return out;
+}
+
+namespace {
+
+class LogWriter {
+  public:
+    LogWriter(const std::string& path, std::uint32_t sector_bytes)
+        : path_(path), sector_(sector_bytes), fd_(open_file(path, O_WRONLY | O_CREAT | O_TRUNC, 0644)) {
+        write_full(fd_.get(), std::span<const std::byte>(sector_), path_);  // the superblock's place
+    }
+
+    void entry(std::uint64_t sector, std::uint64_t sectors, std::uint64_t flags, std::span<const std::byte> data,
+               bool inside) {
+        const LogEntry entry{sector * sector_bytes_fixed / sector_.size(),
+                             sectors * sector_bytes_fixed / sector_.size(), flags, inside ? data.size() : 0};
+        std::fill(sector_.begin(), sector_.end(), std::byte{0});
+        std::memcpy(sector_.data(), &entry, sizeof(entry));
+        if (inside) {
+            std::memcpy(sector_.data() + sizeof(entry), data.data(), data.size());
+        }
+        write_full(fd_.get(), std::span<const std::byte>(sector_), path_);
+        if (!inside && !data.empty()) {
+            write_full(fd_.get(), data, path_);
+        }
+        ++entries_;
+    }
+
+    std::uint64_t finish() {
+        const LogSuper super{log_magic, log_version, entries_, static_cast<std::uint32_t>(sector_.size())};
+        std::fill(sector_.begin(), sector_.end(), std::byte{0});
+        std::memcpy(sector_.data(), &super, sizeof(super));
+        if (::lseek(fd_.get(), 0, SEEK_SET) < 0) {
+            throw_errno("lseek", path_);
+        }
+        write_full(fd_.get(), std::span<const std::byte>(sector_), path_);
+        return entries_;
+    }
+
+  private:
+    std::string path_;
+    std::vector<std::byte> sector_;
+    Fd fd_;
+    std::uint64_t entries_ = 0;
+};
+
+}  // namespace
+
+std::uint64_t DeviceJournal::export_log_writes(const std::string& path, std::uint32_t sector_bytes) const {
+    if (sector_bytes != sector_bytes_fixed && sector_bytes != 4096) {
+        throw InputError("log sector of " + std::to_string(sector_bytes) + " bytes", {}, 0, "512 or 4096");
+    }
+    const std::uint64_t per_log_sector = sector_bytes / sector_bytes_fixed;
+    LogWriter log(path, sector_bytes);
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+        const sampleblk_journal_entry& entry = at(entries_[i]);
+        if (entry.type == SAMPLEBLK_JOURNAL_MARK) {
+            log.entry(0, 0, log_mark, redo(entry), true);
+            continue;
+        }
+        if (entry.type == SAMPLEBLK_OP_FLUSH) {
+            log.entry(0, 0, log_flush, {}, false);
+            continue;
+        }
+        if (entry.sector % per_log_sector != 0 || entry.sectors % per_log_sector != 0) {
+            throw InputError("entry " + std::to_string(entry.sequence) + " of " + std::to_string(entry.sectors) +
+                                 " sectors at " + std::to_string(entry.sector),
+                             {}, 0, "log sectors of 512 bytes");
+        }
+        const std::uint64_t flags = (entry.flags & SAMPLEBLK_JOURNAL_FUA) != 0 ? log_fua : 0;
+        for_each_chunk(redo(entry), [&](std::uint64_t first, std::uint64_t count, std::span<const std::byte> data) {
+            // Zeroes without data are what a discard leaves here.
+            log.entry(first, count, data.empty() ? flags | log_discard : flags, data, false);
+        });
+        if (i % 1024 == 0) {
+            check_interrupt();
+        }
+    }
+    return log.finish();
+}
+
+}  // namespace sampleblk

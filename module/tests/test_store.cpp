@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "core.hpp"
+
+namespace sampleblk_module {
+namespace {
+
+constexpr u64 page = 4096;
+
+TEST(Store, ReadsAsZeroAndTakesNoMemory) {
+    const Store store = make_store(u64{1} << 50);
+    ASSERT_TRUE(store);
+    Bytes buffer(3 * page, 1);
+    sblk_store_read(store.get(), (u64{1} << 50) - buffer.size(), buffer.data(), buffer.size());
+    EXPECT_EQ(buffer, Bytes(3 * page, 0));
+    EXPECT_EQ(sblk_store_allocated_bytes(store.get()), 0U);
+}
+
+TEST(Store, KeepsWhatSurroundsAWrite) {
+    const Store store = make_store(16 * page);
+    const Bytes a(2 * page, 'a');
+    const Bytes b(page, 'b');
+    ASSERT_EQ(sblk_store_write(store.get(), page, a.data(), a.size(), GFP_KERNEL), 0);
+    ASSERT_EQ(sblk_store_write(store.get(), page + 512, b.data(), b.size(), GFP_KERNEL), 0);
+    Bytes expected(16 * page, 0);
+    std::fill_n(expected.begin() + page, 2 * page, 'a');
+    std::fill_n(expected.begin() + page + 512, page, 'b');
+    EXPECT_EQ(contents(store.get()), expected);
+    EXPECT_EQ(sblk_store_allocated_bytes(store.get()), 2 * page);
+}
+
+TEST(Store, DiscardFreesWholePagesAndZeroesParts) {
+    const Store store = make_store(16 * page);
+    const Bytes a(8 * page, 'a');
+    ASSERT_EQ(sblk_store_write(store.get(), 0, a.data(), a.size(), GFP_KERNEL), 0);
+    ASSERT_EQ(sblk_store_discard(store.get(), 512, 3 * page, GFP_KERNEL), 0);
+    Bytes expected(16 * page, 0);
+    std::fill_n(expected.begin(), 8 * page, 'a');
+    std::fill_n(expected.begin() + 512, 3 * page, 0);
+    EXPECT_EQ(contents(store.get()), expected);
+    EXPECT_EQ(sblk_store_allocated_bytes(store.get()), 6 * page);
+}
+
+TEST(Store, WithoutMemoryAWriteFailsAndCanBeTriedAgain) {
+    const Store store = make_store(16 * page);
+    const Bytes a(3 * page, 'a');
+    for (long successes = 0; successes < 4; ++successes) {
+        user_fail_after(successes);
+        const int err = sblk_store_write(store.get(), 0, a.data(), a.size(), GFP_KERNEL);
+        user_fail_after(-1);
+        if (successes == 0) {
+            EXPECT_EQ(err, -ENOMEM);
+        }
+    }
+    ASSERT_EQ(sblk_store_write(store.get(), 0, a.data(), a.size(), GFP_KERNEL), 0);
+    EXPECT_EQ(sblk_store_allocated_bytes(store.get()), 3 * page);
+    user_fail_after(0);
+    EXPECT_EQ(sblk_store_create(page, nullptr), nullptr);
+    // A discard needs memory to remember what it frees; without it the page stays and is zero.
+    EXPECT_EQ(sblk_store_discard(store.get(), 0, page, GFP_KERNEL), 0);
+    user_fail_after(-1);
+    EXPECT_EQ(sblk_store_allocated_bytes(store.get()), 3 * page);
+    Bytes first(page, 1);
+    sblk_store_read(store.get(), 0, first.data(), page);
+    EXPECT_EQ(first, Bytes(page, 0));
+}
+
+TEST(Store, TheLimitHoldsForAllTogether) {
+    sblk_store_set_limit(4);
+    {
+        const Store one = make_store(16 * page);
+        const Store two = make_store(16 * page);
+        const Bytes a(3 * page, 'a');
+        EXPECT_EQ(sblk_store_write(one.get(), 0, a.data(), a.size(), GFP_KERNEL), 0);
+        EXPECT_EQ(sblk_store_write(two.get(), 0, a.data(), a.size(), GFP_KERNEL), -ENOMEM);
+        EXPECT_EQ(sblk_store_discard(one.get(), 0, a.size(), GFP_KERNEL), 0);
+        EXPECT_EQ(sblk_store_write(two.get(), 0, a.data(), a.size(), GFP_KERNEL), 0);
+    }
+    sblk_store_set_limit(~u64{0});
+}
+
+TEST(Store, PopulatedItNeedsNoMore) {
+    const Store store = make_store(10 * page + 512);
+    ASSERT_EQ(sblk_store_populate(store.get(), 0), 0);
+    EXPECT_EQ(sblk_store_allocated_bytes(store.get()), 11 * page);
+    user_fail_after(0);
+    const Bytes a(5 * page, 'a');
+    EXPECT_EQ(sblk_store_write(store.get(), 1024, a.data(), a.size(), GFP_NOWAIT), 0);
+    user_fail_after(-1);
+    user_fail_after(3);
+    const Store fails = make_store(10 * page);
+    EXPECT_EQ(sblk_store_populate(fails.get(), 0), -ENOMEM);
+    user_fail_after(-1);
+}
+
+TEST(Layers, TheUpperHidesTheLowerWhichNeverChanges) {
+    Store base = make_store(8 * page);
+    const Bytes a(8 * page, 'a');
+    ASSERT_EQ(sblk_store_write(base.get(), 0, a.data(), a.size(), GFP_KERNEL), 0);
+    const Store top = make_store(8 * page, base.get());
+    const Bytes b(512, 'b');
+    ASSERT_EQ(sblk_store_write(top.get(), page + 512, b.data(), b.size(), GFP_KERNEL), 0);
+    ASSERT_EQ(sblk_store_discard(top.get(), 3 * page, page, GFP_KERNEL), 0);
+    ASSERT_EQ(sblk_store_discard(top.get(), 5 * page + 512, 512, GFP_KERNEL), 0);
+    Bytes expected = a;
+    std::fill_n(expected.begin() + page + 512, 512, 'b');
+    std::fill_n(expected.begin() + 3 * page, page, 0);
+    std::fill_n(expected.begin() + 5 * page + 512, 512, 0);
+    EXPECT_EQ(contents(top.get()), expected);
+    EXPECT_EQ(contents(base.get()), a);
+    // A first write onto a hole is of zeroes around it, not of what lies below.
+    ASSERT_EQ(sblk_store_write(top.get(), 3 * page, b.data(), b.size(), GFP_KERNEL), 0);
+    std::fill_n(expected.begin() + 3 * page, 512, 'b');
+    EXPECT_EQ(contents(top.get()), expected);
+}
+
+TEST(Layers, MergingChangesNothingToRead) {
+    std::mt19937 random(7);
+    Store base = make_store(64 * page);
+    Store middle;
+    Store top;
+    const auto scribble = [&](sblk_store* store) {
+        for (int i = 0; i < 40; ++i) {
+            const u64 pos = (random() % (64 * 8)) * 512;
+            const u64 len = std::min<u64>((1 + random() % 24) * 512, 64 * page - pos);
+            if (random() % 3 != 0) {
+                const Bytes data(len, static_cast<std::uint8_t>(random()));
+                ASSERT_EQ(sblk_store_write(store, pos, data.data(), len, GFP_KERNEL), 0);
+            } else {
+                ASSERT_EQ(sblk_store_discard(store, pos, len, GFP_KERNEL), 0);
+            }
+        }
+    };
+    scribble(base.get());
+    middle = make_store(64 * page, base.get());
+    scribble(middle.get());
+    top = make_store(64 * page, middle.get());
+    scribble(top.get());
+    const Bytes expected = contents(top.get());
+    const Bytes below = contents(base.get());
+    middle.reset();
+    sblk_store_merge(top.get());
+    EXPECT_EQ(top->base, base.get());
+    EXPECT_EQ(contents(top.get()), expected);
+    EXPECT_EQ(contents(base.get()), below);
+    base.reset();
+    sblk_store_merge(top.get());
+    EXPECT_EQ(top->base, nullptr);
+    EXPECT_EQ(contents(top.get()), expected);
+}
+
+// Each thread has its own sectors, but they share pages: first writes, copies up and discards race for the same slots.
+TEST(Threads, RacingFirstWritesLoseNothing) {
+    constexpr int threads = 4;
+    constexpr u64 pages = 64;
+    const Store base = make_store(pages * page);
+    const Bytes below(pages * page, 0xee);
+    ASSERT_EQ(sblk_store_write(base.get(), 0, below.data(), below.size() / 2, GFP_KERNEL), 0);
+    for (int round = 0; round < 20; ++round) {
+        const Store store = make_store(pages * page, base.get());
+        std::vector<std::thread> running;
+        for (int t = 0; t < threads; ++t) {
+            running.emplace_back([&, t] {
+                for (u64 i = 0; i < pages; ++i) {
+                    Bytes data(1024, static_cast<std::uint8_t>(t + 1));
+                    const u64 pos = i * page + static_cast<u64>(t) * 1024;
+                    EXPECT_EQ(sblk_store_write(store.get(), pos, data.data(), data.size(), GFP_KERNEL), 0);
+                    Bytes back(1024);
+                    sblk_store_read(store.get(), pos, back.data(), back.size());
+                    EXPECT_EQ(back, data);
+                }
+            });
+        }
+        for (std::thread& thread : running) {
+            thread.join();
+        }
+        const Bytes all = contents(store.get());
+        for (u64 i = 0; i < all.size(); ++i) {
+            ASSERT_EQ(all[i], i % page / 1024 + 1) << i;
+        }
+    }
+}
+
+// In sector-atomic mode every sector read is of one write, whatever races with it.
+TEST(Threads, SectorAtomicMeansNoTornSector) {
+    constexpr u64 pages = 4;
+    const Store store = make_store(pages * page);
+    store->atomic = true;
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> running;
+    for (int t = 0; t < 2; ++t) {
+        running.emplace_back([&, t] {
+            Bytes data(pages * page);
+            for (int i = 0; i < 300; ++i) {
+                std::fill(data.begin(), data.end(), static_cast<std::uint8_t>(2 * i + t));
+                if (i % 16 == 15) {
+                    EXPECT_EQ(sblk_store_discard(store.get(), 0, data.size(), GFP_KERNEL), 0);
+                } else {
+                    EXPECT_EQ(sblk_store_write(store.get(), 0, data.data(), data.size(), GFP_KERNEL), 0);
+                }
+            }
+            stop = true;
+        });
+    }
+    running.emplace_back([&] {
+        Bytes sector(512);
+        u64 n = 0;
+        while (!stop) {
+            sblk_store_read(store.get(), (n++ % (pages * 8)) * 512, sector.data(), sector.size());
+            for (const std::uint8_t byte : sector) {
+                ASSERT_EQ(byte, sector[0]);
+            }
+        }
+    });
+    for (std::thread& thread : running) {
+        thread.join();
+    }
+}
+
+}  // namespace
+}  // namespace sampleblk_module

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: MIT
+"""The words that stand for the ABI's numbers (linux/sampleblk.h)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sampleblk_lab.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+OPS = ("read", "write", "discard", "write_zeroes", "flush")
+MODES = ("mq", "bio")
+COMPLETIONS = ("inline", "softirq", "timer")
+CUTS = ("all", "random", "explicit")
+FAULTS = ("error", "delay", "hang", "lost_write", "torn_write", "misdirected_write", "corrupt")
+LATENCIES = ("none", "constant", "uniform", "normal", "lognormal", "exponential", "pareto", "empirical")
+
+
+def number(words: Sequence[str], word: str, what: str) -> int:
+    """The ABI's number of a word.
+
+    Raises:
+        InputError: It is none of them; the message lists them.
+    """
+    if word not in words:
+        raise InputError(f"{what} {word!r}", expected=", ".join(words))
+    return words.index(word)
+
+
+def ops_mask(ops: str | Iterable[str]) -> int:
+    """The bits of one or more operations."""
+    chosen = [ops] if isinstance(ops, str) else list(ops)
+    mask = 0
+    for op in chosen:
+        mask |= 1 << number(OPS, op, "operation")
+    return mask
+
+
+def ops_words(mask: int) -> tuple[str, ...]:
+    """The operations of a mask."""
+    return tuple(op for bit, op in enumerate(OPS) if mask & 1 << bit)

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: MIT
+"""What a device holds beyond its bytes: volatile writes and power, the journal, snapshots."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING
+
+from sampleblk_lab._native import core
+from sampleblk_lab.device import names
+from sampleblk_lab.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cut:
+    """What a power cut did to the volatile writes.
+
+    Attributes:
+        dropped: Writes that were lost.
+        survived: Writes that survived whole.
+        torn: Writes of which only the first sectors survived.
+    """
+
+    dropped: int
+    survived: int
+    torn: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VolatileWrite:
+    """A write that a power cut could lose.
+
+    Attributes:
+        id: Counts the device's writes.
+        sector: Where, in 512 bytes.
+        sectors: How much, in 512 bytes.
+        durable: Written with FUA: listed because it hides older writes, but safe.
+        zeroes: A discard or write-zeroes.
+    """
+
+    id: int
+    sector: int
+    sectors: int
+    durable: bool
+    zeroes: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class JournalInfo:
+    """How a journal is now; all zero where there is none.
+
+    Attributes:
+        bytes: Size of its buffer.
+        used_bytes: Of them used.
+        entries: Operations and marks in it.
+        overflow: Operations that found no room; after the first, nothing more is taken.
+        next_sequence: The sequence that the next operation will have.
+        position: The device is as it was after this sequence.
+        epoch: Flushes that completed.
+    """
+
+    bytes: int
+    used_bytes: int
+    entries: int
+    overflow: int
+    next_sequence: int
+    position: int
+    epoch: int
+
+
+class State:
+    """The part of a device that remembers."""
+
+    index: int
+    _control: core.DeviceControl
+
+    def power_cut(
+        self,
+        mode: str = "all",
+        *,
+        survive_percent: int = 50,
+        torn: bool = False,
+        seed: int = 0,
+        survivors: Mapping[int, int] | None = None,
+    ) -> Cut:
+        """Cuts the power: volatile writes are lost and all I/O fails until :meth:`power_on`.
+
+        Only a device made with ``cache=True`` has volatile writes: those since the last flush without FUA.
+
+        Args:
+            mode: ``"all"`` volatile writes are lost; ``"random"``: each survives by chance; ``"explicit"``: those of
+                `survivors` survive.
+            survive_percent: The chance of ``"random"``, 0 to 100.
+            torn: ``"random"``: half of the survivors keep only some of their first sectors.
+            seed: Decides what survives.
+            survivors: :class:`VolatileWrite` id to the sectors of it that survive.
+
+        Raises:
+            OSError: EALREADY, the power is off.
+        """
+        which = names.number(names.CUTS, mode, "power cut mode")
+        chance = survive_percent if mode == "random" else 0
+        raw = self._control.power_cut(
+            self.index, which, int(torn and mode == "random"), chance, seed, sorted((survivors or {}).items())
+        )
+        return Cut(**raw)
+
+    def power_on(self) -> None:
+        """Brings the device back. What the page cache still held of it is forgotten.
+
+        Raises:
+            OSError: EALREADY, it is on.
+        """
+        self._control.power_on(self.index)
+
+    def volatile_writes(self) -> list[VolatileWrite]:
+        """What a power cut could lose now, oldest first."""
+        return [VolatileWrite(**raw) for raw in self._control.volatile_writes(self.index)]
+
+    def journal_start(self, size: int | str = "64M") -> None:
+        """Records every change from now on, in a buffer of that size (bytes, or a string such as ``"64M"``).
+
+        Raises:
+            OSError: EBUSY, there is a journal.
+        """
+        size_bytes = core.parse_bytes(size, "journal size") if isinstance(size, str) else size
+        self._control.journal_start(self.index, size_bytes)
+
+    def journal_stop(self) -> None:
+        """Ends the recording and gives its memory back; the device stays as it is."""
+        self._control.journal_stop(self.index)
+
+    def journal_info(self) -> JournalInfo:
+        """How the journal is now."""
+        return JournalInfo(**self._control.journal(self.index))
+
+    def journal(self) -> Table:
+        """What was recorded: sequence, type, fua, failed, epoch, sector, sectors, submit_ns, complete_ns, mark.
+
+        ``complete_ns`` is 0 for what has not completed; the table's metadata has the ``overflow``.
+
+        Raises:
+            FileNotFoundError: There is no journal.
+        """
+        return Table(core.DeviceJournal(self._control, self.index).table())
+
+    def mark(self, text: str) -> int:
+        """Puts a note of 1 to 128 bytes into the journal; returns its sequence, to be sought.
+
+        Raises:
+            OSError: EOVERFLOW, the journal is full or sought into the past.
+        """
+        return self._control.mark(self.index, text)
+
+    def seek(self, sequence: int | None = None, *, force: bool = False) -> int:
+        """Makes the device what it was after `sequence` of its journal; None: the newest, and recording goes on.
+
+        What is written in the past is thrown away by the next seek.
+
+        Args:
+            sequence: 0 for before the first.
+            force: Also while it is open.
+
+        Returns:
+            How many entries were undone or redone.
+
+        Raises:
+            OSError: EBUSY, it is open; EOVERFLOW, the journal has a gap; EINVAL, no such sequence.
+        """
+        newest = core.SAMPLEBLK_SEEK_NEWEST
+        return self._control.seek(self.index, newest if sequence is None else sequence, force)
+
+    def export_log_writes(self, path: str | os.PathLike[str], *, sector_bytes: int = 512) -> int:
+        """Writes the journal as dm-log-writes would have, for ``replay-log``; returns the number of entries."""
+        return core.DeviceJournal(self._control, self.index).export_log_writes(os.fspath(path), sector_bytes)
+
+    def snapshot_take(self, sequence: int | None = None) -> int:
+        """Remembers the device as it is now, or as it was after `sequence` of its journal; returns the id."""
+        if sequence is None:
+            return self._control.snapshot_take(self.index)
+        return self._control.snapshot_take_at(self.index, sequence)
+
+    def snapshot_restore(self, snapshot: int, *, force: bool = False) -> None:
+        """Makes the device what it was.
+
+        Raises:
+            OSError: EBUSY, it is open (unless `force`) or its journal records; ENOENT, no such snapshot.
+        """
+        self._control.snapshot_restore(self.index, snapshot, force)
+
+    def snapshot_delete(self, snapshot: int) -> None:
+        """Forgets a snapshot; clones of it live on."""
+        self._control.snapshot_delete(self.index, snapshot)
+
+    def snapshots(self) -> list[int]:
+        """The ids of the snapshots, oldest first."""
+        return list(self._control.snapshots(self.index))

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: MIT
+"""What of a device can change while I/O runs: queues, completion, timing, limits, faults."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sampleblk_lab.device import names
+from sampleblk_lab.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sampleblk_lab._native import core
+
+_NO_LAST = 2**64 - 1
+# struct sampleblk_rule.probability is in 1e-9.
+_PROBABILITY_ONE = 1_000_000_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A rule of the fault table. Rules are tried in order; the first that matches and fires acts, and no other.
+
+    Attributes:
+        action: ``"error"`` (fail with `errno`), ``"delay"`` (`delay_ns` more), ``"hang"`` (never complete),
+            ``"lost_write"`` (succeed but write nothing), ``"torn_write"`` (write the first `sectors` only; succeed, or
+            fail with `errno` if given), ``"misdirected_write"`` (write at `sector` instead) or ``"corrupt"`` (flip
+            `bits` of what a read returns or a write stores).
+        ops: The operations: read, write, discard, write_zeroes, flush.
+        first_sector: Requests that touch first_sector to last_sector (512 bytes each) match; a flush always does.
+        last_sector: See there.
+        skip: So many matches pass first.
+        count: Then it fires at most so often; 0: without end.
+        every: Of the matches after `skip` only each nth fires.
+        probability: Chance of firing, above 0 and up to 1.
+        errno: See ``"error"`` and ``"torn_write"``; for the first EIO by default.
+        delay_ns: See ``"delay"``.
+        sectors: See ``"torn_write"``.
+        sector: See ``"misdirected_write"``.
+        bits: See ``"corrupt"``.
+        matched: Out: how many requests matched.
+        hits: Out: how often it fired.
+    """
+
+    action: str
+    ops: str | tuple[str, ...] = "write"
+    first_sector: int = 0
+    last_sector: int = _NO_LAST
+    skip: int = 0
+    count: int = 0
+    every: int = 1
+    probability: float = 1.0
+    errno: int = 0
+    delay_ns: int = 0
+    sectors: int = 0
+    sector: int = 0
+    bits: int = 1
+    matched: int = 0
+    hits: int = 0
+
+    def raw(self) -> dict[str, int]:
+        """The fields of the ABI's ``struct sampleblk_rule``."""
+        arguments = {
+            "error": (self.errno or errno.EIO, 0),
+            "delay": (self.delay_ns, 0),
+            "torn_write": (self.sectors, self.errno),
+            "misdirected_write": (self.sector, 0),
+            "corrupt": (self.bits, 0),
+        }
+        arg0, arg1 = arguments.get(self.action, (0, 0))
+        return {
+            "action": names.number(names.FAULTS, self.action, "fault action"),
+            "ops": names.ops_mask(self.ops),
+            "first_sector": self.first_sector,
+            "last_sector": self.last_sector,
+            "skip": self.skip,
+            "count": self.count,
+            "every": self.every,
+            "probability": 0 if self.probability >= 1 else max(1, round(self.probability * _PROBABILITY_ONE)),
+            "arg0": arg0,
+            "arg1": arg1,
+        }
+
+    @classmethod
+    def from_raw(cls, raw: dict[str, int]) -> Fault:
+        """From the fields of the ABI's ``struct sampleblk_rule``."""
+        action = names.FAULTS[raw["action"]]
+        arguments: dict[str, dict[str, int]] = {
+            "error": {"errno": raw["arg0"]},
+            "delay": {"delay_ns": raw["arg0"]},
+            "torn_write": {"sectors": raw["arg0"], "errno": raw["arg1"]},
+            "misdirected_write": {"sector": raw["arg0"]},
+            "corrupt": {"bits": raw["arg0"]},
+        }
+        return cls(
+            action=action,
+            ops=names.ops_words(raw["ops"]),
+            first_sector=raw["first_sector"],
+            last_sector=raw["last_sector"],
+            skip=raw["skip"],
+            count=raw["count"],
+            every=max(1, raw["every"]),
+            probability=raw["probability"] / _PROBABILITY_ONE if raw["probability"] else 1.0,
+            matched=raw["matched"],
+            hits=raw["hits"],
+            **arguments.get(action, {}),
+        )
+
+
+class Tuning:
+    """The part of a device that changes how it answers."""
+
+    index: int
+    _control: core.DeviceControl
+
+    def tune(
+        self,
+        *,
+        queues: int | None = None,
+        completion: str | None = None,
+        histograms: bool | None = None,
+        read_only: bool | None = None,
+        sector_atomic: bool | None = None,
+    ) -> dict[str, Any]:
+        """Changes what is given, while I/O runs; returns how all of it is now.
+
+        Args:
+            queues: Hardware queues.
+            completion: ``"inline"``, ``"softirq"`` or ``"timer"``.
+            histograms: Record latencies (:meth:`histogram`).
+            read_only: Refuse writes.
+            sector_atomic: No reader sees half a sector of a write.
+
+        Raises:
+            OSError: EINVAL for more queues than CPUs, ENOMEM when the kernel grants fewer.
+        """
+        fields: dict[str, int] = {}
+        if queues is not None:
+            fields["queues"] = queues
+        if completion is not None:
+            fields["completion"] = names.number(names.COMPLETIONS, completion, "completion")
+        for name, value in (("histograms", histograms), ("read_only", read_only), ("sector_atomic", sector_atomic)):
+            if value is not None:
+                fields[name] = int(value)
+        now: dict[str, Any] = dict(self._control.tune(self.index, **fields))
+        now["completion"] = names.COMPLETIONS[now["completion"]]
+        for name in ("histograms", "read_only", "sector_atomic"):
+            now[name] = bool(now[name])
+        return now
+
+    def histogram(self, op: str = "read", queue: int | None = None) -> Table:
+        """How long requests took from queue to completion: columns ``from_ns``, ``to_ns`` (not included), ``count``.
+
+        Args:
+            op: read, write, discard, write_zeroes or flush.
+            queue: One hardware queue, counted from 0; all together by default.
+
+        Note:
+            Recorded only after ``tune(histograms=True)``.
+        """
+        asked = names.number(names.OPS, op, "operation")
+        raw = self._control.histogram(self.index, asked, *([] if queue is None else [queue]))
+        buckets = np.array(raw["buckets"], dtype=np.uint64)
+        powers = [2**n for n in range(len(buckets))]
+        return Table.of(
+            {
+                "from_ns": np.array([0, *powers[1:]], dtype=np.uint64),
+                "to_ns": np.array([*powers[1:], 2**64 - 1], dtype=np.uint64),
+                "count": buckets,
+            },
+            units={"from_ns": "ns", "to_ns": "ns"},
+            metadata={"total_ns": str(raw["total_ns"])},
+        )
+
+    def reset(self) -> None:
+        """Lets counters and histograms begin again at zero."""
+        self._control.reset(self.index)
+
+    def set_timing(
+        self,
+        model: str = "none",
+        a: int = 0,
+        b: int = 0,
+        *,
+        ops: str | Iterable[str] = ("read", "write"),
+        bins: Sequence[tuple[int, int]] = (),
+        seed: int = 0,
+    ) -> None:
+        """Gives operations a latency, drawn for each request.
+
+        Args:
+            model: none; constant (`a`); uniform (`a` to `b`); normal (mean `a`, standard deviation `b`); lognormal
+                (median `a`; `b`: standard deviation of the natural logarithm, in thousandths); exponential (mean `a`,
+                added to `b`); pareto (minimum `a`; `b`: shape, in thousandths); empirical (`bins`). Times in ns.
+            a: See `model`.
+            b: See `model`.
+            ops: Which operations; the others keep theirs.
+            bins: (end of the bin in ns, count) in ascending order, such as a histogram measured on a real disk;
+                within a bin latencies are spread evenly.
+            seed: Decides what is drawn.
+
+        Raises:
+            OSError: EINVAL for what is no model, or a latency above 60 s.
+        """
+        self._control.set_timing(
+            self.index,
+            names.ops_mask(ops),
+            names.number(names.LATENCIES, model, "latency model"),
+            a,
+            b,
+            seed,
+            list(bins),
+        )
+
+    def set_limits(
+        self,
+        *,
+        bytes_per_second: int = 0,
+        iops: int = 0,
+        stall_period_ns: int = 0,
+        stall_ns: int = 0,
+        stall_offset_ns: int = 0,
+    ) -> None:
+        """Limits throughput, and lets the device stall; what is not given is not limited.
+
+        Args:
+            bytes_per_second: Of reads and writes together.
+            iops: Of all operations together.
+            stall_period_ns: Every so often…
+            stall_ns: …the device answers nothing for so long…
+            stall_offset_ns: …from here in the period.
+        """
+        self._control.set_limits(
+            self.index,
+            bytes_per_second=bytes_per_second,
+            iops=iops,
+            stall_period_ns=stall_period_ns,
+            stall_ns=stall_ns,
+            stall_offset_ns=stall_offset_ns,
+        )
+
+    def set_faults(self, faults: Sequence[Fault], *, seed: int = 0) -> None:
+        """Replaces the fault table; an empty one takes all faults away, and fails what hangs.
+
+        Raises:
+            OSError: EINVAL for a rule that no request can follow.
+        """
+        self._control.set_faults(self.index, [fault.raw() for fault in faults], seed)
+
+    def faults(self) -> list[Fault]:
+        """The fault table with its counts."""
+        return [Fault.from_raw(raw) for raw in self._control.faults(self.index)]

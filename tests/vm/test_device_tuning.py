@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: MIT
+"""Modes, queues, completion, timing, limits and faults, changed while I/O runs."""
+
+import errno
+import os
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from blockio import aligned, read, write
+
+import sampleblk_lab as lab
+
+
+@pytest.mark.parametrize("mode", ["mq", "bio"])
+@pytest.mark.parametrize("completion", ["inline", "softirq", "timer"])
+def test_every_mode_and_completion_moves_data(mode: str, completion: str) -> None:
+    with lab.Device("16M", queues=2, mode=mode, completion=completion, cache=True) as dev:
+        data = os.urandom(256 << 10)
+        write(dev.path, data, 4096)
+        assert read(dev.path, len(data), 4096) == data
+        write(dev.path, data[:4096], 0, dsync=True)
+        assert dev.info().mode == mode
+        assert dev.info().completion == completion
+        counters = dev.counters()
+        assert counters.write_bytes == len(data) + 4096
+        assert counters.flushes + counters.fua_writes >= 1
+        assert counters.errors == 0
+
+
+def test_queues_change_under_io() -> None:
+    with lab.Device("32M", queues=1, mode="mq") as dev:
+        stop = threading.Event()
+        problems: list[str] = []
+
+        def work(base: int) -> None:
+            fd = os.open(dev.path, os.O_RDWR | os.O_DIRECT)
+            n = 0
+            while not stop.is_set():
+                data = aligned(bytes([n % 251]) * 4096)
+                os.pwrite(fd, data, base + n % 64 * 4096)
+                back = aligned(bytes(4096))
+                os.preadv(fd, [back], base + n % 64 * 4096)
+                if back[:] != data[:]:
+                    problems.append(f"{base} {n}")
+                n += 1
+            os.close(fd)
+
+        threads = [threading.Thread(target=work, args=(i << 20,)) for i in range(3)]
+        for thread in threads:
+            thread.start()
+        for queues in (2, 1, 2, 1, 2):
+            assert dev.tune(queues=queues)["queues"] == queues
+            time.sleep(0.1)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert problems == []
+        assert len(list(Path(f"/sys/block/{dev.name}/mq").iterdir())) == 2
+        with pytest.raises(OSError, match="Invalid") as caught:
+            dev.tune(queues=1000)
+        assert caught.value.errno == errno.EINVAL
+
+
+def test_geometry_is_what_was_asked() -> None:
+    with lab.Device(
+        "64M", logical_block=4096, physical_block=16384, io_min=32768, io_opt=65536, max_sectors=512, rotational=True
+    ) as dev:
+        queue = Path(f"/sys/block/{dev.name}/queue")
+        values = {
+            "logical_block_size": 4096,
+            "physical_block_size": 16384,
+            "minimum_io_size": 32768,
+            "optimal_io_size": 65536,
+            "max_hw_sectors_kb": 256,
+            "rotational": 1,
+        }
+        assert {name: int((queue / name).read_text()) for name in values} == values
+
+
+def test_an_eager_device_has_its_memory_from_the_beginning() -> None:
+    with lab.Device("8M", eager=True) as dev:
+        assert dev.info().allocated_bytes == 8 << 20
+        subprocess.run(["blkdiscard", dev.path], check=True)
+        assert dev.info().allocated_bytes == 8 << 20
+        assert read(dev.path, 4096) == bytes(4096)
+
+
+def test_read_only_can_change() -> None:
+    with lab.Device("1M") as dev:
+        dev.tune(read_only=True)
+        with pytest.raises(OSError, match=r"not permitted|Read-only|denied"):
+            write(dev.path, bytes(4096))
+        dev.tune(read_only=False)
+        write(dev.path, bytes(4096))
+
+
+@pytest.mark.parametrize("mode", ["mq", "bio"])
+def test_latency_is_added_counted_and_seen_in_the_histogram(mode: str) -> None:
+    with lab.Device("1M", mode=mode) as dev:
+        dev.tune(histograms=True)
+        dev.set_timing("constant", 20_000_000, ops="read")
+        dev.reset()
+        for _ in range(5):
+            read(dev.path, 4096)
+        write(dev.path, bytes(4096))
+        reads = dev.histogram("read")
+        assert sum(row["count"] for row in reads.rows() if row["to_ns"] > 20_000_000) == 5
+        assert sum(row["count"] for row in reads.rows() if row["to_ns"] <= 20_000_000) == 0
+        assert dev.counters().delayed == 5
+        assert sum(dev.histogram("write")["count"].codes.tolist()) == 1
+        dev.set_timing("none", ops="read")
+        read(dev.path, 4096)
+        assert dev.counters().delayed == 5
+
+
+@pytest.mark.parametrize(
+    ("model", "a", "b", "bins"),
+    [
+        ("uniform", 1_000_000, 3_000_000, ()),
+        ("normal", 2_000_000, 100_000, ()),
+        ("lognormal", 1_000_000, 300, ()),
+        ("exponential", 500_000, 1_000_000, ()),
+        ("pareto", 1_000_000, 3000, ()),
+        ("empirical", 0, 0, ((1_000_000, 0), (2_000_000, 9), (8_000_000, 1))),
+    ],
+)
+def test_every_model_delays(model: str, a: int, b: int, bins: tuple[tuple[int, int], ...]) -> None:
+    with lab.Device("1M") as dev:
+        dev.tune(histograms=True)
+        dev.set_timing(model, a, b, bins=bins, seed=7)
+        dev.reset()
+        for _ in range(20):
+            write(dev.path, bytes(512))
+        # No model here ever draws less than a quarter of a millisecond.
+        assert all(row["to_ns"] > 250_000 for row in dev.histogram("write").rows() if row["count"])
+        # One that was due before the write was done needed no timer.
+        assert dev.counters().delayed > 0
+
+
+def test_limits_hold() -> None:
+    with lab.Device("16M") as dev:
+        dev.set_limits(bytes_per_second=4 << 20)
+        begin = time.monotonic()
+        write(dev.path, bytes(2 << 20))
+        # Longer is the machine's business, shorter would be a bug.
+        assert time.monotonic() - begin > 0.45
+        dev.set_limits(iops=20)
+        begin = time.monotonic()
+        for _ in range(10):
+            write(dev.path, bytes(512))
+        assert time.monotonic() - begin > 0.45
+        dev.set_limits(stall_period_ns=400_000_000, stall_ns=300_000_000)
+        begin = time.monotonic()
+        for _ in range(30):
+            write(dev.path, bytes(512))
+            time.sleep(0.01)
+        assert time.monotonic() - begin > 0.3
+        dev.set_limits()
+
+
+def test_polled_queues_complete_what_is_polled() -> None:
+    fio = "/usr/bin/fio"
+    if not Path(fio).exists():
+        pytest.skip("needs fio: apt-get install fio")
+    with lab.Device("16M", queues=2, poll_queues=1) as dev:
+        command = [
+            fio, "--name=p", f"--filename={dev.path}", "--rw=randrw", "--bs=4k", "--direct=1", "--ioengine=io_uring",
+            "--hipri=1", "--iodepth=8", "--size=8M", "--verify=crc32c",
+        ]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert dev.counters().polled > 0
+
+
+def fault_device(mode: str) -> lab.Device:
+    dev = lab.Device("1M", mode=mode)
+    write(dev.path, b"o" * 65536)
+    return dev
+
+
+@pytest.mark.parametrize("mode", ["mq", "bio"])
+class TestFaults:
+    def test_an_error_is_the_one_asked_for_and_counted(self, mode: str) -> None:
+        with fault_device(mode) as dev:
+            dev.set_faults([lab.Fault(action="error", ops="read", errno=errno.ENOSPC, first_sector=8, last_sector=15)])
+            assert read(dev.path, 4096) == b"o" * 4096
+            with pytest.raises(OSError, match="space"):
+                read(dev.path, 4096, 4096)
+            (rule,) = dev.faults()
+            assert (rule.matched, rule.hits) == (1, 1)
+            assert (dev.counters().faults, dev.counters().errors) == (1, 1)
+            dev.set_faults([])
+            assert read(dev.path, 4096, 4096) == b"o" * 4096
+
+    def test_lost_torn_and_misdirected_writes(self, mode: str) -> None:
+        with fault_device(mode) as dev:
+            dev.set_faults(
+                [
+                    lab.Fault(action="lost_write", count=1),
+                    lab.Fault(action="torn_write", sectors=3, count=1),
+                    lab.Fault(action="misdirected_write", sector=64, count=1),
+                    lab.Fault(action="torn_write", sectors=1, errno=errno.EIO, count=1),
+                ]
+            )
+            write(dev.path, b"1" * 4096, 0)
+            assert read(dev.path, 4096, 0) == b"o" * 4096
+            write(dev.path, b"2" * 4096, 0)
+            assert read(dev.path, 4096, 0) == b"2" * 1536 + b"o" * 2560
+            write(dev.path, b"3" * 4096, 0)
+            assert read(dev.path, 4096, 0)[:4] == b"2222"
+            assert read(dev.path, 4096, 64 * 512) == b"3" * 4096
+            with pytest.raises(OSError, match="error"):
+                write(dev.path, b"4" * 4096, 0)
+            assert read(dev.path, 1024, 0) == b"4" * 512 + b"2" * 512
+            assert [rule.hits for rule in dev.faults()] == [1, 1, 1, 1]
+
+    def test_corruption_flips_the_bits_asked_for(self, mode: str) -> None:
+        with fault_device(mode) as dev:
+            dev.set_faults([lab.Fault(action="corrupt", ops="read", count=1)], seed=3)
+            got = read(dev.path, 4096)
+            wrong = [a ^ b for a, b in zip(got, b"o" * 4096, strict=True) if a != b]
+            assert len(wrong) == 1
+            assert wrong[0].bit_count() == 1
+            assert read(dev.path, 4096) == b"o" * 4096
+            dev.set_faults([lab.Fault(action="corrupt", ops="write", count=1)], seed=3)
+            write(dev.path, b"w" * 4096)
+            wrong = [a ^ b for a, b in zip(read(dev.path, 4096), b"w" * 4096, strict=True) if a != b]
+            assert len(wrong) == 1
+
+    def test_a_hung_request_ends_when_its_rule_goes(self, mode: str) -> None:
+        with fault_device(mode) as dev:
+            dev.set_faults([lab.Fault(action="hang", ops="read")])
+            errors: list[int | None] = []
+
+            def hang() -> None:
+                try:
+                    read(dev.path, 4096)
+                except OSError as error:
+                    errors.append(error.errno)
+
+            thread = threading.Thread(target=hang)
+            thread.start()
+            while dev.counters().faults == 0:
+                time.sleep(0.01)
+            assert thread.is_alive()
+            dev.set_faults([])
+            thread.join(20)
+            assert errors == [errno.EIO]
+            assert read(dev.path, 4096) == b"o" * 4096
+
+    def test_a_rule_that_says_nothing_is_refused(self, mode: str) -> None:
+        with fault_device(mode) as dev:
+            with pytest.raises(OSError, match="Invalid"):
+                dev.set_faults([lab.Fault(action="lost_write", ops="read")])
+            with pytest.raises(lab.InputError, match="'explode'"):
+                dev.set_faults([lab.Fault(action="explode")])
+            assert dev.faults() == []
+
+
+def test_a_hung_request_times_out_in_mq() -> None:
+    with fault_device("mq") as dev:
+        Path(f"/sys/block/{dev.name}/queue/io_timeout").write_text("500")
+        dev.set_faults([lab.Fault(action="hang", ops="read", count=1)])
+        with pytest.raises(OSError, match=r"timed out|error"):
+            read(dev.path, 4096)
+        assert read(dev.path, 4096) == b"o" * 4096
+
+
+def test_removal_ends_what_hangs() -> None:
+    dev = fault_device("bio")
+    dev.set_faults([lab.Fault(action="hang", ops="read")])
+    pid = os.fork()
+    if pid == 0:
+        try:
+            read(dev.path, 4096)
+        except OSError:
+            os._exit(0)
+        os._exit(1)
+    while dev.counters().faults == 0:
+        time.sleep(0.01)
+    dev.close(force=True)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
