@@ -66,7 +66,7 @@ def test_the_driver_s_bytes_are_what_the_page_cache_let_through(demo: tuple[Path
 def test_one_fadvise64_is_followed_down_to_the_driver(demo: tuple[Path, str]) -> None:
     printed = demo[1]
     path = printed[printed.index("== One fadvise64 down into the driver ==") :]
-    steps = ["fadvise64", "generic_fadvise", "ext4_writepages [ext4]", "sampleblk_queue_rq [sampleblk]"]
+    steps = ["fadvise64", "generic_fadvise", "ext4_writepages [ext4]", "sampleblk_queue_rqs [sampleblk]"]
     positions = [path.index(f"→ {step}") if "[" in step else path.index(step) for step in steps]
     assert positions == sorted(positions)
 
@@ -116,7 +116,7 @@ def test_the_report_is_one_self_contained_page(demo: tuple[Path, str]) -> None:
     assert page.loads == []
     assert "url(" not in text
     assert "20,480" in text
-    assert "sampleblk_queue_rq [sampleblk]" in text
+    assert "sampleblk_queue_rqs [sampleblk]" in text
 
 
 def test_bad_options_are_named() -> None:

@@ -47,7 +47,7 @@ def outline(run_dir: Path) -> CallOutline:
     table = graph.table()
     roots = np.flatnonzero(table["parent"].codes == -1)
     durations = table["duration"].codes[roots]
-    return CallOutline(table, int(roots[int(np.argmax(durations))]), "sampleblk_queue_rq", graph.modules)
+    return CallOutline(table, int(roots[int(np.argmax(durations))]), "sampleblk_queue_rq*", graph.modules)
 
 
 def show(run_dir: Path, loops: int) -> Path:
@@ -66,7 +66,7 @@ def show(run_dir: Path, loops: int) -> Path:
     )
     depth_note = (
         f"One fadvise64(POSIX_FADV_DONTNEED): {path.calls:,} calls of kernel functions, {path.target_calls} of "
-        "them of the driver's sampleblk_queue_rq. The path to the first of those, and what took longest beside it."
+        "them of the driver's sampleblk_queue_rqs or _rq. The path to the first of those, and what took longest beside it."
     )
     report = (run_dir / "report.txt").read_text()
     environment = json.loads((run_dir / "env.json").read_text())
