@@ -90,7 +90,7 @@ class CallOutline:
         line.below = longest[:_SIBLINGS]
         if rest := longest[_SIBLINGS:]:
             total = sum(other.duration_ns for other in rest)
-            line.below.append(_Line(f"{len(rest)} other functions", total, sum(other.calls for other in rest)))
+            line.below.append(_Line(f"{len(rest)} more", total, sum(other.calls for other in rest)))
         if ahead is not None:
             line.below.append(ahead)
         return line

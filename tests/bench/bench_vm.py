@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""How long it takes from launch to the end of a trivial command in a VM, against virtme-ng (``vng --exec true``).
+
+Both run Debian's 6.1 under TCG. Ours runs a whole Python interpreter, theirs /bin/true. The runs take turns, and each
+figure is the median of its runs. Kernel, initramfs and driver are in the cache before the first one.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from sampleblk_lab.kernels import resolve
+
+RUNS = int(os.environ.get("BENCH_RUNS", "3"))
+BIN = Path(sys.executable).parent
+
+
+def seconds(command: list[str], **environment: str) -> float:
+    begin = time.monotonic()
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, **environment},
+        timeout=300,
+        check=False,
+    )
+    took = time.monotonic() - begin
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit status {done.returncode}\n{done.stdout.decode(errors='replace')}")
+    return took
+
+
+def main() -> None:
+    kernel = resolve("6.1")
+    image = kernel.image.parent / "boot" / f"vmlinuz-{kernel.release}"
+    ours = [str(BIN / "sampleblk-python"), "--kernel", kernel.release, "--accel", "tcg"]
+    # --disable-kvm: KVM may hang a guest here, and TCG is what ours uses; the modules are those of the package.
+    theirs = [str(BIN / "vng"), "--run", str(image), "--disable-kvm", "--cpus", "2", "--memory", "1G", "--exec", "true"]
+    # Its own programs call one another by PATH; QEMU is the one of the system, as it would find it.
+
+    tools = f"{BIN}:{os.environ['PATH']}"
+    commands = {
+        "cold": lambda: seconds([*ours, "--cold", "-c", "pass"]),
+        "warm": lambda: seconds([*ours, "-c", "pass"]),
+        "vng": lambda: seconds(theirs, PATH=tools),
+    }
+    seconds([*ours, "-c", "pass"])  # leaves the saved machine behind
+    taken: dict[str, list[float]] = {name: [] for name in commands}
+    for turn in range(RUNS):
+        for name, run in commands.items():
+            taken[name].append(run())
+            print(f"run {turn + 1}/{RUNS} {name:5} {taken[name][-1]:7.2f} s", flush=True)
+    medians = {name: statistics.median(values) for name, values in taken.items()}
+    for name, median in medians.items():
+        print(f"median {name:5} {median:7.2f} s")
+    print(f"ratio cold_vs_vng {medians['vng'] / medians['cold']:.1f}")
+    print(f"ratio warm_vs_vng {medians['vng'] / medians['warm']:.1f}")
+
+
+if __name__ == "__main__":
+    main()
