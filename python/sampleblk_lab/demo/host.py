@@ -66,7 +66,7 @@ def show(run_dir: Path, loops: int) -> Path:
     )
     depth_note = (
         f"One fadvise64(POSIX_FADV_DONTNEED): {path.calls:,} calls of kernel functions, {path.target_calls} of "
-        "them of the driver's sampleblk_queue_rqs or _rq. The path to the first of those, and what took longest beside it."
+        "them of the driver's sampleblk_queue_rqs or _rq. The path to the first one, and what took longest beside it."
     )
     report = (run_dir / "report.txt").read_text()
     environment = json.loads((run_dir / "env.json").read_text())
