@@ -15,7 +15,7 @@ CPP_SOURCES := $(shell find cpp -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o
 CPP_FORMATTED := $(shell find cpp -name '*.cpp' -o -name '*.hpp')
 MODULE_SOURCES := $(shell find module -name '*.[ch]' -o -name Makefile -o -name Kbuild)
 
-.PHONY: help setup packages build kernels demo test test-cpp test-python test-full lint tidy format bench-vm clean
+.PHONY: help setup packages build kernels demo test test-cpp test-python test-full lint tidy format bench-driver bench-vm test-module-tsan test-debug-kernel clean
 .DELETE_ON_ERROR:
 
 help: ## what there is to make
@@ -67,7 +67,21 @@ test-cpp: build/asan/build.ninja ## GoogleTest, under ASan and UBSan
 	$(BIN)/cmake --build build/asan -j $(JOBS)
 	$(BIN)/ctest --test-dir build/asan --output-on-failure -j $(JOBS)
 
-test-python: build kernels ## pytest: on this host, and in a VM on each of KERNELS
+test-python: build kernels ## py# The driver's data structures again, for races.
+build/tsan/build.ninja: $(STAMPS)/venv
+	$(BIN)/cmake -S . -B build/tsan -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DSAMPLEBLK_TESTS=ON \
+		-DSAMPLEBLK_WERROR=ON -DSAMPLEBLK_SANITIZE=thread
+
+test-module-tsan: build/tsan/build.ninja ## the driver's store, cache and journal under TSan
+	$(BIN)/cmake --build build/tsan --target test_module
+	$(BIN)/ctest --test-dir build/tsan --output-on-failure -R '^module\.'
+
+test-debug-kernel: build ## the driver's cases on a kernel with KASAN, lockdep, kmemleak and fault injection
+	tree=$$(module/debug/build) && SAMPLEBLK_STRESS=full $(BIN)/sampleblk-lab vm run --kernel $$tree/ --memory 2G \
+		--timeout 14400 -- $(abspath $(BIN))/python -m pytest -p no:cacheprovider -p no:xdist -p no:sampleblk \
+		-c /dev/null --rootdir=$(CURDIR) $(abspath tests/vm)/test_device_*.py
+
+test: on this host, and in a VM on each of KERNELS
 	$(BIN)/pytest --sblk-kernel $(KERNELS) -m "not full"
 
 test: lint test-cpp test-python ## the fast lane
@@ -90,6 +104,9 @@ format: build ## rewrite to the project's format
 	$(BIN)/clang-format -i $(CPP_FORMATTED)
 
 # --- benchmarks: each ends with `ratio NAME VALUE`, how many times better than the peer
+
+bench-driver: $(firstword $(KERNEL_STAMPS)) ## the driver in the guest, against brd and null_blk
+	@$(BIN)/sampleblk-lab vm run --memory 1536M --timeout 1800 -- $(abspath $(BIN))/python $(abspath tests/bench/bench_driver.py)
 
 bench-vm: $(firstword $(KERNEL_STAMPS)) ## starting a VM, against virtme-ng
 	@$(BIN)/pip install -q virtme-ng==1.42

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: MIT
+"""Random calls, devices that come and go under I/O, and creation without memory.
+
+A stock kernel gets a short run; `make test-debug-kernel` sets SAMPLEBLK_STRESS=full and boots one with KASAN, lockdep,
+kmemleak and fault injection, where a splat fails the case and a leak is asked for at the end.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import random
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from blockio import aligned
+
+import sampleblk_lab as lab
+
+FULL = os.environ.get("SAMPLEBLK_STRESS") == "full"
+IOCTLS = 100_000 if FULL else 2_000
+CYCLES = 1_000 if FULL else 20
+FAILSLAB = Path("/sys/kernel/debug/failslab")
+KMEMLEAK = Path("/sys/kernel/debug/kmemleak")
+
+# (direction, number, size) as in linux/sampleblk.h
+CALLS = [
+    (3, 1, 136), (1, 2, 24), (2, 3, 56), (3, 4, 216), (3, 5, 200), (3, 6, 552), (1, 7, 24), (3, 8, 64), (1, 9, 80),
+    (1, 10, 80), (1, 11, 56), (3, 12, 56), (3, 13, 104), (3, 14, 64), (3, 15, 96), (3, 16, 144), (3, 17, 40),
+    (3, 18, 320),
+]  # fmt: skip
+
+
+def random_argument(chance: random.Random, number: int, size: int) -> bytearray:
+    """Mostly zeroes with a few words that could mean something, so that not every call ends at the first check."""
+    argument = bytearray(size)
+    argument[:4] = chance.choice([0, 1, 2, 3, 3, 3, 4, 257, 2**32 - 1]).to_bytes(4, "little")
+    words = [0, 1, 2, 3, 7, 8, 64, 512, 4096, 65536, 1 << 20, 1 << 40, 2**32 - 1, 2**63, 2**64 - 1]
+    for _ in range(chance.randrange(5)):
+        at = chance.randrange(0, size - 8, 4)
+        width = chance.choice([4, 8])
+        word = chance.choice(words) & (1 << 8 * width) - 1
+        argument[at : at + width] = word.to_bytes(width, "little")
+    if number == 1:
+        # Not a device of a petabyte in eager memory: that is a test of patience.
+        argument[8:16] = chance.choice([1 << 20, 4096, 513, 0]).to_bytes(8, "little")
+    return argument
+
+
+def clean_up(fd: int) -> None:
+    """Takes every device away."""
+    listed = bytearray(56)
+    fcntl.ioctl(fd, 2 << 30 | 56 << 16 | 0xBD << 8 | 3, listed, True)
+    bits = int.from_bytes(listed[8:40], "little")
+    for index in range(1, 257):
+        if bits >> (index - 1) & 1:
+            argument = bytearray(index.to_bytes(4, "little") + (1).to_bytes(4, "little") + bytes(16))
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(fd, 1 << 30 | 24 << 16 | 0xBD << 8 | 2, argument, True)
+
+
+def test_random_calls_break_nothing() -> None:
+    chance = random.Random(1)
+    seen: set[int] = set()
+    with lab.Device("1M", index=200):
+        fd = os.open("/dev/sampleblk-control", os.O_RDWR)
+        for n in range(IOCTLS):
+            direction, number, size = chance.choice(CALLS)
+            if chance.random() < 0.05:
+                number = chance.randrange(256)
+            if chance.random() < 0.05:
+                size = chance.randrange(16, 2000)
+            try:
+                fcntl.ioctl(
+                    fd, direction << 30 | size << 16 | 0xBD << 8 | number, random_argument(chance, number, size), True
+                )
+                seen.add(0)
+            except OSError as error:
+                seen.add(error.errno or -1)
+            if n % 500 == 499:
+                clean_up(fd)
+                if not Path("/dev/sampleblk200").exists():
+                    fcntl.ioctl(
+                        fd,
+                        3 << 30 | 136 << 16 | 0xBD << 8 | 1,
+                        bytearray(
+                            (200).to_bytes(4, "little") + bytes(4) + (1 << 20).to_bytes(8, "little") + bytes(120)
+                        ),
+                        True,
+                    )
+        os.close(fd)
+    assert {0, errno.EINVAL, errno.ENOTTY, errno.ENODEV} <= seen
+    assert seen <= {
+        0,
+        errno.EINVAL,
+        errno.ENOTTY,
+        errno.ENODEV,
+        errno.EBUSY,
+        errno.EEXIST,
+        errno.ENOENT,
+        errno.E2BIG,
+        errno.EFAULT,
+        errno.EALREADY,
+        errno.EOVERFLOW,
+        errno.ENOSPC,
+        errno.ENOMEM,
+        errno.EOPNOTSUPP,
+    }
+
+
+def test_devices_come_and_go_under_io() -> None:
+    chance = random.Random(2)
+    with lab.Device("1M", index=100):
+        stop = threading.Event()
+
+        def work(index: int) -> None:
+            path = f"/dev/sampleblk{index}"
+            data = aligned(b"s" * 16384)
+            while not stop.is_set():
+                with contextlib.suppress(OSError):
+                    fd = os.open(path, os.O_RDWR | os.O_DIRECT)
+                    try:
+                        for n in range(20):
+                            os.pwrite(fd, data, n * 16384)
+                            os.preadv(fd, [data], n * 16384)
+                    finally:
+                        os.close(fd)
+
+        threads = [threading.Thread(target=work, args=(index,)) for index in (11, 12)]
+        for thread in threads:
+            thread.start()
+        try:
+            for n in range(CYCLES):
+                dev = lab.Device(
+                    "1M", queues=chance.randrange(1, 3), mode=chance.choice(["mq", "bio"]), index=11 + n % 2,
+                    cache=chance.random() < 0.5, completion=chance.choice(["inline", "softirq", "timer"]),
+                )  # fmt: skip
+                if chance.random() < 0.3:
+                    dev.journal_start("256K")
+                if chance.random() < 0.3:
+                    dev.snapshot_take()
+                if chance.random() < 0.3:
+                    dev.set_timing("uniform", 0, 100_000)
+                dev.close(force=True)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+
+
+@pytest.mark.skipif(not FAILSLAB.exists(), reason="this kernel has no failslab")
+def test_creation_survives_every_allocation_that_fails() -> None:
+    (FAILSLAB / "ignore-gfp-wait").write_text("N")
+    (FAILSLAB / "verbose").write_text("0")
+    (FAILSLAB / "probability").write_text("0")
+    made = failed = 0
+    errors: set[int] = set()
+    with lab.Device("1M", index=200):
+        fd = os.open("/dev/sampleblk-control", os.O_RDWR)
+        for mode in (0, 1):
+            for nth in range(1, 400):
+                config = bytearray(136)
+                config[:4] = (50).to_bytes(4, "little")
+                config[4:8] = (0x1C).to_bytes(4, "little")
+                config[8:16] = (1 << 20).to_bytes(8, "little")
+                config[52:56] = mode.to_bytes(4, "little")
+                thread_nth = Path("/proc/thread-self/fail-nth")
+                thread_nth.write_text(str(nth))
+                try:
+                    fcntl.ioctl(fd, 3 << 30 | 136 << 16 | 0xBD << 8 | 1, config, True)
+                    ok = True
+                except OSError as error:
+                    errors.add(error.errno or -1)
+                    ok = False
+                injected = thread_nth.read_text().strip() == "0"
+                thread_nth.write_text("0")
+                if ok:
+                    made += 1
+                    argument = bytearray((50).to_bytes(4, "little") + bytes(20))
+                    fcntl.ioctl(fd, 1 << 30 | 24 << 16 | 0xBD << 8 | 2, argument, True)
+                else:
+                    failed += 1
+                assert not Path("/dev/sampleblk50").exists()
+                if not injected:
+                    break
+        os.close(fd)
+    assert errors <= {errno.ENOMEM, errno.ENOSPC, errno.EINVAL}
+    assert failed > 10
+    assert made > 0
+
+
+@pytest.mark.skipif(not KMEMLEAK.exists(), reason="this kernel has no kmemleak")
+def test_nothing_leaked() -> None:
+    """Runs last: what the cases above left behind."""
+    subprocess.run(["rmmod", "sampleblk"], check=False, capture_output=True)
+    for _ in range(2):
+        KMEMLEAK.write_text("scan")
+    leaks = KMEMLEAK.read_text()
+    assert "sampleblk" not in leaks
+    assert "sblk_" not in leaks
