@@ -179,8 +179,9 @@ void register_trace(py::module_& module) {
             [](const TraceFile& self, std::vector<std::string> events, std::vector<std::string> fields,
                std::vector<std::int32_t> pids, const std::optional<std::string>& buffer,
                std::vector<std::uint32_t> cpus, std::optional<std::uint64_t> from, std::optional<std::uint64_t> to,
-               bool comm, bool symbols) {
+               bool comm, bool symbols, unsigned threads) {
                 trace::DecodeRequest request;
+                request.threads = threads;
                 request.events = std::move(events);
                 request.fields = std::move(fields);
                 request.pids = std::move(pids);
@@ -193,7 +194,7 @@ void register_trace(py::module_& module) {
             py::arg("events"), py::kw_only(), py::arg("fields") = std::vector<std::string>{},
             py::arg("pids") = std::vector<std::int32_t>{}, py::arg("buffer") = py::none(),
             py::arg("cpus") = std::vector<std::uint32_t>{}, py::arg("start") = py::none(), py::arg("stop") = py::none(),
-            py::arg("comm") = false, py::arg("symbols") = false)
+            py::arg("comm") = false, py::arg("symbols") = false, py::arg("threads") = 0)
         .def(
             "decode_batches",
             [](const TraceFile& self, std::vector<std::string> events, std::size_t rows, const py::function& take,

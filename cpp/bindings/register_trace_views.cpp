@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "bindings.hpp"
+#include "sampleblk/trace/block.hpp"
 #include "sampleblk/trace/graph.hpp"
+#include "sampleblk/trace/import_text.hpp"
 #include "sampleblk/trace/syscalls.hpp"
 
 namespace sampleblk::bindings {
@@ -85,6 +87,39 @@ void register_trace_views(py::module_& module) {
                                          depth.value_or(std::numeric_limits<std::int32_t>::max()));
             },
             py::arg("first") = 0, py::arg("rows") = py::none(), py::arg("depth") = py::none());
+    module.def(
+        "block_table",
+        [](const TraceFile& file, const std::optional<std::string>& buffer, std::optional<std::uint64_t> from,
+           std::optional<std::uint64_t> to) {
+            trace::Selection selection;
+            selection.buffer = buffer;
+            selection.from = from.value_or(selection.from);
+            selection.to = to.value_or(selection.to);
+            const py::gil_scoped_release release;
+            return trace::block_table(file, selection);
+        },
+        py::arg("file"), py::kw_only(), py::arg("buffer") = py::none(), py::arg("start") = py::none(),
+        py::arg("stop") = py::none());
+    module.def("offset_table", &trace::offset_table, py::arg("calls"), py::call_guard<py::gil_scoped_release>());
+    const auto how = [](bool skip) { return skip ? trace::OnError::skip : trace::OnError::strict; };
+    module.def(
+        "read_graph_text",
+        [how](const std::string& text, const std::string& source, bool skip) {
+            const py::gil_scoped_release release;
+            return std::make_shared<trace::CallGraph>(trace::read_graph_text(text, source, how(skip)));
+        },
+        py::arg("text"), py::arg("source"), py::arg("skip") = false);
+    module.def(
+        "read_strace_log",
+        [how](const std::string& text, const std::string& source, bool skip) {
+            const py::gil_scoped_release release;
+            return trace::read_strace_log(text, source, how(skip));
+        },
+        py::arg("text"), py::arg("source"), py::arg("skip") = false);
+    module.def(
+        "read_strace_summary",
+        [](const std::string& text, const std::string& source) { return trace::read_strace_summary(text, source); },
+        py::arg("text"), py::arg("source"));
     module.def(
         "duration_mark", [](std::uint64_t ns) { return std::string(1, trace::duration_mark(ns)); },
         py::arg("nanoseconds"));

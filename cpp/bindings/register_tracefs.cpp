@@ -54,6 +54,10 @@ void register_tracefs(py::module_& module) {
         .def("undo", &trace::UndoLog::undo, py::call_guard<py::gil_scoped_release>());
 
     py::class_<trace::SpoolFile>(module, "SpoolFile")
+        .def(py::init([](std::uint32_t cpu, std::string path, std::uint64_t bytes) {
+                 return trace::SpoolFile{cpu, std::move(path), bytes};
+             }),
+             py::arg("cpu"), py::arg("path"), py::arg("bytes"))
         .def_readonly("cpu", &trace::SpoolFile::cpu)
         .def_readonly("path", &trace::SpoolFile::path)
         .def_readonly("bytes", &trace::SpoolFile::bytes);

@@ -11,6 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sampleblk_lab.analysis.imports import read_funcgraph as read_funcgraph
+    from sampleblk_lab.analysis.imports import read_strace as read_strace
     from sampleblk_lab.analysis.run import Run as Run
     from sampleblk_lab.analysis.run import open_run as open_run
     from sampleblk_lab.device import Counters as Counters
@@ -27,7 +29,11 @@ if TYPE_CHECKING:
     from sampleblk_lab.errors import FormatError as FormatError
     from sampleblk_lab.errors import InputError as InputError
     from sampleblk_lab.errors import SampleblkError as SampleblkError
+    from sampleblk_lab.errors import TraceCommandError as TraceCommandError
     from sampleblk_lab.errors import UnsupportedError as UnsupportedError
+    from sampleblk_lab.recording.profile import FunctionCount as FunctionCount
+    from sampleblk_lab.recording.profile import FunctionLatency as FunctionLatency
+    from sampleblk_lab.recording.profile import FunctionProfile as FunctionProfile
     from sampleblk_lab.recording.recorder import Recorder as Recorder
     from sampleblk_lab.recording.recorder import record as record
     from sampleblk_lab.recording.session import Session as Session
@@ -60,12 +66,18 @@ _HOMES = {
     "JournalInfo": "device",
     "Mount": "device",
     "Result": "workload",
+    "FunctionCount": "recording.profile",
+    "FunctionLatency": "recording.profile",
+    "FunctionProfile": "recording.profile",
+    "read_funcgraph": "analysis.imports",
+    "read_strace": "analysis.imports",
     "Recorder": "recording.recorder",
     "Run": "analysis.run",
     "SampleblkError": "errors",
     "Session": "recording.session",
     "Table": "table",
     "ToolError": "device",
+    "TraceCommandError": "errors",
     "UnsupportedError": "errors",
     "VolatileWrite": "device",
     "devices": "device",

@@ -63,3 +63,25 @@ class UnsupportedError(SampleblkError, RuntimeError):
         self.feature = feature
         self.reason = reason
         self.remedy = remedy
+
+
+class TraceCommandError(OSError):
+    """A tracing command that the kernel refused, with what its error_log says.
+
+    Attributes:
+        command: What was written.
+        reason: The kernel's words; empty where it gave none.
+        position: Where in `command` its caret points, counted from 0; None where it gave none.
+    """
+
+    def __init__(self, code: int, message: str, filename: str, command: str) -> None:
+        super().__init__(code, message, filename)
+        self.command = command
+        self.reason = ""
+        self.position: int | None = None
+        lines = message.splitlines()
+        for index, line in enumerate(lines):
+            if line.strip().startswith("Command: ") and index + 1 < len(lines) and "^" in lines[index + 1]:
+                self.position = lines[index + 1].index("^") - (line.index("Command: ") + len("Command: "))
+                if index > 0:
+                    self.reason = lines[index - 1].partition("error: ")[2].strip() or lines[index - 1].strip()

@@ -49,6 +49,15 @@ def test_batches_join_to_the_whole_table():
     assert np.concatenate(parts).tolist() == run.events("sched_switch")["next_pid"].codes.tolist()
 
 
+@pytest.mark.parametrize("name", ["6.1-switch", "7.2-syscalls"])
+def test_threads_decode_the_same(name):
+    run = lab.open_run(DATA / f"{name}.dat")
+    one, many = run.tables(threads=1), run.tables(threads=5)
+    assert one.keys() == many.keys()
+    for event, table in one.items():
+        assert list(table.rows()) == list(many[event].rows())
+
+
 def test_batches_pass_errors_on_and_can_be_left():
     run = lab.open_run(DATA / "6.1-switch.dat")
     with pytest.raises(lab.InputError, match="no event 'nonesuch'"):

@@ -2,7 +2,10 @@
 #include "sampleblk/trace/decode.hpp"
 
 #include <algorithm>
-#include <set>
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <thread>
 #include <unordered_set>
 
 #include "plan.hpp"
@@ -51,12 +54,12 @@ class ColumnSink {
         for (const EventFormat& format : file.formats()) {
             highest = std::max<std::size_t>(highest, format.id);
         }
-        plan_of_.assign(highest + 1, kNotWanted);
+        slots_.resize(highest + 1);
         for (std::size_t i = 0; i < file.formats().size(); ++i) {
             const EventFormat& format = file.formats()[i];
             // Of two formats with one id, the first is the one that the id stands for.
             if (file.find_event(format.id) == &format && wanted(request, format)) {
-                plan_of_[format.id] = static_cast<std::int32_t>(i);
+                slots_[format.id].index = static_cast<std::int32_t>(i);
             }
         }
         plans_.resize(file.formats().size());
@@ -68,19 +71,23 @@ class ColumnSink {
             return;
         }
         const auto id = load<std::uint16_t>(event.data, swap_);
-        if (id >= plan_of_.size() || plan_of_[id] < 0) {
+        if (id >= slots_.size()) {
             return;
         }
-        const auto index = static_cast<std::size_t>(plan_of_[id]);
-        EventPlan* plan = plans_[index].get();
+        Slot& slot = slots_[id];
+        EventPlan* plan = slot.plan;
         if (plan == nullptr) [[unlikely]] {
-            plan = &make(index);
+            if (slot.index < 0) {
+                return;
+            }
+            plan = slot.plan = &make(static_cast<std::size_t>(slot.index));
+            slot.fixed_size = plan->format().fixed_size;
         }
-        if (event.size < plan->format().fixed_size) [[unlikely]] {
+        if (event.size < slot.fixed_size) [[unlikely]] {
             short_record(event, plan->format().name);
             return;
         }
-        if (!pids_.empty() && !pid_wanted(event, plan->format())) {
+        if (filters_pids_ && !pid_wanted(event, plan->format())) {
             return;
         }
         plan->add(event);
@@ -114,6 +121,18 @@ class ColumnSink {
 
     [[nodiscard]] std::vector<std::unique_ptr<EventPlan>>& plans() noexcept { return plans_; }
 
+    // Takes over what another sink of the same request has; its events come after ours.
+    void append(ColumnSink& later) {
+        for (std::size_t i = 0; i < plans_.size(); ++i) {
+            if (!plans_[i]) {
+                plans_[i] = std::move(later.plans_[i]);
+            } else if (later.plans_[i]) {
+                plans_[i]->append(*later.plans_[i]);
+            }
+        }
+        damage_.add(later.damage_);
+    }
+
     // Adds what this sink itself left out.
     void finish(WalkStats& stats) {
         stats.damage.add(damage_);
@@ -132,10 +151,28 @@ class ColumnSink {
     }
 
   private:
-    static constexpr std::int32_t kNotWanted = -1;
+    // What an event id stands for.
+    struct Slot {
+        EventPlan* plan = nullptr;
+        std::uint32_t fixed_size = 0;
+        std::int32_t index = -1;  // of the format; -1: not wanted
+    };
 
     EventPlan& make(std::size_t index) {
-        plans_[index] = std::make_unique<EventPlan>(file_, file_.formats()[index], request_);
+        const EventFormat& format = file_.formats()[index];
+        std::size_t most = rows_;
+        if (rows_ == 0) {
+            // No record is smaller than its format and its own header.
+            std::uint64_t bytes = 0;
+            for (const CpuData& cpu : file_.buffer(request_.selection.buffer).cpus) {
+                bytes += cpu.chunks.empty() ? cpu.size : 0;
+                for (const Chunk& chunk : cpu.chunks) {
+                    bytes += chunk.size;
+                }
+            }
+            most = static_cast<std::size_t>(bytes / (std::max<std::uint32_t>(format.fixed_size, 4) + 4)) + 1;
+        }
+        plans_[index] = std::make_unique<EventPlan>(file_, format, request_, most);
         return *plans_[index];
     }
 
@@ -172,7 +209,8 @@ class ColumnSink {
     const std::function<void(const EventFormat&, Table)>* take_;
     bool swap_;
     std::unordered_set<std::int32_t> pids_;
-    std::vector<std::int32_t> plan_of_;
+    bool filters_pids_ = !pids_.empty();
+    std::vector<Slot> slots_;
     std::vector<std::unique_ptr<EventPlan>> plans_;
     Damage damage_;
 };
@@ -246,11 +284,102 @@ std::map<std::string, std::string> loss_metadata(const TraceFile& file, const Wa
     return out;
 }
 
+namespace {
+
+// Below this many bytes of pages a second thread costs more than it saves.
+constexpr std::uint64_t kParallelBytes = 16U << 20;
+constexpr unsigned kMaxThreads = 8;
+
+// Moments that cut a recording into about equal parts, by the pages of its fullest CPU. Empty where it is to stay
+// whole: small or compressed, or read past damage, which must not be counted by both neighbours of a cut.
+std::vector<std::uint64_t> cuts(const TraceFile& file, const DecodeRequest& request) {
+    const BufferData& buffer = file.buffer(request.selection.buffer);
+    const unsigned processors = std::max(1U, std::thread::hardware_concurrency());
+    const unsigned threads = std::min(request.threads == 0 ? processors : request.threads, kMaxThreads);
+    const CpuData* fullest = nullptr;
+    std::uint64_t bytes = 0;
+    for (const CpuData& cpu : buffer.cpus) {
+        bytes += cpu.size;
+        if (fullest == nullptr || cpu.size > fullest->size) {
+            fullest = &cpu;
+        }
+    }
+    if (threads < 2 || (request.threads == 0 && bytes < kParallelBytes) || buffer.compressed ||
+        file.on_error() == OnError::skip) {
+        return {};
+    }
+    const bool swap = swap_needed(file.big_endian());
+    const std::uint64_t pages = fullest->size / buffer.layout.page_size;
+    std::vector<std::uint64_t> out;
+    for (unsigned i = 1; i < threads; ++i) {
+        const std::uint64_t at = fullest->offset + pages * i / threads * buffer.layout.page_size;
+        const std::uint64_t time = file.time().apply(load<std::uint64_t>(file.bytes().data() + at, swap));
+        const std::uint64_t before = out.empty() ? request.selection.from : out.back();
+        if (time > before && time < request.selection.to) {
+            out.push_back(time);
+        }
+    }
+    return out;
+}
+
+struct Part {
+    DecodeRequest request;
+    std::unique_ptr<ColumnSink> sink;
+    WalkStats stats;
+    std::exception_ptr failure;
+};
+
+// The parts of a recording side by side, joined in time order into the first one's sink.
+std::unique_ptr<ColumnSink> decode_parts(const TraceFile& file, const DecodeRequest& request, WalkStats& stats) {
+    const auto moments = cuts(file, request);
+    std::atomic<bool> cancelled{false};
+    std::vector<Part> parts(moments.size() + 1);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        parts[i].request = request;
+        parts[i].request.selection.from = i == 0 ? request.selection.from : moments[i - 1];
+        parts[i].request.selection.to = i == moments.size() ? request.selection.to : moments[i];
+        parts[i].request.selection.cancelled = &cancelled;
+        parts[i].sink = std::make_unique<ColumnSink>(file, request, 0, nullptr);
+    }
+    const auto run = [&file, &cancelled](Part& part) {
+        try {
+            part.stats = walk(file, part.request.selection, *part.sink);
+        } catch (...) {
+            part.failure = std::current_exception();
+            cancelled = true;
+        }
+    };
+    {
+        std::vector<std::jthread> threads;
+        for (std::size_t i = 1; i < parts.size(); ++i) {
+            threads.emplace_back([&run, &part = parts[i]] { run(part); });
+        }
+        run(parts[0]);  // here, so that Ctrl-C reaches it
+    }
+    for (const Part& part : parts) {
+        if (part.failure) {
+            std::rethrow_exception(part.failure);
+        }
+    }
+    for (Part& part : parts) {
+        stats.events += part.stats.events;
+        stats.missed += part.stats.missed;
+        stats.missed_spots += part.stats.missed_spots;
+        stats.damage.add(part.stats.damage);
+        if (&part != &parts.front()) {
+            parts.front().sink->append(*part.sink);
+        }
+    }
+    return std::move(parts.front().sink);
+}
+
+}  // namespace
+
 Decoded decode(const TraceFile& file, const DecodeRequest& request) {
     check_known(file, request);
     Decoded out;
-    ColumnSink sink(file, request, 0, nullptr);
-    out.stats = walk(file, request.selection, sink);
+    const auto joined = decode_parts(file, request, out.stats);
+    ColumnSink& sink = *joined;
     sink.make_named();
     sink.finish(out.stats);
     const auto metadata = loss_metadata(file, out.stats);

@@ -116,10 +116,9 @@ void export_trace_file(const TraceFile& file, const std::string& path, const Exp
     }
     UseSink use(file);
     if (request.prune) {
+        // Of the whole buffer: the pages that are kept reach beyond the window.
         Selection selection;
         selection.buffer = request.buffer;
-        selection.from = request.from;
-        selection.to = request.to;
         (void)walk(file, selection, use);
         for (const auto& [address, symbol] : use.symbols) {
             header.kallsyms += hex_number(address).substr(2) + " t " + std::string(symbol->name) +

@@ -375,6 +375,16 @@ std::string graph_text(const CallGraph& graph, std::size_t first, std::size_t ro
         out += text;
         out += '\n';
     };
+    // Functions of modules carry their module, as %ps prints them.
+    std::vector<std::string> display;
+    for (std::size_t code = 0; code < graph.names->size(); ++code) {
+        const std::string& name = graph.names->at(static_cast<std::int32_t>(code));
+        const auto module = graph.modules.find(name);
+        display.push_back(module == graph.modules.end() ? name : name + " [" + module->second + "]");
+    }
+    const auto shown = [&display](std::int32_t code) -> const std::string& {
+        return display[static_cast<std::size_t>(code)];
+    };
     std::vector<std::size_t> open;
     const auto close_to = [&](std::int32_t level) {
         while (!open.empty() && graph.depth[open.back()] >= level) {
@@ -395,7 +405,7 @@ std::string graph_text(const CallGraph& graph, std::size_t first, std::size_t ro
             out += " ------------------------------------------\n\n";
         }
         last_pid = graph.pid[row];
-        const std::string& name = graph.names->at(graph.function[row]);
+        const std::string& name = shown(graph.function[row]);
         const bool has_callees =
             row + 1 < end && graph.depth[row + 1] > graph.depth[row] && graph.depth[row] + 1 < depth;
         if (has_callees) {

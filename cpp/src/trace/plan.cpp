@@ -48,7 +48,8 @@ std::string time_unit(const std::string& clock) {
 
 }  // namespace
 
-EventPlan::EventPlan(const TraceFile& file, const EventFormat& format, const DecodeRequest& request)
+EventPlan::EventPlan(const TraceFile& file, const EventFormat& format, const DecodeRequest& request,
+                     std::size_t max_rows)
     : file_(&file), format_(&format), swap_(swap_needed(file.big_endian())) {
     Builder time;
     time.name = "time";
@@ -75,6 +76,9 @@ EventPlan::EventPlan(const TraceFile& file, const EventFormat& format, const Dec
         if (field.name != "common_type" && asked_for(request, field.name)) {
             add_field(field, request);
         }
+    }
+    for (Builder& builder : builders_) {
+        builder.out.expect(max_rows * element_size(builder.type));
     }
 }
 
@@ -144,15 +148,18 @@ void EventPlan::add_field(const Field& field, const DecodeRequest& request) {
 
 template <typename T>
 void EventPlan::copy_numbers(Builder& builder) const {
-    auto* out = reinterpret_cast<T*>(builder.out.extend(pending_ * sizeof(T)));
+    // Locals, because a store through `out` could otherwise change any member.
+    T* __restrict out = reinterpret_cast<T*>(builder.out.extend(pending_ * sizeof(T)));
+    const std::byte* const* __restrict data = batch_->data.data();
+    const std::size_t count = pending_;
     const std::uint32_t offset = builder.offset;
     if (swap_) {
-        for (std::size_t i = 0; i < pending_; ++i) {
-            out[i] = load<T, true>(batch_->data[i] + offset);
+        for (std::size_t i = 0; i < count; ++i) {
+            out[i] = load<T, true>(data[i] + offset);
         }
     } else {
-        for (std::size_t i = 0; i < pending_; ++i) {
-            out[i] = load<T, false>(batch_->data[i] + offset);
+        for (std::size_t i = 0; i < count; ++i) {
+            out[i] = load<T, false>(data[i] + offset);
         }
     }
 }
@@ -235,12 +242,19 @@ void EventPlan::fill(Builder& builder) {
     }
     auto* out = reinterpret_cast<std::int32_t*>(builder.out.extend(pending_ * sizeof(std::int32_t)));
     const Field& field = builder.field;
+    if (builder.source == Source::text) {
+        Dictionary& words = *builder.words;
+        const std::byte* const* data = batch_->data.data();
+        const std::uint32_t offset = field.offset;
+        const std::uint32_t size = field.size;
+        for (std::size_t i = 0, count = pending_; i < count; ++i) {
+            out[i] = words.code({reinterpret_cast<const char*>(data[i] + offset), size});
+        }
+        return;
+    }
     for (std::size_t i = 0; i < pending_; ++i) {
         const std::byte* data = batch_->data[i];
         switch (builder.source) {
-            case Source::text:
-                out[i] = builder.words->code({reinterpret_cast<const char*>(data + field.offset), field.size});
-                break;
             case Source::array:
                 out[i] = builder.words->code(hex_array({data + field.offset, field.size}, field.element_size, swap_));
                 break;
@@ -285,6 +299,35 @@ void EventPlan::flush() {
     }
     rows_ += pending_;
     pending_ = 0;
+}
+
+void EventPlan::append(EventPlan& later) {
+    flush();
+    later.flush();
+    for (std::size_t i = 0; i < builders_.size(); ++i) {
+        Builder& to = builders_[i];
+        Builder& from = later.builders_[i];
+        const std::size_t bytes = from.out.size();
+        if (bytes == 0) {
+            continue;
+        }
+        std::byte* out = to.out.extend(bytes);
+        if (!to.words) {
+            std::memcpy(out, from.out.data(), bytes);
+            continue;
+        }
+        std::vector<std::int32_t> codes;
+        for (std::size_t code = 0; code < from.words->pool()->size(); ++code) {
+            codes.push_back(to.words->pool()->intern(from.words->pool()->at(static_cast<std::int32_t>(code))));
+        }
+        auto* target = reinterpret_cast<std::int32_t*>(out);
+        const auto* source = reinterpret_cast<const std::int32_t*>(from.out.data());
+        for (std::size_t row = 0; row < bytes / sizeof(std::int32_t); ++row) {
+            target[row] = source[row] < 0 ? -1 : codes[static_cast<std::size_t>(source[row])];
+        }
+    }
+    rows_ += later.rows_;
+    bad_fields_ += later.bad_fields_;
 }
 
 Table EventPlan::take(std::map<std::string, std::string> metadata) {

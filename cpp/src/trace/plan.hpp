@@ -20,24 +20,31 @@ namespace sampleblk::trace {
 
 class EventPlan {
   public:
-    EventPlan(const TraceFile& file, const EventFormat& format, const DecodeRequest& request);
+    // `max_rows` is how many rows the columns can get at most.
+    EventPlan(const TraceFile& file, const EventFormat& format, const DecodeRequest& request, std::size_t max_rows);
 
     [[nodiscard]] const EventFormat& format() const noexcept { return *format_; }
     [[nodiscard]] std::size_t rows() const noexcept { return rows_ + pending_; }
 
     // Takes one record that is at least format().fixed_size long.
     void add(const Event& event) {
-        batch_->time[pending_] = event.time;
-        batch_->data[pending_] = event.data;
-        batch_->size[pending_] = event.size;
-        batch_->cpu[pending_] = static_cast<std::uint16_t>(event.cpu);
-        if (++pending_ == kBatch) [[unlikely]] {
+        Batch& batch = *batch_;
+        const std::size_t at = pending_;
+        batch.time[at] = event.time;
+        batch.data[at] = event.data;
+        batch.size[at] = event.size;
+        batch.cpu[at] = static_cast<std::uint16_t>(event.cpu);
+        pending_ = at + 1;
+        if (at + 1 == kBatch) [[unlikely]] {
             flush();
         }
     }
 
     // Moves the batch into the columns.
     void flush();
+
+    // Takes over what another plan of the same event and request has; its rows come after ours.
+    void append(EventPlan& later);
 
     // The columns so far, as a table; the plan begins anew.
     [[nodiscard]] Table take(std::map<std::string, std::string> metadata);
@@ -46,7 +53,7 @@ class EventPlan {
     [[nodiscard]] std::uint64_t bad_fields() const noexcept { return bad_fields_; }
 
   private:
-    static constexpr std::size_t kBatch = 512;
+    static constexpr std::size_t kBatch = 128;
 
     struct Batch {
         std::array<std::uint64_t, kBatch> time;

@@ -176,29 +176,52 @@ void remove_instance(const std::string& path) {
     }
 }
 
+// Undoes one note; false when there was nothing to undo.
+bool undo_note(const Note& note) {
+    if (note.kind == "instance") {
+        remove_instance(note.path);
+    } else if (!exists(note.path)) {
+        return false;  // went with its instance
+    } else if (note.kind == "knob") {
+        restore(note.path, note.text);
+    } else {
+        try {
+            write_control(note.path, note.text, true);
+        } catch (const SystemError& error) {
+            // A dynamic event or trigger that is already gone needs no undoing.
+            if (error.code() != ENOENT && error.code() != EINVAL) {
+                throw;
+            }
+            return false;
+        }
+    }
+    return true;
+}
+
 std::vector<std::string> undo_notes(const std::vector<Note>& notes, std::vector<std::string>* done) {
     std::vector<std::string> failed;
+    std::vector<const Note*> busy;
     for (auto note = notes.rbegin(); note != notes.rend(); ++note) {
         try {
-            if (note->kind == "instance") {
-                remove_instance(note->path);
-            } else if (!exists(note->path)) {
-                continue;  // went with its instance
-            } else if (note->kind == "knob") {
-                restore(note->path, note->text);
-            } else {
-                write_control(note->path, note->text, true);
-            }
-            if (done != nullptr) {
+            if (undo_note(*note) && done != nullptr) {
                 done->push_back(note->kind + " " + note->path);
             }
         } catch (const SystemError& error) {
-            // A dynamic event or trigger that is already gone needs no undoing.
-            const bool gone =
-                note->kind != "knob" && note->kind != "instance" && (error.code() == ENOENT || error.code() == EINVAL);
-            if (!gone) {
+            if (error.code() == EBUSY) {
+                busy.push_back(&*note);
+            } else {
                 failed.emplace_back(error.what());
             }
+        }
+    }
+    // A probe is busy while an older instance uses it: by now that is gone.
+    for (const Note* note : busy) {
+        try {
+            if (undo_note(*note) && done != nullptr) {
+                done->push_back(note->kind + " " + note->path);
+            }
+        } catch (const SystemError& error) {
+            failed.emplace_back(error.what());
         }
     }
     return failed;

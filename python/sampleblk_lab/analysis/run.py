@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator
 
+    from sampleblk_lab.analysis.block import Block
+    from sampleblk_lab.analysis.follow_through import FollowThrough
     from sampleblk_lab.analysis.graph import Graph
     from sampleblk_lab.analysis.io_sizes import IoSizes
+    from sampleblk_lab.analysis.offsets import Offsets
     from sampleblk_lab.analysis.syscalls import Syscalls
 
 
@@ -136,6 +139,73 @@ class Run:
         from sampleblk_lab.analysis.io_sizes import IoSizes
 
         return IoSizes(self.syscalls(pid=pid, **selection).table(), self.file.commands)
+
+    def offsets(self, *, pid: int | Iterable[int] | None = None, **selection: Any) -> Offsets:
+        """Where in their files reads and writes went. Arguments as for :meth:`syscalls`."""
+        from sampleblk_lab.analysis.offsets import Offsets
+
+        return Offsets(self.syscalls(pid=pid, **selection).table())
+
+    def block(self, **selection: Any) -> Block:
+        """The life of block requests: queued, issued, completed, with latencies and queue depth.
+
+        Args:
+            selection: ``start`` and ``stop`` (ns), ``buffer``.
+        """
+        from sampleblk_lab.analysis.block import Block
+
+        return Block(Table(core.block_table(self.file, **selection)))
+
+    def follow_through(self, syscall: str, index: int = 0, *, pid: int | Iterable[int] | None = None) -> FollowThrough:
+        """One system call as one tree: its functions, its block requests and where its time went.
+
+        Args:
+            syscall: Its name.
+            index: Which of its calls, in time order; negative from the end.
+            pid: Only calls of these tasks.
+
+        Raises:
+            IndexError: There are not so many.
+        """
+        from sampleblk_lab.analysis.follow_through import FollowThrough
+
+        return FollowThrough.of(self, syscall, index, pid)
+
+    # -- exports
+
+    def export_trace_dat(self, path: str | os.PathLike[str], *, prune: bool = False, **selection: Any) -> None:
+        """Writes the recording, or a part of it, as a version 6 trace.dat.
+
+        Args:
+            path: The file.
+            prune: Leave out the formats and symbols that no event needs.
+            selection: ``start`` and ``stop`` (ns; whole pages stay), ``buffer``.
+        """
+        core.export_trace_file(self.file, str(path), prune=prune, **selection)
+
+    def export_perfetto(self, path: str | os.PathLike[str]) -> None:
+        """Writes a Perfetto trace with tracks per CPU, task and device, for https://ui.perfetto.dev."""
+        from sampleblk_lab.analysis.export import write_perfetto
+
+        write_perfetto(self, Path(path))
+
+    def export_chrome(self, path: str | os.PathLike[str]) -> None:
+        """Writes the same as Chrome's trace-event JSON."""
+        from sampleblk_lab.analysis.export import write_chrome
+
+        write_chrome(self, Path(path))
+
+    def export_csv(self, event: str, path: str | os.PathLike[str], **selection: Any) -> None:
+        """Writes one event's table as CSV. Arguments as for :meth:`events`."""
+        from sampleblk_lab.analysis.export import write_csv
+
+        write_csv(self.events(event, **selection), Path(path))
+
+    def export_parquet(self, event: str, path: str | os.PathLike[str], **selection: Any) -> None:
+        """Writes one event's table as Parquet. Needs pyarrow. Arguments as for :meth:`events`."""
+        from sampleblk_lab.analysis.export import write_parquet
+
+        write_parquet(self.events(event, **selection), Path(path))
 
     def __repr__(self) -> str:
         return f"<Run {self.directory or self.trace_path}>"

@@ -54,6 +54,16 @@ class Syscalls:
         """One row a call: time and duration (ns), pid, cpu, syscall, arg0…arg5, ret, errno."""
         return Table(core.syscall_table(self._file, **self._selection))
 
+    def lines(self, *, limit: int | None = None) -> Iterator[str]:
+        """Strace's lines, as ``-ttt -T`` prints them: time, call with its arguments, result, duration.
+
+        Flags are decoded for the calls of file I/O; descriptors carry the path that they were opened with where the
+        recording has it (7.x kernels, or a probe).
+        """
+        from sampleblk_lab.analysis.strace_lines import lines
+
+        return lines(self._file, self.table(), self._selection, limit)
+
     def summary(self) -> SyscallSummary:
         """Calls, errors and time by system call, as ``strace -C`` prints them."""
         return SyscallSummary(core.syscall_summary(self._file, **self._selection), key="syscall")

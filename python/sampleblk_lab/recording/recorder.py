@@ -73,12 +73,18 @@ class Recorder:
         buffer: int | str,
         clock: str,
         kallsyms: bool | None,
+        keep: int | str | None,
+        timed: str | Iterable[str],
     ) -> None:
+        self._timed = _names(timed)
+        self._keep = None if keep is None else core.parse_bytes(str(keep), "keep")
         self._syscalls = syscalls if isinstance(syscalls, bool) else _names(syscalls)
         self._graph = [] if graph is None else _names(graph)
         self._functions = [] if functions is None else _names(functions)
-        if self._graph and self._functions:
-            raise InputError("graph= and functions= together", expected="one of them: there is one tracer at a time")
+        if (bool(self._graph) + bool(self._functions) + bool(self._timed)) > 1:
+            raise InputError(
+                "graph=, functions= and timed= together", expected="one of them: there is one tracer at a time"
+            )
         self._events = _names(events)
         self._block = block
         self._pids = _pids(pid)
@@ -105,7 +111,7 @@ class Recorder:
         if self._session is not None or self._run is not None:
             raise RuntimeError("a Recorder records once; make another one with record()")
         self._spool = _Spool()
-        tracer = "function_graph" if self._graph else "function" if self._functions else ""
+        tracer = "function_graph" if self._graph or self._timed else "function" if self._functions else ""
         try:
             self._session = self._open_session(tracer)
             self._configure(self._session, tracer)
@@ -135,7 +141,11 @@ class Recorder:
     def _configure(self, session: Session, tracer: str) -> None:
         session.off()
         session.clock(self._clock)
-        session.buffer_size(self._buffer)
+        if self._keep is None:
+            session.buffer_size(self._buffer)
+        else:
+            session.option("overwrite")
+            session.buffer_size(self._keep // (os.cpu_count() or 1))
         if session.has_top("saved_cmdlines_size"):
             session.set_top("saved_cmdlines_size", "4096")
         if tracer:
@@ -144,7 +154,8 @@ class Recorder:
             session.set("current_tracer", tracer)
         # The readers before the events: as threads of a traced task they would otherwise be its children.
         assert self._spool is not None
-        self._readers = core.BufferReaders(session.path, self._spool.path)
+        if self._keep is None:
+            self._readers = core.BufferReaders(session.path, self._spool.path)
         wanted = [*self._events]
         if self._block:
             wanted.append("block")
@@ -160,7 +171,7 @@ class Recorder:
             session.set("options/event-fork", "1" if self._children else "0")
             session.set("set_event_pid", text)
         session.enable(wanted)
-        if not self._kernel_filters_pids and session.has("set_event_notrace_pid"):
+        if self._readers is not None and not self._kernel_filters_pids and session.has("set_event_notrace_pid"):
             session.set("set_event_notrace_pid", " ".join(map(str, self._readers.thread_ids)))
         session.on()
 
@@ -174,10 +185,10 @@ class Recorder:
                 session.set_top("max_graph_depth", str(self._depth or 0))
             else:
                 session.set("set_ftrace_filter", "\n")
-                for name in self._functions:
+                for name in self._functions or self._timed:
                     session.set("set_ftrace_filter", f"{name}\n", append=True)
         except OSError as error:
-            names = ", ".join(map(repr, self._graph or self._functions))
+            names = ", ".join(map(repr, self._graph or self._functions or self._timed))
             raise InputError(
                 f"no traceable function matches {names}", expected="a name or glob of available_filter_functions"
             ) from error
@@ -220,7 +231,7 @@ class Recorder:
         text = " ".join(map(str, added))
         if self._kernel_filters_pids:
             self._session.set("set_event_pid", text, append=True)
-        if self._graph or self._functions:
+        if self._graph or self._functions or self._timed:
             self._session.set("set_ftrace_pid", text, append=True)
 
     def mark(self, text: str) -> None:
@@ -236,13 +247,15 @@ class Recorder:
         if self._run is not None:
             return self._run
         session, readers, spool = self._session, self._readers, self._spool
-        if session is None or readers is None or spool is None:
+        if session is None or spool is None:
             raise RuntimeError("this recording was not started")
         try:
             session.off()
+            if readers is None:
+                readers = core.BufferReaders(session.path, spool.path)
             files = readers.stop()
             path = f"{spool.path}/trace.dat"
-            kallsyms = bool(self._graph or self._functions) if self._kallsyms is None else self._kallsyms
+            kallsyms = bool(self._graph or self._functions or self._timed) if self._kallsyms is None else self._kallsyms
             core.write_trace_file(path, session.path, session.enabled(), kallsyms, files)
             for file in files:
                 os.unlink(file.path)  # noqa: PTH108
@@ -359,6 +372,8 @@ def record(
     buffer: int | str = "8M",
     clock: str = "mono",
     kallsyms: bool | None = None,
+    keep: int | str | None = None,
+    timed: str | Iterable[str] = (),
 ) -> Recorder:
     """Records ftrace while the with block runs.
 
@@ -378,6 +393,9 @@ def record(
         buffer: The ring buffer, in bytes a CPU, such as ``"8M"``.
         clock: The trace clock; ``mono`` is CLOCK_MONOTONIC in ns, as ``time.monotonic_ns()`` reads it.
         kallsyms: Keep the kernel's symbols in the file; default only where functions are traced.
+        timed: Functions, or globs, each call of which is recorded with its duration, but not what it calls.
+        keep: A flight recorder: nothing is read while it runs, the ring buffer overwrites its oldest events, and at
+            the end the last `keep` bytes of all CPUs together are kept. What was overwritten counts as lost.
 
     Returns:
         The recording: start it with ``with``, then ``save()`` it or use its views.
@@ -394,4 +412,6 @@ def record(
         buffer=buffer,
         clock=clock,
         kallsyms=kallsyms,
+        keep=keep,
+        timed=timed,
     )

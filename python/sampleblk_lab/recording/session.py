@@ -5,17 +5,29 @@ from __future__ import annotations
 
 import itertools
 import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from sampleblk_lab._native import core
-from sampleblk_lab.errors import InputError, UnsupportedError
+from sampleblk_lab.errors import InputError, TraceCommandError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
     from types import TracebackType
 
+    from sampleblk_lab.recording.hist import Hist
+
 _numbers = itertools.count()
+
+
+@contextmanager
+def refusals(command: str) -> Iterator[None]:
+    """Turns the kernel's refusal of `command` into a :class:`TraceCommandError`."""
+    try:
+        yield
+    except OSError as error:
+        raise TraceCommandError(error.errno or 0, error.strerror or str(error), error.filename or "", command) from None
 
 
 def undo_directory() -> str:
@@ -85,16 +97,18 @@ class Session:
         """Writes a control file, to be put back by :meth:`close`.
 
         Raises:
-            OSError: The kernel refused; the message carries its error_log's words and caret.
+            TraceCommandError: The kernel refused; carries its error_log's words and where its caret points.
         """
-        if self.top_level:
-            self._undo.set(f"{self.path}/{file}", text, append)
-        else:  # goes away with the instance
-            core.write_control(f"{self.path}/{file}", text, append)
+        with refusals(text):
+            if self.top_level:
+                self._undo.set(f"{self.path}/{file}", text, append)
+            else:  # goes away with the instance
+                core.write_control(f"{self.path}/{file}", text, append)
 
     def set_top(self, file: str, text: str, *, append: bool = False) -> None:
         """The same for the files that only the top level has, such as ``set_graph_function``."""
-        self._undo.set(f"{self._top}/{file}", text, append)
+        with refusals(text):
+            self._undo.set(f"{self._top}/{file}", text, append)
 
     def has_top(self, file: str) -> bool:
         """Whether the top level has the control file `file`."""
@@ -150,6 +164,282 @@ class Session:
         """Writes a line into the trace (an ``ftrace:print`` event)."""
         with open(f"{self.path}/trace_marker", "wb", buffering=0) as file:  # noqa: PTH123
             file.write(text.encode())
+
+    # -- tracers and their filters
+
+    def tracer(self, name: str) -> None:
+        """Chooses the tracer: ``"function"``, ``"function_graph"``, ``"blk"``, ``"nop"`` or another.
+
+        Raises:
+            UnsupportedError: This kernel has it not, or not in instances.
+        """
+        known = self.available("tracers")
+        if name not in known:
+            top = Path(f"{self._top}/available_tracers").read_text().split()
+            raise UnsupportedError(
+                f"the {name} tracer",
+                "this kernel allows it at the top level only" if name in top else "this kernel is built without it",
+                "use Session(top_level=True)" if name in top else f"one of {', '.join(top)}",
+            )
+        self.set("current_tracer", name)
+
+    def functions(self, *names: str, notrace: Iterable[str] = (), module: str | None = None) -> None:
+        """Limits the function tracers to functions by name or glob.
+
+        Args:
+            names: Functions to trace; none: all.
+            notrace: Functions to leave out.
+            module: Only those of this kernel module (``:mod:``).
+        """
+        suffix = f":mod:{module}" if module else ""
+        for file, patterns in (
+            ("set_ftrace_filter", names or (["*"] if module else [])),
+            ("set_ftrace_notrace", notrace),
+        ):
+            self.set(file, "\n")
+            for pattern in patterns:
+                self.set(file, f"{pattern}{suffix}\n", append=True)
+
+    def graph_functions(self, *names: str, notrace: Iterable[str] = (), depth: int = 0) -> None:
+        """Limits function_graph to what these functions call, `depth` levels down (0: all)."""
+        for file, patterns in (("set_graph_function", names), ("set_graph_notrace", notrace)):
+            self.set_top(file, "\n")
+            for pattern in patterns:
+                self.set_top(file, f"{pattern}\n", append=True)
+        self.set_top("max_graph_depth", str(depth))
+
+    def threshold(self, microseconds: int) -> None:
+        """function_graph records only calls that take longer (``tracing_thresh``); 0: all."""
+        self.set_top("tracing_thresh", str(microseconds))
+
+    def pids(self, *pids: int, children: bool = True) -> None:
+        """Limits events and function tracers to these tasks, and to what they fork where `children` is set."""
+        text = " ".join(map(str, pids)) or "\n"
+        for option, file in (("event-fork", "set_event_pid"), ("function-fork", "set_ftrace_pid")):
+            if self.has(file):
+                if self.has(f"options/{option}"):
+                    self.set(f"options/{option}", "1" if children else "0")
+                self.set(file, text)
+
+    def option(self, name: str, value: bool = True) -> None:
+        """Sets a trace option.
+
+        Raises:
+            InputError: This kernel has no such option here.
+        """
+        if not self.has(f"options/{name}"):
+            raise InputError(f"no trace option {name!r}", expected=", ".join(self.available("options")))
+        self.set(f"options/{name}", "1" if value else "0")
+
+    def cpus(self, cpus: Iterable[int]) -> None:
+        """Traces on these CPUs only (``tracing_cpumask``)."""
+        mask = sum(1 << cpu for cpu in set(cpus))
+        words: list[str] = []
+        while mask or not words:
+            words.append(f"{mask & 0xFFFFFFFF:08x}")
+            mask >>= 32
+        self.set("tracing_cpumask", ",".join(reversed(words)))
+
+    def available(self, what: str) -> list[str]:
+        """What there is: ``"tracers"``, ``"events"``, ``"functions"``, ``"clocks"`` or ``"options"``.
+
+        Raises:
+            InputError: `what` is none of these.
+        """
+        if what == "tracers":
+            return self.read("available_tracers").split()
+        if what == "events":
+            return Path(f"{self._top}/available_events").read_text().split()
+        if what == "functions":
+            return [
+                line.split()[0] for line in Path(f"{self._top}/available_filter_functions").read_text().splitlines()
+            ]
+        if what == "clocks":
+            return self.read("trace_clock").replace("[", "").replace("]", "").split()
+        if what == "options":
+            return sorted(path.name for path in Path(f"{self.path}/options").iterdir())
+        raise InputError(f"no list of {what!r}", expected="tracers, events, functions, clocks or options")
+
+    # -- events: filters, triggers, histograms
+
+    def _event_dir(self, event: str) -> str:
+        system, _, name = event.partition(":")
+        if not name:
+            found = sorted(Path(f"{self.path}/events").glob(f"*/{event}/enable"))
+            if len(found) != 1:
+                raise InputError(f"{len(found)} events are named {event!r}", expected="'system:name'")
+            return f"events/{found[0].parent.parent.name}/{event}"
+        if not self.has(f"events/{system}/{name}"):
+            raise InputError(f"no event {event!r} on this kernel", expected="one of available_events")
+        return f"events/{system}/{name}"
+
+    def format(self, event: str) -> str:
+        """The event's format file."""
+        return self.read(f"{self._event_dir(event)}/format")
+
+    def filter(self, event: str, condition: str) -> None:
+        """Keeps only records of the event that fulfil the condition, such as ``"prev_pid > 0 && next_comm ~ 'fio*'"``.
+
+        Raises:
+            TraceCommandError: The condition is wrong; says where.
+        """
+        self.set(f"{self._event_dir(event)}/filter", condition)
+
+    def trigger(self, event: str, command: str) -> None:
+        """Adds a trigger, such as ``"stacktrace:5 if bytes > 4096"``, ``"snapshot"`` or ``"hist:keys=…"``.
+
+        Raises:
+            TraceCommandError: The command is wrong; says where.
+        """
+        file = f"{self.path}/{self._event_dir(event)}/trigger"
+        with refusals(command):
+            # In an instance too: one whose histograms refer to each other's variables cannot be removed as it is.
+            self._undo.at_undo(file, f"!{command}")
+            core.write_control(file, command, True)
+
+    def hist(
+        self,
+        event: str,
+        keys: str | Iterable[str],
+        *,
+        values: Iterable[str] = (),
+        sort: str | None = None,
+        size: int | None = None,
+        condition: str | None = None,
+        name: str | None = None,
+        actions: Iterable[str] = (),
+        variables: Mapping[str, str] | None = None,
+    ) -> Hist:
+        """A histogram that the kernel keeps itself (a hist trigger); see Documentation/trace/histogram.rst.
+
+        Args:
+            event: ``"system:name"``.
+            keys: Fields, with modifiers: ``"bytes.log2"``, ``"ip.sym"``, ``"common_pid.execname"``, ``"stacktrace"``.
+            values: Fields to be summed; the hit count is always there.
+            sort: Field to sort by, such as ``"hitcount.descending"``.
+            size: Entries of the table, a power of two.
+            condition: A filter.
+            name: A name by which several events share one histogram.
+            actions: Such as ``"onmatch(sched.sched_waking).wakeup_latency($lat,next_pid)"``.
+            variables: Name to expression, such as ``{"ts0": "common_timestamp.usecs"}``.
+
+        Returns:
+            The histogram; ``table()`` reads it.
+        """
+        from sampleblk_lab.recording.hist import Hist, hist_command
+
+        command = hist_command(keys, values, sort, size, condition, name, actions, variables or {})
+        self.trigger(event, command)
+        return Hist(f"{self.path}/{self._event_dir(event)}/hist")
+
+    # -- dynamic events
+
+    def synthetic(self, name: str, fields: Mapping[str, str]) -> str:
+        """Makes a synthetic event with these fields (name to C type). Returns its ``"synthetic:name"``."""
+        text = "; ".join(f"{kind} {field}" for field, kind in fields.items())
+        with refusals(f"{name} {text}"):
+            self._undo.add_dynamic(f"{self._top}/synthetic_events", f"{name} {text}", f"!{name}")
+        return f"synthetic:{name}"
+
+    def latency(
+        self, name: str, start: str, stop: str, *, key: tuple[str, str], bucket: str = "log2", save: str | None = None
+    ) -> Hist:
+        """A histogram of the time from one event to another, in us, kept by the kernel (onmatch).
+
+        Args:
+            name: Of the synthetic event that carries each latency.
+            start: The event that begins it, ``"system:name"``.
+            stop: The event that ends it.
+            key: The field of `start` and the field of `stop` that must be equal.
+            bucket: ``"log2"``, ``"buckets=10"``, or ``""`` for exact values.
+            save: A field of `stop` to keep as a second key.
+
+        Returns:
+            The histogram of ``lat``, and of `save`.
+        """
+        fields = {"lat": "u64"} | ({save: "s64"} if save else {})
+        event = self.synthetic(name, fields)
+        self.hist(start, key[0], variables={"ts0": "common_timestamp.usecs"})
+        arguments = "$lat" + (f",{save}" if save else "")
+        self.hist(
+            stop,
+            key[1],
+            variables={"lat": "common_timestamp.usecs-$ts0"},
+            actions=[f"onmatch({start.replace(':', '.')}).{name}({arguments})"],
+        )
+        return self.hist(event, [f"lat.{bucket}" if bucket else "lat", *([save] if save else [])], sort="lat")
+
+    def _probe(self, file: str, kind: str, name: str, place: str, arguments: Mapping[str, str]) -> str:
+        fetches = "".join(f" {argument}={fetch}" for argument, fetch in arguments.items())
+        line = f"{kind}:sampleblk/{name} {place}{fetches}"
+        if not self.has_top(file):
+            raise UnsupportedError(f"the probe {name!r}", f"this kernel has no {file}", "use a later kernel")
+        with refusals(line):
+            self._undo.add_dynamic(f"{self._top}/{file}", line, f"-:sampleblk/{name}")
+        return f"sampleblk:{name}"
+
+    def kprobe(self, name: str, function: str, **arguments: str) -> str:
+        """An event at a kernel function's entry (or ``"function+0x10"``).
+
+        Args:
+            name: Of the event, which is ``"sampleblk:name"``.
+            function: Where.
+            arguments: Field to fetch expression, such as ``count="$arg3:u64"`` or ``path="+0($arg2):ustring"``;
+                see Documentation/trace/kprobetrace.rst.
+
+        Returns:
+            The event's name, to be enabled.
+
+        Raises:
+            TraceCommandError: The kernel refused the probe; says what of it.
+        """
+        return self._probe("kprobe_events", "p", name, function, arguments)
+
+    def kretprobe(self, name: str, function: str, **arguments: str) -> str:
+        """An event at a kernel function's return; ``ret="$retval:s64"``. See :meth:`kprobe`."""
+        return self._probe("kprobe_events", "r", name, function, arguments)
+
+    def uprobe(self, name: str, path: str, offset: int, **arguments: str) -> str:
+        """An event at an offset in a program's or library's file. See :meth:`kprobe`."""
+        return self._probe("uprobe_events", "p", name, f"{path}:{offset:#x}", arguments)
+
+    def uretprobe(self, name: str, path: str, offset: int, **arguments: str) -> str:
+        """An event at the return of the function at that offset. See :meth:`kprobe`."""
+        return self._probe("uprobe_events", "r", name, f"{path}:{offset:#x}", arguments)
+
+    def eprobe(self, name: str, event: str, **arguments: str) -> str:
+        """An event on top of another, such as ``path="+0($filename):ustring"``. See :meth:`kprobe`."""
+        return self._probe("dynamic_events", "e", name, event.replace(":", "/"), arguments)
+
+    # -- what is in the buffer
+
+    def trace_text(self) -> str:
+        """The buffer as the kernel prints it (``trace``); it stays in the buffer."""
+        return self.read("trace")
+
+    def snapshot(self) -> str:
+        """Swaps the buffer with its spare and returns that as the kernel prints it.
+
+        Raises:
+            UnsupportedError: The kernel is built without snapshots.
+        """
+        if not self.has("snapshot"):
+            raise UnsupportedError("a snapshot", "this kernel is built without it", "CONFIG_TRACER_SNAPSHOT")
+        self.set("snapshot", "1")
+        return self.read("snapshot")
+
+    def follow(self, *, idle: float = 0.05) -> Iterator[dict[str, object]]:
+        """Events as they come, each as a dict of time (ns), cpu, event and its fields; they leave the buffer.
+
+        While the caller is busy the ring buffer holds what comes; what it cannot hold is counted and shows up as an
+        event ``"lost"``. Ends with Ctrl-C, or when the caller stops asking.
+
+        Args:
+            idle: How long to wait between looks at an empty buffer, in seconds.
+        """
+        from sampleblk_lab.recording.follow import follow
+
+        return follow(self, idle)
 
     # -- undoing
 

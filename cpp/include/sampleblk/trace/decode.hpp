@@ -20,6 +20,7 @@ struct DecodeRequest {
     std::vector<std::int32_t> pids;   // common_pid; empty: all
     Selection selection;
     bool comm = false;     // adds "comm": the command of common_pid, as far as the file knows it
+    unsigned threads = 0;  // 0: one a processor for large recordings
     bool symbols = false;  // adds "<field>_symbol" for each field that holds a kernel address
 };
 

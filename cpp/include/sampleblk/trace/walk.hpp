@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -24,6 +25,7 @@ struct Selection {
     std::vector<std::uint32_t> cpus;                               // empty: all
     std::uint64_t from = 0;                                        // ns, of the first moment inside
     std::uint64_t to = std::numeric_limits<std::uint64_t>::max();  // ns, of the first moment outside
+    const std::atomic<bool>* cancelled = nullptr;                  // ends the walk early when it turns true
 };
 
 // What a walk met.
@@ -114,9 +116,13 @@ template <bool Swap, typename Sink>
         }
         if ((++pages & 0xff) == 0) {
             check_interrupt();
+            if (selection.cancelled != nullptr && selection.cancelled->load(std::memory_order_relaxed)) {
+                return false;
+            }
         }
         lane.walker.begin(page, buffer.layout);
-        if (lane.walker.missed()) {
+        // A page that began before the window is looked at for its later events; what it missed is not the window's.
+        if (lane.walker.missed() && file.time().apply(lane.walker.time()) >= selection.from) {
             ++stats.missed_spots;
             stats.missed += lane.walker.missed_count();
             sink.missed(lane.cpu, file.time().apply(lane.walker.time()), lane.walker.missed_count());

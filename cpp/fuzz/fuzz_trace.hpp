@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// The bodies of the fuzz targets of recordings; a test replays their corpora through the same functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace sampleblk::fuzz {
+
+// A whole trace.dat: header, decode of all events, views; strict and skipping.
+int trace_file(const std::uint8_t* data, std::size_t size);
+// One ring-buffer page. The first byte picks byte order and long size.
+int trace_page(const std::uint8_t* data, std::size_t size);
+// One event format file, and header_page.
+int event_format(const std::uint8_t* data, std::size_t size);
+// Texts that are imported: function_graph, strace, hist.
+int trace_text(const std::uint8_t* data, std::size_t size);
+
+}  // namespace sampleblk::fuzz

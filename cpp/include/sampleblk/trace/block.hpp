@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// The life of block I/O out of the block:* events, as blktrace letters it: Q queued, G request gotten, I inserted, D
+// issued to the driver, C completed, with merges, splits, plugging. Paired by device, sector and operation.
+#pragma once
+
+#include "sampleblk/table.hpp"
+#include "sampleblk/trace/file.hpp"
+#include "sampleblk/trace/walk.hpp"
+
+namespace sampleblk::trace {
+
+// One row a request (or a bio of a driver without requests), by the time of its first event: "device" ("major,minor"),
+// "sector", "sectors" (of 512 bytes), "operation" (R, W, D, F, …), "rwbs", "pid" (who queued it), "queued", "gotten",
+// "inserted", "issued", "completed" (ns; 0: no such event), "merges" (bios merged into it), "error" (errno, 0: none).
+// The metadata counts plugs, unplugs, splits, requeues, merges and "unpaired" completions.
+[[nodiscard]] Table block_table(const TraceFile& file, const Selection& selection);
+
+// Where in their files the calls of a system-call table read and wrote: "time", "duration", "pid", "fd", "operation"
+// ("read" or "write"), "offset" and "size" (bytes), "known" (0 where the file's position at the recording's start is
+// not known and was taken for 0). The offset of plain read(2) and write(2) is followed from open, lseek and the calls
+// before.
+[[nodiscard]] Table offset_table(const Table& calls);
+
+}  // namespace sampleblk::trace

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+// Recordings that others kept as text: function_graph output and strace logs.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "sampleblk/table.hpp"
+#include "sampleblk/trace/file.hpp"
+#include "sampleblk/trace/graph.hpp"
+
+namespace sampleblk::trace {
+
+// The text of the function_graph tracer: `trace`, `trace_pipe`, or perf-tools' funcgraph. Such text has no absolute
+// times; roots are `time` 0, 1, 2 … in the order of the text. A line that is none of the tracer's is a FormatError
+// with its offset in `source`, or counted in the metadata ("unread_lines").
+[[nodiscard]] CallGraph read_graph_text(std::string_view text, const std::string& source, OnError on_error);
+
+// A log of strace, with any of -t -tt -ttt -r -T -f. One row a call: "time" (ns; 0 where the log has none),
+// "duration" (ns; 0 without -T), "pid" (0 without -f), "syscall", "args" (text), "ret", "error" (name, or missing).
+// Calls that strace split over two lines are joined. The table of -C at the log's end is not part of it.
+[[nodiscard]] Table read_strace_log(std::string_view text, const std::string& source, OnError on_error);
+
+// The table of strace -c or -C in a log: "percent_time", "seconds", "usecs_per_call", "calls", "errors", "syscall";
+// no rows where the log has none.
+[[nodiscard]] Table read_strace_summary(std::string_view text, const std::string& source);
+
+}  // namespace sampleblk::trace

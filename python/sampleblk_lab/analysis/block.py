@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: MIT
+"""The life of block requests, as blktrace and btt show it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sampleblk_lab.table import Table
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# btt's names: from one column to the next one that is there.
+_STEPS = (
+    ("Q2G", ("queued",), "gotten"),
+    ("G2I", ("gotten",), "inserted"),
+    ("I2D", ("inserted", "gotten"), "issued"),
+    ("D2C", ("issued",), "completed"),
+    ("Q2C", ("queued",), "completed"),
+)
+
+
+class Block:
+    """The block requests of a recording.
+
+    Args:
+        table: A row a request, of :func:`core.block_table`.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def table(self) -> Table:
+        """A row a request.
+
+        Returns:
+            Columns device, sector, sectors (of 512 bytes), operation, rwbs, pid (who queued it), queued, gotten,
+            inserted, issued, completed (ns; 0: no such event), merges, error (errno).
+        """
+        return self._table
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def _spans(self, sources: tuple[str, ...], target: str) -> NDArray[Any]:
+        end = self._table[target].codes.astype(np.int64)
+        begin = np.zeros(len(end), dtype=np.int64)
+        for source in reversed(sources):
+            values = self._table[source].codes.astype(np.int64)
+            begin = np.where(values > 0, values, begin)
+        there = (begin > 0) & (end > 0)
+        spans: NDArray[Any] = (end - begin)[there]
+        return spans
+
+    def latency(self) -> Table:
+        """Btt's table of where requests spend their time.
+
+        Returns:
+            Columns step (Q2Q, Q2G, G2I, I2D, D2C, Q2C; the key), count, minimum, average, median, p99, maximum (ns).
+            Q2Q is between the queueing of one request and the next of the same device.
+        """
+        spans: dict[str, NDArray[Any]] = {"Q2Q": self._gaps()}
+        spans |= {name: self._spans(sources, target) for name, sources, target in _STEPS}
+        spans = {name: values for name, values in spans.items() if len(values)}
+        columns: dict[str, Any] = {
+            "step": list(spans),
+            "count": np.array([len(values) for values in spans.values()], dtype=np.uint64),
+        }
+        for name, of in (
+            ("minimum", np.min),
+            ("average", np.mean),
+            ("median", np.median),
+            ("p99", lambda values: np.percentile(values, 99)),
+            ("maximum", np.max),
+        ):
+            columns[name] = np.array([float(of(values)) for values in spans.values()])
+        units = dict.fromkeys(("minimum", "average", "median", "p99", "maximum"), "ns")
+        return Table.of(columns, units=units, metadata=self._table.metadata, key="step")
+
+    def _gaps(self) -> NDArray[Any]:
+        queued, device = self._table["queued"].codes.astype(np.int64), self._table["device"].codes
+        parts = [np.diff(np.sort(queued[(device == one) & (queued > 0)])) for one in np.unique(device)]
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+
+    def queue_depth(self, device: str | None = None) -> Table:
+        """How many requests the driver had, over time.
+
+        Args:
+            device: ``"major,minor"``; default all devices together.
+
+        Returns:
+            Columns time (ns) and depth (after that moment's change).
+        """
+        issued, completed = (self._table[name].codes.astype(np.int64) for name in ("issued", "completed"))
+        chosen = (issued > 0) & (completed > 0)
+        if device is not None:
+            chosen &= self._table["device"].values == device
+        time = np.concatenate([issued[chosen], completed[chosen]])
+        step = np.concatenate([np.ones(chosen.sum(), np.int64), -np.ones(chosen.sum(), np.int64)])
+        # At one moment completions go first, so that the depth is never overstated.
+        order = np.lexsort((step, time))
+        return Table.of(
+            {"time": time[order].astype(np.uint64), "depth": np.cumsum(step[order])},
+            units={"time": "ns"},
+            metadata=self._table.metadata,
+        )
+
+    def __repr__(self) -> str:
+        return repr(self.latency())
+
+    def _repr_html_(self) -> str:
+        return self.latency()._repr_html_()

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""File offsets of reads and writes over time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sampleblk_lab._native import core
+from sampleblk_lab.table import Table
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_SHADES = " .:-=+*#%@"
+
+
+class Offsets:
+    """Where in their files the calls read and wrote, also for plain read(2) and write(2).
+
+    Args:
+        calls: The system-call table; with the opens and seeks in it the offsets are exact, without them they count
+            from where the recording began (``known`` is 0).
+    """
+
+    def __init__(self, calls: Table) -> None:
+        self._table = Table(core.offset_table(calls._table))  # noqa: SLF001
+
+    def table(self) -> Table:
+        """A row a call: time, duration (ns), pid, fd, operation, offset, size (bytes), known."""
+        return self._table
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def heatmap(self, columns: int = 60, rows: int = 20) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Bytes moved, by time and offset.
+
+        Returns:
+            The bytes, shape ``(rows, columns)``, row 0 the lowest offsets; the edges of time (ns) and of offset.
+        """
+        time, offset, size = (self._table[name].codes for name in ("time", "offset", "size"))
+        if len(time) == 0:
+            return np.zeros((rows, columns)), np.zeros(columns + 1), np.zeros(rows + 1)
+        edges_time = np.linspace(int(time.min()), int(time.max()) + 1, columns + 1)
+        edges_offset = np.linspace(0, int((offset + size).max()) or 1, rows + 1)
+        counts, _, _ = np.histogram2d(offset, time, bins=(edges_offset, edges_time), weights=size)
+        return counts, edges_time, edges_offset
+
+    def sequential(self) -> float:
+        """The share of calls that begin where the task's call before on that descriptor ended; 1.0 is sequential."""
+        ends: dict[tuple[int, int], int] = {}
+        names = ("pid", "fd", "offset", "size")
+        follows = seen = 0
+        for pid, descriptor, offset, size in zip(*(self._table[name].codes.tolist() for name in names), strict=True):
+            before = ends.get((pid, descriptor))
+            if before is not None and offset != 0:
+                seen += 1
+                follows += before == offset
+            ends[pid, descriptor] = offset + size
+        return follows / seen if seen else 1.0
+
+    def text(self, columns: int = 60, rows: int = 20) -> str:
+        """The heat map in characters, offset 0 at the bottom."""
+        counts, edges_time, edges_offset = self.heatmap(columns, rows)
+        most = counts.max() or 1
+        lines = [
+            f"{core.format_bytes(int(edges_offset[row + 1])):>9s} |"
+            + "".join(_SHADES[int(np.ceil(value / most * (len(_SHADES) - 1)))] for value in counts[row])
+            for row in reversed(range(rows))
+        ]
+        lines.append(" " * 10 + "+" + "-" * columns)
+        span = int(edges_time[-1] - edges_time[0])
+        lines.append(" " * 11 + "0" + core.format_duration(span).rjust(columns - 1))
+        lines.extend(f"{name}: {value}" for name, value in self._table.metadata.items())
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return self.text()

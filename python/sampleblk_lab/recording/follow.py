@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: MIT
+"""Events as they come: the ring buffer read page by page and decoded by the same core as recordings."""
+
+from __future__ import annotations
+
+import heapq
+import os
+import struct
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sampleblk_lab._native import core
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sampleblk_lab.recording.session import Session
+
+# Pages that are taken from one CPU before the others have their turn.
+_BURST = 64
+
+
+class _Template:
+    """The head of a trace.dat for this session, onto which pages are put."""
+
+    def __init__(self, session: Session, cpus: list[int]) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            empty = Path(directory, "empty")
+            empty.touch()
+            path = Path(directory, "head")
+            spool = [core.SpoolFile(cpu, str(empty), 0) for cpu in cpus]
+            core.write_trace_file(str(path), session.path, session.enabled(), False, spool)
+            head = path.read_bytes()
+        self._count = cpus[-1] + 1
+        self._table = head.index(b"flyrecord\0") + 10
+        self._head = head[: self._table]
+
+    def file(self, pages: dict[int, bytes]) -> core.TraceFile:
+        at = self._table + 16 * self._count
+        table = b""
+        body = b""
+        for cpu in range(self._count):
+            data = pages.get(cpu, b"")
+            table += struct.pack("=QQ", at + len(body), len(data))
+            body += data
+        return core.TraceFile.from_bytes(self._head + table + body, "live", "strict")
+
+
+def _rows(name: str, table: core.Table) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    columns: dict[str, list[Any]] = {}
+    for column in table.columns:
+        values = column.values.tolist()
+        words = column.categories
+        columns[column.name] = values if words is None else [words[code] if code >= 0 else None for code in values]
+    for index, (stamp, cpu) in enumerate(zip(columns["time"], columns["cpu"], strict=True)):
+        yield stamp, cpu, {"event": name, **{key: values[index] for key, values in columns.items()}}
+
+
+def follow(session: Session, idle: float) -> Iterator[dict[str, Any]]:
+    """See :meth:`Session.follow`."""
+    root = Path(f"{session.path}/per_cpu")
+    cpus = sorted(int(path.name[3:]) for path in root.iterdir() if path.name.startswith("cpu"))
+    template = _Template(session, cpus)
+    page_size = template.file({}).page_size
+    files = {cpu: os.open(f"{root}/cpu{cpu}/trace_pipe_raw", os.O_RDONLY | os.O_NONBLOCK) for cpu in cpus}
+    try:
+        while True:
+            pages: dict[int, bytes] = {}
+            for cpu, file in files.items():
+                taken = []
+                for _ in range(_BURST):
+                    try:
+                        page = os.read(file, page_size)
+                    except BlockingIOError:
+                        break
+                    if not page:
+                        break
+                    taken.append(page.ljust(page_size, b"\0"))
+                if taken:
+                    pages[cpu] = b"".join(taken)
+            if not pages:
+                time.sleep(idle)
+                continue
+            tables = template.file(pages).decode([])
+            metadata = next(iter(tables.values())).metadata if tables else {}
+            if "gaps" in metadata:
+                yield {"event": "lost", "count": int(metadata["lost_events"])}
+            streams = [_rows(name, table) for name, table in tables.items()]
+            for _, _, row in heapq.merge(*streams, key=lambda item: item[:2]):
+                yield row
+    finally:
+        for file in files.values():
+            os.close(file)

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: MIT
+"""Histograms that the kernel keeps (hist triggers): their commands, and their text back as tables.
+
+The text is that of kernel/trace/trace_events_hist.c, ``events/<system>/<event>/hist``.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sampleblk_lab.errors import FormatError
+from sampleblk_lab.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+def hist_command(
+    keys: str | Iterable[str],
+    values: Iterable[str],
+    sort: str | None,
+    size: int | None,
+    condition: str | None,
+    name: str | None,
+    actions: Iterable[str],
+    variables: Mapping[str, str],
+) -> str:
+    """The trigger command of a histogram."""
+    fields = [keys] if isinstance(keys, str) else list(keys)
+    parts = [f"hist:keys={','.join(fields)}"]
+    sums = list(values)
+    if sums:
+        parts.append(f"vals={','.join(sums)}")
+    parts += [f"{variable}={expression}" for variable, expression in variables.items()]
+    if sort:
+        parts.append(f"sort={sort}")
+    if size:
+        parts.append(f"size={size}")
+    if name:
+        parts.append(f"name={name}")
+    parts += list(actions)
+    return ":".join(parts) + (f" if {condition}" if condition else "")
+
+
+_ENTRY = re.compile(r"\{ (?P<keys>.*?)\}(?P<values>(?:\s+\w[\w.]*: +-?(?:0x)?[0-9a-f]+)+)", re.S)
+_VALUE = re.compile(r"(\w[\w.]*): +(-?(?:0x[0-9a-f]+|\d+))")
+_TOTAL = re.compile(r"^ {4}(Hits|Entries|Dropped): (\d+)$", re.M)
+# A key begins an entry, or follows a comma: "name: value".
+_KEY = re.compile(r"(?:^|, )(\w+):")
+
+
+def _keys(text: str) -> dict[str, Any]:
+    marks = list(_KEY.finditer(text))
+    out: dict[str, Any] = {}
+    for index, mark in enumerate(marks):
+        end = marks[index + 1].start() if index + 1 < len(marks) else len(text)
+        raw = text[mark.end() : end].strip()
+        name = mark[1]
+        if log2 := re.fullmatch(r"~ 2\^(\d+)", raw):
+            out[name] = 1 << int(log2[1])
+        elif bucket := re.fullmatch(r"~ (\d+)-\d+", raw):
+            out[name] = int(bucket[1])
+        elif command := re.fullmatch(r"(.*?) *\[ *(\d+)\]", raw):  # .execname, .syscall
+            out[name] = command[1]
+            out[f"{name}_number"] = int(command[2])
+        elif symbol := re.fullmatch(r"\[([0-9a-f]+)\] (\S+).*", raw):  # .sym, .sym-offset
+            out[name] = symbol[2]
+            out[f"{name}_address"] = int(symbol[1], 16)
+        elif "\n" in text[mark.end() : end]:  # stacktrace: innermost first
+            frames = [line.strip() for line in raw.splitlines()]
+            out[name] = ";".join(frame.split("+")[0] for frame in reversed(frames))
+        elif re.fullmatch(r"-?\d+", raw):
+            out[name] = int(raw)
+        elif re.fullmatch(r"(0x)?[0-9a-f]+", raw):
+            out[name] = int(raw, 16)
+        else:
+            out[name] = raw
+    return out
+
+
+def parse_hist(text: str, source: str = "hist") -> Table:
+    """A hist file's text as a table.
+
+    Returns:
+        A column a key, then ``hitcount`` and the sums (``…_sum`` where the field is also a key).
+        Keys in log2 or buckets are the bucket's lower end; commands
+        and symbols are strings with their number beside them (``…_number``, ``…_address``); stacks are
+        ``"outer;inner"``. The metadata has hits, entries and dropped.
+
+    Raises:
+        FormatError: The text is no histogram.
+    """
+    if "# event histogram" not in text:
+        raise FormatError(source, 0, "a line '# event histogram'")
+    rows: list[dict[str, Any]] = []
+    for entry in _ENTRY.finditer(text):
+        row = _keys(entry["keys"].rstrip())
+        for name, value in _VALUE.findall(entry["values"]):
+            row[f"{name}_sum" if name in row else name] = int(value, 0)
+        rows.append(row)
+    totals = {name.lower(): value for name, value in _TOTAL.findall(text)}
+    if "entries" in totals and int(totals["entries"]) != len(rows):
+        raise FormatError(source, 0, f"{totals['entries']} entries, as its totals say; {len(rows)} were found")
+    columns: dict[str, Any] = {}
+    for name in dict.fromkeys(key for row in rows for key in row):
+        values = [row.get(name, 0) for row in rows]
+        if any(isinstance(value, str) for value in values):
+            columns[name] = [str(value) for value in values]
+        else:
+            wide = np.uint64 if max(values) > np.iinfo(np.int64).max else np.int64
+            columns[name] = np.array(values, dtype=wide)
+    metadata = {"lost_events": totals.get("dropped", "0"), **totals}
+    return Table.of(columns, metadata=metadata)
+
+
+class Hist:
+    """A histogram in the kernel."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def text(self) -> str:
+        """As the kernel prints it."""
+        return Path(self._path).read_text()
+
+    def table(self) -> Table:
+        """As a table; see :func:`parse_hist`. The newest trigger's, where an event has several."""
+        text = self.text()
+        return parse_hist(text[text.rindex("# event histogram") :], self._path)
+
+    def __repr__(self) -> str:
+        return self.text()

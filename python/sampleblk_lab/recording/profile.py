@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: MIT
+"""Functions counted and timed: the kernel's function profiler, funccount and funclatency."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from sampleblk_lab._native import core
+from sampleblk_lab.recording.recorder import Recorder, record
+from sampleblk_lab.table import Table
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from numpy.typing import NDArray
+
+_ROW = re.compile(r"^ +(\S+) +(\d+) +([\d.]+) us +([\d.]+) us +([\d.]+) us", re.M)
+
+
+def parse_trace_stat(texts: list[str]) -> dict[str, tuple[int, float, float]]:
+    """Hits, time (us) and the sum of squared deviations (us^2), by function, over the trace_stat files of all CPUs."""
+    out: dict[str, tuple[int, float, float]] = {}
+    for text in texts:
+        for name, hits, time, average, variance in _ROW.findall(text):
+            count, total, own = int(hits), float(time), float(variance) * max(int(hits) - 1, 0)
+            before = out.get(name)
+            if before is None:
+                out[name] = (count, total, own)
+                continue
+            # Chan's rule for joining two samples' variances.
+            delta = float(average) - before[1] / before[0]
+            own += before[2] + delta * delta * count * before[0] / (count + before[0])
+            out[name] = (count + before[0], total + before[1], own)
+    return out
+
+
+class FunctionProfile:
+    """The kernel's function profiler while the with block runs: hits, time, average and variance by function.
+
+    It uses ``trace_stat`` where the kernel has it (CONFIG_FUNCTION_PROFILER; Debian's has not), else the same table
+    computed from function-graph records; ``table().metadata["source"]`` says which.
+
+    Args:
+        functions: Functions or globs; keep it narrow, each call is recorded.
+        pid: Only these tasks.
+    """
+
+    def __init__(self, *functions: str, pid: int | None = None) -> None:
+        self._functions = functions
+        self._pid = pid
+        self._top = core.tracefs_dir()
+        self._undo: core.UndoLog | None = None
+        self._recorder: Recorder | None = None
+        self._table: Table | None = None
+
+    def __enter__(self) -> Self:
+        if Path(f"{self._top}/function_profile_enabled").exists() and self._pid is None:
+            from sampleblk_lab.recording.session import undo_directory
+
+            self._undo = core.UndoLog(undo_directory())
+            try:
+                self._undo.set(f"{self._top}/set_ftrace_filter", "\n")
+                for name in self._functions:
+                    self._undo.set(f"{self._top}/set_ftrace_filter", f"{name}\n", True)
+                self._undo.set(f"{self._top}/function_profile_enabled", "1")
+            except BaseException:
+                self._undo.undo()
+                raise
+        else:
+            self._recorder = record(timed=self._functions, pid=self._pid)
+            self._recorder.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._undo is not None:
+            core.write_control(f"{self._top}/function_profile_enabled", "0")
+            texts = [path.read_text() for path in Path(f"{self._top}/trace_stat").glob("function*")]
+            self._undo.undo()
+            sums = parse_trace_stat(texts)
+            self._table = _profile_table(
+                list(sums),
+                np.array([one[0] for one in sums.values()], dtype=np.uint64),
+                np.array([one[1] for one in sums.values()]),
+                np.array([one[2] for one in sums.values()]),
+                {"source": "trace_stat", "lost_events": "0"},
+            )
+        elif self._recorder is not None:
+            self._recorder.__exit__(kind, value, trace)
+            if kind is None:
+                self._table = _from_graph(self._recorder.graph().table())
+
+    def table(self) -> Table:
+        """Columns function (the key), hits, time, average and variance (us, us^2), by falling time."""
+        if self._table is None:
+            raise RuntimeError("the profile is there after the with block")
+        return self._table
+
+
+def _from_graph(calls: Table) -> Table:
+    whole = calls["complete"].codes == 1
+    codes = calls["function"].codes[whole]
+    time = calls["duration"].codes[whole] / 1000.0
+    names = calls["function"].categories or []
+    hits = np.bincount(codes, minlength=len(names))
+    total = np.bincount(codes, weights=time, minlength=len(names))
+    average = total / np.maximum(hits, 1)
+    squares = np.bincount(codes, weights=(time - average[codes]) ** 2, minlength=len(names))
+    used = np.flatnonzero(hits)
+    metadata = {**calls.metadata, "source": "function_graph records"}
+    return _profile_table([names[i] for i in used], hits[used].astype(np.uint64), total[used], squares[used], metadata)
+
+
+def _profile_table(
+    names: list[str], hits: NDArray[Any], time: NDArray[Any], squares: NDArray[Any], metadata: dict[str, str]
+) -> Table:
+    order = np.argsort(-time, kind="stable")
+    counts = hits.astype(np.float64)
+    columns: dict[str, Any] = {
+        "function": [names[i] for i in order],
+        "hits": hits[order],
+        "time": time[order],
+        "average": (time / np.maximum(counts, 1))[order],
+        "variance": (squares / np.maximum(counts - 1, 1))[order],
+    }
+    return Table.of(
+        columns, units={"time": "us", "average": "us", "variance": "us^2"}, metadata=metadata, key="function"
+    )
+
+
+class FunctionCount:
+    """Calls of functions while the with block runs (perf-tools' funccount).
+
+    Args:
+        functions: Functions or globs.
+        pid: Only this task and its children.
+    """
+
+    def __init__(self, *functions: str, pid: int | None = None) -> None:
+        self._recorder = record(functions=functions, pid=pid)
+
+    def __enter__(self) -> Self:
+        self._recorder.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._recorder.__exit__(kind, value, trace)
+
+    def table(self) -> Table:
+        """Columns function (the key) and calls, by falling number."""
+        found = self._recorder.events("ftrace:function", fields=["ip"], symbols=True)
+        symbols = found["ip_symbol"]
+        names = symbols.categories or []
+        calls = np.bincount(symbols.codes, minlength=len(names)).astype(np.uint64)
+        order = np.argsort(-calls.astype(np.int64), kind="stable")
+        return Table.of(
+            {"function": [names[i] for i in order], "calls": calls[order]}, metadata=found.metadata, key="function"
+        )
+
+
+class FunctionLatency:
+    """How long calls of functions take, as a histogram (bcc's funclatency).
+
+    Args:
+        functions: Functions or globs.
+        pid: Only this task and its children.
+    """
+
+    def __init__(self, *functions: str, pid: int | None = None) -> None:
+        self._recorder = record(timed=functions, pid=pid)
+
+    def __enter__(self) -> Self:
+        self._recorder.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._recorder.__exit__(kind, value, trace)
+
+    def durations(self) -> NDArray[Any]:
+        """Each call's duration in ns, shape ``(calls,)``."""
+        calls = self._recorder.graph().table()
+        durations: NDArray[Any] = calls["duration"].codes[calls["complete"].codes == 1]
+        return durations
+
+    def table(self) -> Table:
+        """Columns value (ns, the lower end of a power of two) and calls."""
+        durations = self.durations()
+        exponent = np.floor(np.log2(np.maximum(durations, 1))).astype(np.int64)
+        counts = np.bincount(exponent, minlength=1)
+        used = np.flatnonzero(counts)
+        span = np.arange(used[0], used[-1] + 1) if len(used) else np.arange(0)
+        return Table.of(
+            {"value": (1 << span).astype(np.uint64), "calls": counts[span].astype(np.uint64)},
+            units={"value": "ns"},
+            metadata=self._recorder.run.counts().metadata,
+        )

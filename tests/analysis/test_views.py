@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sampleblk_lab as lab
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def test_the_articles_graphs_come_back_as_they_were_written():
+    for path in sorted((DATA / "lktm").glob("funcgraph_*.log")):
+        lines = [line.strip() for line in path.read_text().splitlines() if "|" in line]
+        ours = [line.strip() for line in lab.read_funcgraph(path).text().splitlines()]
+        assert len(lines) > 400
+        assert ours == lines, path
+
+
+def test_the_articles_strace_log():
+    log = lab.read_strace(next((DATA / "lktm").glob("strace_*.log")))
+    table = log.table()
+    calls = dict(zip(*np.unique(table["syscall"].values.astype(str), return_counts=True), strict=True))
+    assert calls["write"] > 500
+    assert calls["fadvise64"] >= 2
+    assert table["time"].codes[0] == 1466326568892834000
+    assert table["duration"].codes[0] == 9000
+    assert table["args"][1] == "3"
+    summary = log.summary()
+    assert summary["calls"]["write"] == 84992
+    assert summary["usecs_per_call"]["fadvise64"] == 216
+    assert summary.text().splitlines()[-1].split()[-1] == "total"
+
+
+def test_strace_of_several_tasks_is_joined(tmp_path):
+    path = tmp_path / "log"
+    path.write_text(
+        '[pid 12] 1.5 write(3, "a\\"b", 4 <unfinished ...>\n'
+        '[pid 13] 1.6 openat(AT_FDCWD, "/x", O_RDONLY) = -1 ENOENT (No such file or directory) <0.000004>\n'
+        "[pid 12] 1.7 <... write resumed>) = 4 <0.250000>\n"
+        "[pid 12] --- SIGINT {si_signo=SIGINT} ---\n"
+    )
+    rows = list(lab.read_strace(path).table().rows())
+    assert rows[0]["error"] == "ENOENT"
+    assert rows[1]["args"] == '3, "a\\"b", 4'
+    assert (rows[1]["time"], rows[1]["duration"], rows[1]["ret"]) == (1_500_000_000, 250_000_000, 4)
+
+
+def test_foreign_lines_are_named_or_counted(tmp_path):
+    path = tmp_path / "log"
+    path.write_text(" 0)   0.740 us    |  f();\nwhat is this\n")
+    with pytest.raises(lab.FormatError, match="at byte 26: expected a line of function_graph"):
+        lab.read_funcgraph(path)
+    assert lab.read_funcgraph(path, errors="skip").table().metadata["unread_lines"] == "1"
+    path.write_text("write(1, 2) = 2\nwhat is this\n")
+    with pytest.raises(lab.FormatError, match="at byte 16: expected a line of strace"):
+        lab.read_strace(path)
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "mark"),
+    [("9.0", " "), ("12.206", "+"), ("101.0", "!"), ("1001.0", "#"), ("10001.0", "*"), ("100001.0", "@")],
+)
+def test_marks_of_long_calls(tmp_path, microseconds, mark):
+    path = tmp_path / "log"
+    path.write_text(f" 0) {mark} {microseconds} us |  f();\n")
+    assert lab.read_funcgraph(path).text()[4] == mark
+
+
+def graph(name: str) -> lab.analysis.graph.Graph:
+    return lab.open_run(DATA / "trace" / f"{name}.dat").graph("ksys_write")
+
+
+def test_aggregates_add_up():
+    one = graph("6.1-graph")
+    table = one.table()
+    for by in ("function", "path", "module"):
+        sums = one.aggregate(by=by)
+        assert sums["calls"].codes.sum() == len(table)
+        assert sums["self"].codes.sum() == table["self"].codes.sum()
+    with pytest.raises(lab.InputError, match="by='colour'"):
+        one.aggregate(by="colour")
+
+
+def test_folded_stacks_hold_all_self_time():
+    one = graph("6.1-graph")
+    total = sum(int(line.rsplit(" ", 1)[1]) for line in one.folded().splitlines())
+    assert total == one.table()["self"].codes.sum()
+    assert any(line.startswith("ksys_write;vfs_write;rw_verify_area") for line in one.folded().splitlines())
+
+
+def test_diff_of_two_kernels():
+    before, after = graph("6.1-graph"), graph("7.2-graph")
+    table = before.diff(after)
+    assert table["calls_before"]["vfs_write"] == before.aggregate()["calls"]["vfs_write"]
+    assert table["calls_after"]["vfs_write"] == after.aggregate()["calls"]["vfs_write"]
+    same = before.diff(before)
+    assert (same["change"].codes[same["average_before"].codes > 0] == 1).all()
+
+
+def test_strace_lines():
+    lines = list(lab.open_run(DATA / "trace" / "7.2-syscalls.dat").syscalls().lines())
+    openat = next(line for line in lines if "/nonexistent" in line and "openat" in line)
+    assert 'openat(AT_FDCWD, "/nonexistent", O_RDONLY) = -1 ENOENT <' in openat
+    assert any("close(3</lib/x86_64-linux-gnu/libc.so.6>)" in line for line in lines)
+    assert any("fadvise64(" in line and "POSIX_FADV_SEQUENTIAL" in line for line in lines)
+
+
+def test_offsets_of_dd_are_sequential():
+    offsets = lab.open_run(DATA / "trace" / "6.1-syscalls.dat").offsets()
+    table = offsets.table()
+    writes = (table["operation"].values == "write") & (table["size"].codes == 4096) & (table["fd"].codes == 1)
+    assert table["offset"].codes[writes].tolist() == [4096 * i for i in range(64)]
+    counts, times, places = offsets.heatmap(10, 4)
+    assert counts.sum() == table["size"].codes.sum()
+    assert (len(times), len(places)) == (11, 5)
+    assert "KiB |" in offsets.text()
+
+
+def varints(data: bytes) -> list[tuple[int, int | bytes]]:
+    """The fields of a protobuf message: (tag, number or bytes)."""
+    out: list[tuple[int, int | bytes]] = []
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(data):
+        key = number()
+        if key & 7 == 0:
+            out.append((key >> 3, number()))
+        else:
+            assert key & 7 == 2
+            size = number()
+            out.append((key >> 3, data[at : at + size]))
+            at += size
+    return out
+
+
+def test_perfetto_slices_nest_and_have_tracks(tmp_path):
+    run = lab.open_run(DATA / "trace" / "6.1-syscalls.dat")
+    run.export_perfetto(tmp_path / "x.pftrace")
+    tracks, begins, ends = set(), {}, {}
+    for tag, packet in varints((tmp_path / "x.pftrace").read_bytes()):
+        assert tag == 1
+        fields = dict(varints(packet))
+        if 60 in fields:
+            tracks.add(dict(varints(fields[60]))[1])
+        else:
+            event = dict(varints(fields[11]))
+            (begins if event[9] == 1 else ends).setdefault(event[11], []).append(fields[8])
+    assert begins.keys() == ends.keys() <= tracks
+    assert sum(map(len, begins.values())) == sum(map(len, ends.values())) == len(run.syscalls().table())
+
+
+def test_chrome_json_has_every_call(tmp_path):
+    run = lab.open_run(DATA / "trace" / "6.1-switch.dat")
+    run.export_chrome(tmp_path / "x.json")
+    trace = json.loads((tmp_path / "x.json").read_text())
+    assert trace["otherData"]["lost_events"] == "0"
+    slices = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    assert 50 < len(slices) < 213
+    assert {"CPU 0", "CPU 1"} <= {event["args"]["name"] for event in trace["traceEvents"] if event["ph"] == "M"}
+
+
+def test_csv_and_parquet_hold_the_table(tmp_path):
+    run = lab.open_run(DATA / "trace" / "6.1-switch.dat")
+    table = run.events("sched_switch")
+    run.export_csv("sched_switch", tmp_path / "x.csv")
+    lines = (tmp_path / "x.csv").read_text().splitlines()
+    assert lines[0] == ",".join(table.columns)
+    assert len(lines) == len(table) + 1
+    run.export_parquet("sched_switch", tmp_path / "x.parquet")
+    import pyarrow.parquet as pq
+
+    back = pq.read_table(tmp_path / "x.parquet")
+    assert back["next_pid"].to_pylist() == table["next_pid"].codes.tolist()
+    assert back["next_comm"].to_pylist() == list(table["next_comm"])
+
+
+def test_export_keeps_the_events(tmp_path):
+    run = lab.open_run(DATA / "trace" / "7.2-syscalls.dat")
+    run.export_trace_dat(tmp_path / "x.dat", prune=True)
+    assert list(lab.open_run(tmp_path / "x.dat").counts().rows()) == list(run.counts().rows())

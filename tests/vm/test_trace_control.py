@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: MIT
+"""Control of ftrace, and the tables of the ftrace article made again."""
+
+from __future__ import annotations
+
+import os
+import time
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sampleblk_lab as lab
+from sampleblk_lab.recording import preflight
+
+
+def forks(count: int) -> None:
+    for _ in range(count):
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+
+
+def test_hist_by_parent_pid():
+    with lab.Session() as session:
+        assert "child_pid" in session.format("sched:sched_process_fork")
+        hist = session.hist("sched:sched_process_fork", "parent_pid")
+        forks(24)
+        table = hist.table()
+    rows = dict(zip(table["parent_pid"], table["hitcount"], strict=True))
+    assert rows[os.getpid()] == 24
+    assert int(table.metadata["hits"]) >= 24
+
+
+def test_hist_keys_of_every_kind():
+    with lab.Session() as session:
+        command = session.hist("raw_syscalls:sys_enter", ["common_pid.execname", "id.syscall"], sort="hitcount")
+        sizes = session.hist("syscalls:sys_exit_write", "ret.log2", values=["ret"], condition="ret > 0")
+        with Path("/dev/null").open("wb", buffering=0) as null:
+            for _ in range(10):
+                null.write(bytes(4096))
+        calls, written = command.table(), sizes.table()
+    assert "sys_write" in set(calls["id"])
+    assert any("python" in str(name) for name in calls["common_pid"])
+    at = written["ret"].codes.tolist().index(4096)
+    assert written["hitcount"].codes[at] >= 10
+    assert written["ret_sum"].codes[at] >= 10 * 4096
+
+
+def test_latency_of_wakeups_in_the_kernel():
+    with lab.Session() as session:
+        hist = session.latency("wakeup_lat", "sched:sched_waking", "sched:sched_switch", key=("pid", "next_pid"))
+        for _ in range(5):
+            time.sleep(0.01)
+        assert len(hist.table()) > 0
+    top = Path("/sys/kernel/tracing/synthetic_events")
+    assert "wakeup_lat" not in top.read_text()
+
+
+def test_graph_of_kernel_clone():
+    with lab.record(graph="kernel_clone", pid=os.getpid(), children=False) as rec:
+        forks(1)
+    assert {"kernel_clone", "copy_process"} <= set(rec.graph("kernel_clone").tree(0).functions())
+
+
+def test_graph_of_try_to_wake_up():
+    with lab.record(graph="try_to_wake_up", depth=3) as rec:
+        for _ in range(5):
+            time.sleep(0.01)
+    graph = rec.graph("try_to_wake_up")
+    assert graph.table()["depth"].codes.max() <= 2
+    assert "|  try_to_wake_up() {" in graph.text()
+
+
+def test_functions_that_sleep():
+    with lab.record(functions="*sleep", pid=os.getpid()) as rec:
+        time.sleep(0.01)
+    names = set(rec.events("ftrace:function", symbols=True)["ip_symbol"])
+    assert any("nanosleep" in str(name) for name in names)
+
+
+def test_profile_of_a_write(tmp_path):
+    with lab.FunctionProfile("vfs_write", "vfs_read", pid=os.getpid()) as profile, (tmp_path / "x").open("wb") as file:
+        for _ in range(7):
+            file.write(bytes(100))
+            file.flush()
+    table = profile.table()
+    assert table["hits"]["vfs_write"] >= 7
+    assert table["average"]["vfs_write"] > 0
+    assert table.metadata["source"] == "function_graph records"
+
+
+def test_counts_and_latencies_of_functions():
+    with lab.FunctionCount("vfs_write", pid=os.getpid()) as count, Path("/dev/null").open("wb", buffering=0) as null:
+        for _ in range(9):
+            null.write(b"x")
+    assert count.table()["calls"]["vfs_write"] >= 9
+    with (
+        lab.FunctionLatency("vfs_write", pid=os.getpid()) as latency,
+        Path("/dev/null").open("wb", buffering=0) as null,
+    ):
+        for _ in range(9):
+            null.write(b"x")
+    assert latency.table()["calls"].codes.sum() == len(latency.durations()) >= 9
+
+
+def test_a_kprobe_reads_arguments_and_user_strings(tmp_path):
+    target = tmp_path / "a name to be seen"
+    with lab.Session() as session:
+        opened = session.kprobe("sblk_open", "do_sys_openat2", path="+0($arg2):ustring")
+        closed = session.kretprobe("sblk_ret", "do_sys_openat2", ret="$retval:s64")
+        session.enable([opened, closed])
+        target.touch()
+        text = session.trace_text()
+        session.enable([])
+    assert f'path="{target}"' in text
+    assert "ret=" in text
+    assert "sblk_open" not in Path("/sys/kernel/tracing/kprobe_events").read_text()
+
+
+def test_an_event_filter_keeps_what_it_says():
+    with lab.Session() as session:
+        session.filter("syscalls:sys_enter_write", "count == 77")
+        session.enable(["syscalls:sys_enter_write"])
+        with Path("/dev/null").open("wb", buffering=0) as null:
+            null.write(bytes(76))
+            null.write(bytes(77))
+        text = session.trace_text()
+    assert text.count("sys_write(") == 1
+    assert "count: 4d" in text
+
+
+def test_refusals_point_at_the_mistake():
+    with lab.Session() as session:
+        with pytest.raises(lab.TraceCommandError) as caught:
+            session.trigger("sched:sched_switch", "hist:keys=nonesuch")
+        assert caught.value.position is not None
+        assert caught.value.reason
+        with pytest.raises(lab.TraceCommandError):
+            session.filter("sched:sched_switch", "prev_pid >")
+        with pytest.raises(lab.InputError, match="no event 'no:such'"):
+            session.filter("no:such", "1")
+        with pytest.raises(lab.InputError, match="no trace option"):
+            session.option("nonesuch")
+
+
+def test_listings():
+    with lab.Session() as session:
+        assert "sched:sched_switch" in session.available("events")
+        assert "vfs_write" in session.available("functions")
+        assert "mono" in session.available("clocks")
+        assert "nop" in session.available("tracers")
+        with pytest.raises(lab.InputError, match="no list of 'sheep'"):
+            session.available("sheep")
+
+
+def test_following_events_as_they_come():
+    with lab.Session() as session:
+        session.enable(["sched:sched_process_fork"])
+        forks(3)
+        seen = list(islice(session.follow(), 3))
+    assert [row["event"] for row in seen] == ["sched_process_fork"] * 3
+    assert all(row["parent_pid"] == os.getpid() for row in seen)
+    times = [row["time"] for row in seen]
+    assert times == sorted(times)
+
+
+def test_a_flight_recorder_keeps_the_end():
+    with lab.record(syscalls=["write"], keep="64K") as rec, Path("/dev/null").open("wb", buffering=0) as null:
+        for size in range(1, 6000):
+            null.write(bytes(size % 4096 + 1))
+    calls = rec.syscalls().table()
+    assert 0 < len(calls) < 5999
+    assert calls["arg2"].codes[-5:].max() >= 5995 % 4096
+    assert int(calls.metadata["lost_events"]) > 0
+
+
+def test_preflight_finds_this_kernel_able():
+    table = preflight()
+    for feature in ("tracefs", "control", "function_graph tracer", "histograms", "kernel probes", "system calls"):
+        assert table["works"][feature] == 1, table
+
+
+def test_a_writes_life_from_the_call_to_the_driver():
+    with lab.Device(capacity="64M") as device, device.mkfs("ext4").mount() as mount:
+        path = Path(mount.path if hasattr(mount, "path") else mount) / "test"
+        pid = os.getpid()
+        with lab.record(
+            syscalls=["openat", "write", "fsync", "close"],
+            graph="*sys_fsync",
+            block=True,
+            events=["sched:sched_switch"],
+            pid=pid,
+        ) as rec:
+            file = os.open(path, os.O_RDWR | os.O_CREAT)
+            for _ in range(16):
+                os.write(file, bytes(4096))
+            os.fsync(file)
+            os.close(file)
+    block = rec.run.block()
+    table = block.table()
+    whole = (table["issued"].codes > 0) & (table["completed"].codes > 0)
+    assert whole.sum() >= 1
+    assert (table["completed"].codes[whole] >= table["issued"].codes[whole]).all()
+    assert (table["sectors"].codes[whole & (table["operation"].values == "W")]).sum() * 512 >= 16 * 4096
+    latency = block.latency()
+    assert latency["count"]["D2C"] == whole.sum()
+    assert block.queue_depth()["depth"].codes[-1] == 0
+    offsets = rec.run.offsets()
+    own = offsets.table()["size"].codes == 4096
+    assert offsets.table()["offset"].codes[own].tolist() == [4096 * i for i in range(16)]
+    story = rec.run.follow_through("fsync")
+    text = story.text()
+    assert "sys_fsync()" in text
+    assert "issue to completion  [driver]" in text
+    assert story.times()["time"]["driver"] > 0
+    assert np.isclose(story.times()["time"]["on CPU"] + story.times()["time"]["off CPU"], story.root.duration)
