@@ -7,7 +7,6 @@ The files are real pages of recordings in tests/data/trace, repeated with later 
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import struct
 import subprocess
@@ -132,10 +131,9 @@ def main() -> None:
         seconds = time.perf_counter() - begin
         rows, rss = map(int, child.stdout.split())
         print(
-            f"{os.path.getsize(large) / (1 << 30):.2f} GiB, {rows} events in batches: {seconds:.1f} s, "
-            f"peak RSS {rss} MiB"
+            f"{large.stat().st_size / (1 << 30):.2f} GiB, {rows} events in batches: {seconds:.1f} s, peak RSS {rss} MiB"
         )
-        print(f"ratio file_vs_peak_rss {os.path.getsize(large) / (rss << 20):.2f}")
+        print(f"ratio file_vs_peak_rss {large.stat().st_size / (rss << 20):.2f}")
 
 
 if __name__ == "__main__":

@@ -20,10 +20,18 @@ std::size_t replay(const std::string& name, int (*target)(const std::uint8_t*, s
     return inputs;
 }
 
-TEST(TraceCorpus, FilesAreReadOrRefused) { EXPECT_GE(replay("trace_file", &trace_file), 10U); }
-TEST(TraceCorpus, PagesAreWalkedOrRefused) { EXPECT_GE(replay("trace_page", &trace_page), 5U); }
-TEST(TraceCorpus, FormatsAreParsedOrRefused) { EXPECT_GE(replay("event_format", &event_format), 10U); }
-TEST(TraceCorpus, TextsAreImportedOrRefused) { EXPECT_GE(replay("trace_text", &trace_text), 10U); }
+TEST(TraceCorpus, FilesAreReadOrRefused) {
+    EXPECT_GE(replay("trace_file", &trace_file), 10U);
+}
+TEST(TraceCorpus, PagesAreWalkedOrRefused) {
+    EXPECT_GE(replay("trace_page", &trace_page), 5U);
+}
+TEST(TraceCorpus, FormatsAreParsedOrRefused) {
+    EXPECT_GE(replay("event_format", &event_format), 10U);
+}
+TEST(TraceCorpus, TextsAreImportedOrRefused) {
+    EXPECT_GE(replay("trace_text", &trace_text), 10U);
+}
 
 }  // namespace
 }  // namespace sampleblk::fuzz
