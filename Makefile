@@ -81,9 +81,6 @@ test-debug-kernel: build ## the driver's cases on a kernel with KASAN, lockdep, 
 		--timeout 14400 -- $(abspath $(BIN))/python -m pytest -p no:cacheprovider -p no:xdist -p no:sampleblk \
 		-c /dev/null --rootdir=$(CURDIR) $(abspath tests/vm)/test_device_*.py
 
-test: on this host, and in a VM on each of KERNELS
-	$(BIN)/pytest --sblk-kernel $(KERNELS) -m "not full"
-
 test: lint test-cpp test-python ## the fast lane
 
 test-full: lint tidy test-cpp build kernels ## everything
