@@ -27,7 +27,12 @@ class DriverBuildError(SampleblkError, RuntimeError):
 
 def _sources(folder: Path) -> list[Path]:
     files = [path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(_BUILT)]
-    return sorted(path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts))
+    return sorted(path for path in files if _is_source(path.relative_to(folder).parts))
+
+
+def _is_source(parts: tuple[str, ...]) -> bool:
+    # The user-space tests of the driver are no part of the module; touching one must not rebuild it.
+    return parts[0] != "tests" and not any(part.startswith(".") for part in parts)
 
 
 def _key(folder: Path, kernel: Kernel) -> str:
