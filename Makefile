@@ -67,7 +67,10 @@ test-cpp: build/asan/build.ninja ## GoogleTest, under ASan and UBSan
 	$(BIN)/cmake --build build/asan -j $(JOBS)
 	$(BIN)/ctest --test-dir build/asan --output-on-failure -j $(JOBS)
 
-test-python: build kernels ## py# The driver's data structures again, for races.
+test-python: build kernels ## pytest: on this host, and in a VM on each of KERNELS
+	$(BIN)/pytest --sblk-kernel $(KERNELS) -m "not full"
+
+# The driver's data structures again, for races.
 build/tsan/build.ninja: $(STAMPS)/venv
 	$(BIN)/cmake -S . -B build/tsan -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DSAMPLEBLK_TESTS=ON \
 		-DSAMPLEBLK_WERROR=ON -DSAMPLEBLK_SANITIZE=thread
@@ -90,7 +93,7 @@ lint: build ## ruff, mypy, clang-format
 	$(BIN)/ruff check python tests
 	$(BIN)/ruff format --check python tests
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run -Werror $(CPP_FORMATTED)
+	@$(BIN)/clang-format --dry-run -Werror $(CPP_FORMATTED)
 
 tidy: build/asan/build.ninja ## clang-tidy
 	$(BIN)/python packaging/tidy.py build/asan $(JOBS)
