@@ -46,7 +46,7 @@ DiskStats read_stat(const std::string& directory) {
 
 }  // namespace
 
-void DiskWatch::add(const std::string& path) {
+std::string disk_directory(const std::string& path) {
     struct stat status{};
     std::string existing = path;
     if (::stat(existing.c_str(), &status) != 0) {
@@ -55,7 +55,7 @@ void DiskWatch::add(const std::string& path) {
             existing = ".";
         }
         if (::stat(existing.c_str(), &status) != 0) {
-            return;
+            return {};
         }
     }
     const dev_t device = S_ISBLK(status.st_mode) ? status.st_rdev : status.st_dev;
@@ -63,13 +63,48 @@ void DiskWatch::add(const std::string& path) {
     std::filesystem::path directory = std::filesystem::canonical(
         "/sys/dev/block/" + std::to_string(major(device)) + ":" + std::to_string(minor(device)), error);
     if (error) {
-        return;
+        return {};
     }
     // A partition lies inside its disk's directory.
     if (std::filesystem::exists(directory / "partition", error)) {
         directory = directory.parent_path();
     }
-    const std::string name = directory.string();
+    return directory.string();
+}
+
+SchedulerChange::SchedulerChange(const std::string& path, const std::string& scheduler) {
+    const std::string directory = disk_directory(path);
+    if (directory.empty()) {
+        throw UnsupportedError("ioscheduler", "'" + path + "' lies on no block device");
+    }
+    const std::string file = directory + "/queue/scheduler";
+    // "none [mq-deadline] kyber": the one in brackets is in force.
+    const std::string all = read_file(file);
+    const std::size_t open = all.find('[');
+    const std::size_t close = all.find(']');
+    const std::string before = open == std::string::npos || close == std::string::npos
+                                   ? std::string()
+                                   : all.substr(open + 1, close - open - 1);
+    write_file(file, scheduler, 0);
+    file_ = file;
+    before_ = before;
+}
+
+SchedulerChange::~SchedulerChange() {
+    if (!file_.empty() && !before_.empty()) {
+        try {
+            write_file(file_, before_, 0);
+        } catch (const SystemError&) {
+            return;  // the device is gone, and its scheduler with it
+        }
+    }
+}
+
+void DiskWatch::add(const std::string& path) {
+    const std::string name = disk_directory(path);
+    if (name.empty()) {
+        return;
+    }
     const bool known =
         std::any_of(disks_.begin(), disks_.end(), [&](const Disk& disk) { return disk.directory == name; });
     if (!known) {

@@ -9,16 +9,15 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 
 #include "engines.hpp"
+#include "loop_async.hpp"
 #include "loop_sync.hpp"
 #include "sampleblk/error.hpp"
 
 namespace sampleblk::workload {
 
-namespace {
-
-// Discards on a device, a hole in a file.
 ssize_t trim_range(const Io& io) {
     int result = 0;
     if (io.file->target->type == FileType::block) {
@@ -31,8 +30,19 @@ ssize_t trim_range(const Io& io) {
     return result == 0 ? static_cast<ssize_t>(io.length) : -1;
 }
 
-struct SyncEngine {
-    ssize_t transfer(Io& io) const {
+namespace {
+
+// What the engines on plain descriptors have in common.
+struct DescriptorEngine {
+    Worker& worker;
+
+    int sync(FileState& file, SyncKind kind) const { return worker.sync_file(file, kind); }
+    static void opened(FileState& /*file*/) {}
+    static void closing(FileState& /*file*/) {}
+};
+
+struct SyncEngine : DescriptorEngine {
+    static ssize_t transfer(Io& io) {
         if (io.direction == Direction::trim) {
             return trim_range(io);
         }
@@ -51,8 +61,8 @@ struct SyncEngine {
     }
 };
 
-struct PsyncEngine {
-    ssize_t transfer(Io& io) const {
+struct PsyncEngine : DescriptorEngine {
+    static ssize_t transfer(Io& io) {
         const auto offset = static_cast<off_t>(io.offset);
         switch (io.direction) {
             case Direction::read:
@@ -65,8 +75,8 @@ struct PsyncEngine {
     }
 };
 
-struct PvsyncEngine {
-    ssize_t transfer(Io& io) const {
+struct PvsyncEngine : DescriptorEngine {
+    static ssize_t transfer(Io& io) {
         const auto offset = static_cast<off_t>(io.offset);
         const iovec vector{.iov_base = io.buffer, .iov_len = static_cast<std::size_t>(io.length)};
         switch (io.direction) {
@@ -80,10 +90,10 @@ struct PvsyncEngine {
     }
 };
 
-struct Pvsync2Engine {
-    int flags = 0;
-    std::uint32_t hipri_percent = 0;
-    Random random;
+struct Pvsync2Engine : DescriptorEngine {
+    int flags = worker.options().nowait ? RWF_NOWAIT : 0;
+    std::uint32_t hipri_percent = worker.options().hipri ? worker.options().hipri_percentage : 0;
+    Random random = stream(worker.plan().seed, Stream::hipri);
 
     ssize_t transfer(Io& io) {
         const auto offset = static_cast<off_t>(io.offset);
@@ -100,21 +110,21 @@ struct Pvsync2Engine {
     }
 };
 
-struct NullEngine {
-    ssize_t transfer(Io& io) const { return static_cast<ssize_t>(io.length); }
+struct NullEngine : DescriptorEngine {
+    static ssize_t transfer(Io& io) { return static_cast<ssize_t>(io.length); }
 };
 
 // Advice for one range after another: the workload that DONTNEED, WILLNEED and their kin are.
-struct FadviseEngine {
-    const JobOptions& options;
+struct FadviseEngine : DescriptorEngine {
     std::size_t turn = 0;
 
     ssize_t transfer(Io& io) {
-        const int advice = options.advice[turn];
-        turn = turn + 1 == options.advice.size() ? 0 : turn + 1;
-        const bool whole = options.advice_whole_file;
+        const std::vector<int>& advice = worker.options().advice;
+        const int now = advice[turn];
+        turn = turn + 1 == advice.size() ? 0 : turn + 1;
+        const bool whole = worker.options().advice_whole_file;
         const int code = ::posix_fadvise(io.file->fd, whole ? 0 : static_cast<off_t>(io.offset),
-                                         whole ? 0 : static_cast<off_t>(io.length), advice);
+                                         whole ? 0 : static_cast<off_t>(io.length), now);
         if (code != 0) {
             errno = code;
             return -1;
@@ -123,33 +133,147 @@ struct FadviseEngine {
     }
 };
 
-template <typename E>
-void run(Worker& worker, E engine) {
-    sync_loop(worker, engine);
-}
+// The null engine with a depth: every batch is complete as soon as it is committed.
+class NullQueueEngine {
+  public:
+    explicit NullQueueEngine(Worker& worker) { (void)worker; }
+    static constexpr bool issues_before_commit = false;
+    static const char* name() { return "null"; }
+    static bool inline_only(const Io& io) { return io.sync != SyncKind::none; }
+    static void opened(FileState& /*file*/) {}
+    static void closing(FileState& /*file*/) {}
+
+    bool queue(Io& io) {
+        batch_.push_back({io.index, static_cast<std::int32_t>(io.length)});
+        return true;
+    }
+    int commit() {
+        done_.insert(done_.end(), batch_.begin(), batch_.end());
+        const int taken = static_cast<int>(batch_.size());
+        batch_.clear();
+        return taken;
+    }
+    template <typename F>
+    int reap(std::uint32_t /*min*/, std::uint32_t max, F found) {
+        const std::size_t count = std::min<std::size_t>(max, done_.size());
+        for (std::size_t i = 0; i < count; ++i) {
+            found(done_[i].slot, done_[i].result);
+        }
+        done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(count));
+        return static_cast<int>(count);
+    }
+
+  private:
+    struct Done {
+        std::uint32_t slot;
+        std::int32_t result;
+    };
+    std::vector<Done> batch_;
+    std::vector<Done> done_;
+};
+
+// readv and writev over neighbours: a batch is one call as long as its I/Os follow one another.
+class VsyncEngine {
+  public:
+    explicit VsyncEngine(Worker& worker) : depth_(worker.options().iodepth) { vectors_.reserve(depth_); }
+    static constexpr bool issues_before_commit = true;
+    static const char* name() { return "vsync"; }
+    static bool inline_only(const Io& io) { return io.sync != SyncKind::none || io.direction == Direction::trim; }
+    static void opened(FileState& /*file*/) {}
+    static void closing(FileState& /*file*/) {}
+
+    bool queue(Io& io) {
+        if (!batch_.empty()) {
+            const Io& last = *batch_.back();
+            const bool follows =
+                last.file == io.file && last.direction == io.direction && last.offset + last.length == io.offset;
+            if (!follows || batch_.size() == depth_) {
+                return false;
+            }
+        }
+        batch_.push_back(&io);
+        return true;
+    }
+
+    int commit() {
+        if (batch_.empty()) {
+            return 0;
+        }
+        const Io& first = *batch_.front();
+        FileState& file = *first.file;
+        vectors_.clear();
+        for (const Io* io : batch_) {
+            vectors_.push_back({.iov_base = io->buffer, .iov_len = static_cast<std::size_t>(io->length)});
+        }
+        ssize_t moved = 0;
+        if (file.kernel_position != first.offset && ::lseek(file.fd, static_cast<off_t>(first.offset), SEEK_SET) < 0) {
+            moved = -1;
+        } else {
+            const int count = static_cast<int>(vectors_.size());
+            moved = first.direction == Direction::read ? ::readv(file.fd, vectors_.data(), count)
+                                                       : ::writev(file.fd, vectors_.data(), count);
+        }
+        const int code = errno;
+        std::uint64_t left = moved > 0 ? static_cast<std::uint64_t>(moved) : 0;
+        for (const Io* io : batch_) {
+            const std::uint64_t part = std::min(left, io->length);
+            done_.push_back({io->index, moved < 0 ? -code : static_cast<std::int32_t>(part)});
+            left -= part;
+        }
+        file.kernel_position = first.offset + (moved > 0 ? static_cast<std::uint64_t>(moved) : 0);
+        const int taken = static_cast<int>(batch_.size());
+        batch_.clear();
+        return taken;
+    }
+
+    template <typename F>
+    int reap(std::uint32_t /*min*/, std::uint32_t /*max*/, F found) {
+        for (const Done& done : done_) {
+            found(done.slot, done.result);
+        }
+        return static_cast<int>(std::exchange(done_, {}).size());
+    }
+
+  private:
+    struct Done {
+        std::uint32_t slot;
+        std::int32_t result;
+    };
+    std::uint32_t depth_;
+    std::vector<Io*> batch_;
+    std::vector<iovec> vectors_;
+    std::vector<Done> done_;
+};
 
 }  // namespace
 
-void run_engine_loop(Worker& worker) {
-    const JobOptions& options = worker.options();
-    switch (options.engine) {
+std::unique_ptr<EngineInstance> make_engine(Worker& worker) {
+    switch (worker.options().engine) {
         case Engine::sync:
-            return run(worker, SyncEngine{});
+            return std::make_unique<SyncInstance<SyncEngine>>(worker);
         case Engine::psync:
-            return run(worker, PsyncEngine{});
+            return std::make_unique<SyncInstance<PsyncEngine>>(worker);
+        case Engine::vsync:
+            return std::make_unique<AsyncInstance<VsyncEngine>>(worker);
         case Engine::pvsync:
-            return run(worker, PvsyncEngine{});
+            return std::make_unique<SyncInstance<PvsyncEngine>>(worker);
         case Engine::pvsync2:
-            return run(worker, Pvsync2Engine{.flags = options.nowait ? RWF_NOWAIT : 0,
-                                             .hipri_percent = options.hipri ? options.hipri_percentage : 0,
-                                             .random = stream(worker.plan().seed, Stream::hipri)});
+            return std::make_unique<SyncInstance<Pvsync2Engine>>(worker);
+        case Engine::mmap:
+            return make_mmap_engine(worker);
+        case Engine::libaio:
+            return make_libaio_engine(worker);
+        case Engine::io_uring:
+            return make_io_uring_engine(worker);
         case Engine::null:
-            return run(worker, NullEngine{});
+            if (worker.options().iodepth > 1) {
+                return std::make_unique<AsyncInstance<NullQueueEngine>>(worker);
+            }
+            return std::make_unique<SyncInstance<NullEngine>>(worker);
         case Engine::fadvise:
-            return run(worker, FadviseEngine{.options = options});
-        default:
-            throw UnsupportedError("ioengine", "not there yet");
+            return std::make_unique<SyncInstance<FadviseEngine>>(worker);
     }
+    throw UnsupportedError("ioengine", "unknown");
 }
 
 }  // namespace sampleblk::workload

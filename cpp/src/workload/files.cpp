@@ -14,7 +14,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <utility>
 
+#include "replay.hpp"
 #include "sampleblk/error.hpp"
 #include "sampleblk/interrupt.hpp"
 #include "sampleblk/workload/buffers.hpp"
@@ -339,6 +341,19 @@ void lay_out(const JobOptions& options, JobPlan& plan, FileTarget& file, std::ui
     half_made.done();
 }
 
+// A replay's regular files must reach as far as its I/Os do; reads want contents.
+void lay_out_replay(JobPlan& plan) {
+    for (FileTarget& file : plan.files) {
+        plan.size_bytes += file.extent_bytes;
+        if (file.type != FileType::regular || file.extent_bytes <= file.size_bytes || !plan.options.has_files()) {
+            file.size_bytes = std::max(file.size_bytes, file.extent_bytes);
+            continue;
+        }
+        const std::uint64_t old_size = std::exchange(file.size_bytes, file.extent_bytes);
+        lay_out(plan.options, plan, file, old_size);
+    }
+}
+
 std::uint64_t free_bytes(const std::string& path) {
     struct statvfs status{};
     std::string directory = path;
@@ -358,9 +373,18 @@ JobPlan prepare_files(const JobOptions& options, std::uint64_t seed) {
     JobPlan plan;
     plan.options = options;
     plan.seed = seed;
-    for (std::string& name : file_names(options)) {
-        FileTarget& file = plan.files.emplace_back();
-        file.path = std::move(name);
+    const bool replays = options.replay || !options.read_iolog.empty();
+    if (replays) {
+        const ReplayLog log = options.replay ? *options.replay : read_replay_log(options.read_iolog);
+        plan_replay(plan, log);
+        for (const auto& [reason, count] : log.skipped) {
+            plan.messages.push_back(options.name + ": replay leaves out " + std::to_string(count) + " " + reason);
+        }
+    } else {
+        for (std::string& name : file_names(options)) {
+            FileTarget& file = plan.files.emplace_back();
+            file.path = std::move(name);
+        }
     }
     const bool on_disk = options.engine != Engine::null;
     if (on_disk) {
@@ -370,7 +394,8 @@ JobPlan prepare_files(const JobOptions& options, std::uint64_t seed) {
         }
     }
     plan.options.nrfiles = static_cast<std::uint32_t>(plan.files.size());
-    if (!options.read_iolog.empty()) {
+    if (replays) {
+        lay_out_replay(plan);
         return plan;
     }
     const bool known = std::any_of(plan.files.begin(), plan.files.end(), [](const FileTarget& file) {

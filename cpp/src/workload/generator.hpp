@@ -54,6 +54,7 @@ struct Io {
     SyncKind sync = SyncKind::none;
     bool verify_read = false;  // reads back what verify wrote
     std::uint32_t index = 0;   // of its slot
+    std::uint16_t depth = 1;   // I/Os in flight when it began, itself included
     std::uint64_t verify_sequence = 0;
 };
 
@@ -96,6 +97,8 @@ class Generator {
     }
     void uncount_issue(const Io& io) noexcept { --issued_[index_of(io.direction)]; }
     void count_sync() noexcept { last_was_sync_ = true; }
+    // Whether a sync comes before the next I/O.
+    [[nodiscard]] bool sync_is_due() const noexcept { return sync_due() != SyncKind::none; }
     [[nodiscard]] bool needs_sync() const noexcept { return options_.writes && !last_was_sync_; }
 
   private:

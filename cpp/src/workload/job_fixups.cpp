@@ -15,7 +15,7 @@ namespace {
 }
 
 void complete_depths(JobOptions& job) {
-    if (is_synchronous(job.engine)) {
+    if (is_synchronous(job.engine) && job.engine != Engine::null && job.engine != Engine::vsync) {
         job.iodepth = 1;
     }
     const auto capped = [&](std::uint32_t value, std::uint32_t otherwise) {
@@ -119,7 +119,6 @@ void complete_sizes(JobOptions& job) {
 }  // namespace
 
 void add_job(JobSet& set, JobOptions job) {
-    refuse_missing(job);
     complete_sizes(job);
     complete_depths(job);
     complete_zones(job);

@@ -10,9 +10,6 @@ namespace sampleblk::workload {
 // when its keys contradict one another.
 void add_job(JobSet& set, JobOptions job);
 
-// Refuses what the engine does not do yet.
-void refuse_missing(const JobOptions& job);
-
 // What only the whole set can tell: names in wait_for.
 void check_jobs(const JobSet& set);
 

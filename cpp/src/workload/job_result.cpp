@@ -84,6 +84,10 @@ void JobResult::merge(const JobResult& other) {
     verified_blocks += other.verified_blocks;
     verify_errors += other.verify_errors;
     mismatches.insert(mismatches.end(), other.mismatches.begin(), other.mismatches.end());
+    rates.reset();
+    heat.reset();
+    io_log.clear();
+    io_log_lost += other.io_log_lost;
 }
 
 std::vector<JobResult> RunResult::reported() const {
@@ -147,6 +151,7 @@ JobResult read_state(const JobOptions& options, std::uint64_t seed, const JobSta
     result.steadystate_deviation = state.steadystate_deviation;
     result.steadystate_bw_mean = state.steadystate_bw_mean;
     result.steadystate_iops_mean = state.steadystate_iops_mean;
+    result.io_log_lost = state.io_log_lost;
     result.verified_blocks = state.verified_blocks;
     result.verify_errors = state.verify_errors;
     result.mismatches.assign(state.mismatches.begin(),

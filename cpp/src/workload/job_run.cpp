@@ -18,6 +18,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <span>
 #include <thread>
 
 #include "disk_stats.hpp"
@@ -47,9 +48,17 @@ struct SharedHead {
 
 class SharedMemory {
   public:
-    explicit SharedMemory(std::size_t jobs) : jobs_(jobs) {
-        bytes_ = sizeof(SharedHead) + alignof(JobState) + jobs * sizeof(JobState);
-        base_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    // `log_entries` counts the per-I/O log of each job.
+    explicit SharedMemory(const std::vector<std::uint64_t>& log_entries) : jobs_(log_entries.size()) {
+        const std::size_t states = sizeof(SharedHead) + alignof(JobShared) + jobs_ * sizeof(JobShared);
+        std::size_t end = (states + alignof(IoLogEntry) - 1) / alignof(IoLogEntry) * alignof(IoLogEntry);
+        for (const std::uint64_t entries : log_entries) {
+            logs_.push_back({end, static_cast<std::size_t>(entries)});
+            end += static_cast<std::size_t>(entries) * sizeof(IoLogEntry);
+        }
+        bytes_ = end;
+        // Without a reservation: a log takes memory as it fills, not before.
+        base_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (base_ == MAP_FAILED) {
             base_ = nullptr;
             throw_errno("mmap");
@@ -58,8 +67,8 @@ class SharedMemory {
         // arrays would only touch pages that a job may never use. The atomics are lock-free.
         head_ = static_cast<SharedHead*>(base_);
         auto address = reinterpret_cast<std::uintptr_t>(head_ + 1);
-        address = (address + alignof(JobState) - 1) / alignof(JobState) * alignof(JobState);
-        states_ = reinterpret_cast<JobState*>(address);
+        address = (address + alignof(JobShared) - 1) / alignof(JobShared) * alignof(JobShared);
+        states_ = reinterpret_cast<JobShared*>(address);
     }
     SharedMemory(const SharedMemory&) = delete;
     SharedMemory& operator=(const SharedMemory&) = delete;
@@ -69,15 +78,20 @@ class SharedMemory {
         }
     }
     [[nodiscard]] std::atomic<std::uint32_t>& event() const noexcept { return head_->event; }
-    [[nodiscard]] JobState& state(std::size_t i) const noexcept { return states_[i]; }
-    [[nodiscard]] std::size_t jobs() const noexcept { return jobs_; }
+    [[nodiscard]] JobShared& job(std::size_t i) const noexcept { return states_[i]; }
+    [[nodiscard]] JobState& state(std::size_t i) const noexcept { return states_[i].state; }
+    [[nodiscard]] std::span<IoLogEntry> log(std::size_t i) const noexcept {
+        auto* first = reinterpret_cast<IoLogEntry*>(static_cast<std::byte*>(base_) + logs_[i].first);
+        return {first, logs_[i].second};
+    }
 
   private:
     std::size_t jobs_;
     std::size_t bytes_ = 0;
     void* base_ = nullptr;
     SharedHead* head_ = nullptr;
-    JobState* states_ = nullptr;
+    JobShared* states_ = nullptr;
+    std::vector<std::pair<std::size_t, std::size_t>> logs_;  // offset, entries
 };
 
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free);
@@ -141,6 +155,7 @@ struct JobRun::Impl {
     std::vector<std::string> messages;
     DiskWatch disks;
     std::vector<DiskStats> disk_results;
+    std::vector<SchedulerChange> schedulers;
 
     mutable std::mutex mutex;
     std::condition_variable changed;
@@ -178,6 +193,7 @@ struct JobRun::Impl {
                 schedule();
                 if (all_gone()) {
                     disk_results = disks.end();
+                    schedulers.clear();
                     finished_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
                                       std::chrono::system_clock::now().time_since_epoch())
                                       .count();
@@ -227,7 +243,7 @@ struct JobRun::Impl {
     void run_member(const Member& member) {
         const Clock clock = clock_for(plans[member.jobs.front()].options);
         const auto run_one = [&](std::size_t i) {
-            Worker worker(plans[i], shared->state(i), shared->event(), clock);
+            Worker worker(plans[i], shared->job(i), shared->log(i), shared->event(), clock);
             worker.run();
         };
         if (member.jobs.size() == 1) {
@@ -426,7 +442,11 @@ JobRun::JobRun(JobSet set) : impl_(std::make_unique<Impl>()) {
     if (measures) {
         (void)Clock::best();  // once, before the fork, for all
     }
-    impl.shared.emplace(impl.plans.size());
+    std::vector<std::uint64_t> log_entries;
+    for (const JobPlan& plan : impl.plans) {
+        log_entries.push_back(plan.options.io_log_entries);
+    }
+    impl.shared.emplace(log_entries);
     impl.started.assign(impl.plans.size(), false);
     impl.begin_at_ns.assign(impl.plans.size(), 0);
     Member threads;
@@ -437,6 +457,11 @@ JobRun::JobRun(JobSet set) : impl_(std::make_unique<Impl>()) {
             threads.jobs.push_back(i);
         } else {
             impl.members.push_back({.pid = -1, .gone = false, .jobs = {i}});
+        }
+        if (!impl.plans[i].options.ioscheduler.empty()) {
+            for (const FileTarget& file : impl.plans[i].files) {
+                impl.schedulers.emplace_back(file.path, impl.plans[i].options.ioscheduler);
+            }
         }
         if (impl.plans[i].options.has_files() && impl.plans[i].options.disk_util) {
             for (const FileTarget& file : impl.plans[i].files) {
@@ -611,7 +636,18 @@ RunResult JobRun::result() const {
     result.notices = impl_->set.notices;
     result.messages = impl_->messages;
     for (std::size_t i = 0; i < impl_->plans.size(); ++i) {
-        result.jobs.push_back(read_state(impl_->plans[i].options, impl_->plans[i].seed, impl_->shared->state(i)));
+        const JobShared& job = impl_->shared->job(i);
+        result.jobs.push_back(read_state(impl_->plans[i].options, impl_->plans[i].seed, job.state));
+        JobResult& one = result.jobs.back();
+        one.rates = std::make_shared<RateSeries>(job.rates);
+        one.heat = std::make_shared<HeatSeries>(job.heat);
+        const std::span<IoLogEntry> log = impl_->shared->log(i);
+        const std::uint64_t used = job.state.io_log_used.load(std::memory_order_acquire);
+        one.io_log.assign(log.begin(),
+                          log.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(used, log.size())));
+        for (const FileTarget& file : impl_->plans[i].files) {
+            one.paths.push_back(file.path);
+        }
     }
     result.disks = impl_->disk_results;
     result.stop_reason = impl_->stop_reason;

@@ -1,38 +1,21 @@
 // SPDX-License-Identifier: MIT
 #include "worker.hpp"
 
-#include <fcntl.h>
-#include <linux/fs.h>
-#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <exception>
-#include <limits>
 
-#include "engines.hpp"
 #include "futex.hpp"
 #include "job_fixups.hpp"
+#include "process_settings.hpp"
+#include "replay.hpp"
 #include "sampleblk/error.hpp"
 
 namespace sampleblk::workload {
 
 namespace {
-
-struct rusage usage_now(bool thread) {
-    struct rusage usage{};
-    (void)::getrusage(thread ? RUSAGE_THREAD : RUSAGE_SELF, &usage);
-    return usage;
-}
-
-std::uint64_t microseconds(const timeval& from, const timeval& to) {
-    return static_cast<std::uint64_t>((to.tv_sec - from.tv_sec) * 1'000'000 + (to.tv_usec - from.tv_usec));
-}
-
-// What a file of an engine without files has for a descriptor: open, but never given to the kernel.
-constexpr int no_descriptor = std::numeric_limits<int>::max();
 
 std::uint64_t saturating_product(std::uint64_t a, std::uint64_t b) {
     return b != 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b;
@@ -40,16 +23,15 @@ std::uint64_t saturating_product(std::uint64_t a, std::uint64_t b) {
 
 }  // namespace
 
-Worker::Worker(const JobPlan& plan, JobState& state, std::atomic<std::uint32_t>& event, const Clock& clock)
-    : plan_(plan), options_(plan.options), state_(state), event_(event), clock_(clock) {}
-
-Worker::~Worker() {
-    for (FileState& file : files_) {
-        if (file.fd >= 0 && file.fd != no_descriptor) {
-            (void)::close(file.fd);
-        }
-    }
-}
+Worker::Worker(const JobPlan& plan, JobShared& shared, std::span<IoLogEntry> io_log, std::atomic<std::uint32_t>& event,
+               const Clock& clock)
+    : plan_(plan),
+      options_(plan.options),
+      shared_(shared),
+      state_(shared.state),
+      io_log_(io_log),
+      event_(event),
+      clock_(clock) {}
 
 void Worker::set_phase(Phase phase) noexcept {
     state_.phase.store(static_cast<std::uint32_t>(phase), std::memory_order_release);
@@ -57,7 +39,7 @@ void Worker::set_phase(Phase phase) noexcept {
     futex_wake(event_);
 }
 
-void Worker::fail(JobError error) noexcept {
+void Worker::fail(const JobError& error) noexcept {
     failed_ = true;
     if (state_.error == 0) {
         state_.error = error.code != 0 ? error.code : EIO;
@@ -67,102 +49,26 @@ void Worker::fail(JobError error) noexcept {
     }
 }
 
-void Worker::open(FileState& file) {
-    if (!options_.has_files()) {
-        file.fd = no_descriptor;
-        return;
+bool Worker::survives(const Io& io, int code, const char* operation) {
+    const std::uint8_t kind = io.verify_read                    ? continue_on_verify
+                              : io.direction == Direction::read ? continue_on_read
+                                                                : continue_on_write;
+    if (options_.fill_device && (code == ENOSPC || code == EDQUOT)) {
+        total_limit_ios_ = total_issued_ios_;  // what fill_device was asked to reach
+        return true;
     }
-    int flags = 0;
-    if (!options_.trims) {
-        flags |= options_.direct ? O_DIRECT : 0;
-        flags |= options_.sync == SyncMode::sync ? O_SYNC : options_.sync == SyncMode::dsync ? O_DSYNC : 0;
-        flags |= options_.create_on_open && options_.allow_file_create ? O_CREAT : 0;
+    if (code != ENOSPC && code != EDQUOT && (options_.continue_on_error & kind) != 0) {
+        ++state_.error_count;
+        return true;
     }
-    const std::string& path = file.target->path;
-    if (file.target->type != FileType::regular) {
-        flags |= O_NOATIME;
-    }
-    if (options_.writes || options_.trims) {
-        flags |= O_RDWR;
-        if (file.target->type == FileType::regular && options_.allow_file_create && options_.writes) {
-            flags |= O_CREAT;
-        }
-    }
-    // No O_CLOEXEC: a job executes nothing while it has files open, and the flag would show as a
-    // difference in every trace that is compared with fio's.
-    for (;;) {
-        file.fd = ::open(path.c_str(), flags, 0600);
-        if (file.fd >= 0) {
-            break;
-        }
-        if (errno == EPERM && (flags & O_NOATIME) != 0) {
-            flags &= ~O_NOATIME;
-        } else if (errno != EINTR || stopping()) {
-            const int code = errno;
-            throw SystemError("open", path, code,
-                              code == EINVAL && options_.direct ? "does the file system support direct=1?" : "");
-        }
-    }
-    file.kernel_position = 0;
-    if (options_.invalidate) {
-        invalidate(file);
-    }
-    const bool has_pages = file.target->type == FileType::regular || file.target->type == FileType::block;
-    if (options_.fadvise_hint != FadviseHint::none && has_pages) {
-        const bool random = options_.fadvise_hint == FadviseHint::random ||
-                            (options_.fadvise_hint == FadviseHint::by_pattern && options_.random);
-        // A refused hint costs nothing but speed, and fio goes on too.
-        (void)::posix_fadvise(file.fd, static_cast<off_t>(file.begin), static_cast<off_t>(file.target->extent_bytes),
-                              random ? POSIX_FADV_RANDOM : POSIX_FADV_SEQUENTIAL);
-    }
+    fail({operation, io.file->target->path, code,
+          "at offset " + std::to_string(io.offset) + ", " + std::to_string(io.length) + " bytes"});
+    return false;
 }
 
-void Worker::close(FileState& file) {
-    if (file.fd < 0) {
-        return;
-    }
-    if (file.fd == no_descriptor) {
-        file.fd = -1;
-        return;
-    }
-    if (options_.fsync_on_close && generator_->needs_sync() && ::fsync(file.fd) != 0) {
-        fail({"fsync", file.target->path, errno, {}});
-    }
-    if (::close(std::exchange(file.fd, -1)) != 0 && errno != EINTR) {
-        fail({"close", file.target->path, errno, {}});
-    }
-}
-
-void Worker::invalidate(FileState& file) {
-    if (!options_.has_files()) {
-        return;
-    }
-    if (file.target->type == FileType::regular) {
-        (void)::posix_fadvise(file.fd, static_cast<off_t>(file.begin), static_cast<off_t>(file.target->extent_bytes),
-                              POSIX_FADV_DONTNEED);
-    } else if (file.target->type == FileType::block) {
-        // Only root may; others run with a warm cache, as with fio.
-        (void)::ioctl(file.fd, BLKFLSBUF);
-    }
-}
-
-int Worker::sync_file(FileState& file, SyncKind kind) const noexcept {
-    switch (kind) {
-        case SyncKind::fdatasync:
-            return ::fdatasync(file.fd);
-        case SyncKind::range:
-            if (file.first_written == UINT64_MAX) {
-                return 0;
-            }
-            return ::sync_file_range(file.fd, static_cast<off_t>(file.first_written),
-                                     static_cast<off_t>(file.last_written - file.first_written),
-                                     options_.sync_file_range_flags);
-        default:
-            return ::fsync(file.fd);
-    }
-}
-
-void Worker::account_sync(std::uint64_t issue, std::uint64_t end) noexcept {
+void Worker::account_sync(FileState& file, std::uint64_t issue, std::uint64_t end) noexcept {
+    file.first_written = UINT64_MAX;
+    file.last_written = 0;
     generator_->count_sync();
     if (measuring_) {
         ++state_.sync_ios;
@@ -174,40 +80,156 @@ void Worker::account_sync(std::uint64_t issue, std::uint64_t end) noexcept {
 
 void Worker::account_more(const Io& io, std::uint64_t end) noexcept {
     DirectionStats& stats = state_.data[index_of(io.direction)];
+    const std::uint64_t clat = clock_.ns(end - io.issue_ticks);
+    const std::uint64_t lat = (features_ & separate_lat) != 0 ? clock_.ns(end - io.start_ticks) : clat;
+    const std::uint64_t slat = lat > clat ? lat - clat : 0;
     if ((features_ & separate_lat) != 0) {
-        stats.lat.add(clock_.ns(end - io.start_ticks));
+        if (!options_.disable_lat) {
+            stats.lat.add(lat);
+        }
+        if (!options_.disable_slat && !is_synchronous(options_.engine)) {
+            stats.slat.add(slat);
+        }
+    }
+    if ((features_ & response_time) != 0 && io.due_ticks != 0) {
+        stats.response.add(clock_.ns(end - std::min(io.due_ticks, end)));
+    }
+    if ((features_ & log_lines) != 0) {
+        try {
+            logs_->add(io, clock_.ns(end - began_ticks_), slat, clat, lat);
+        } catch (const std::bad_alloc&) {
+            ++state_.io_log_lost;
+        }
+    }
+    if ((features_ & log_entries) != 0) {
+        const std::uint64_t used = state_.io_log_used.load(std::memory_order_relaxed);
+        if (used < io_log_.size()) {
+            io_log_[used] = {.issue_ns = clock_.ns(io.issue_ticks - std::min(began_ticks_, io.issue_ticks)),
+                             .latency_ns = clat,
+                             .offset_bytes = io.offset,
+                             .length_bytes = static_cast<std::uint32_t>(io.length),
+                             .file = io.file->number,
+                             .depth = io.depth,
+                             .direction = static_cast<std::uint8_t>(io.direction)};
+            state_.io_log_used.store(used + 1, std::memory_order_release);
+        } else {
+            ++state_.io_log_lost;
+        }
+    }
+    if ((features_ & track_writes) != 0 && io.direction == Direction::write) {
+        io.file->first_written = std::min(io.file->first_written, io.offset);
+        io.file->last_written = std::max(io.file->last_written, io.offset + io.length);
     }
 }
 
-bool Worker::survives(const Io& io, int code, const char* operation) {
-    const std::uint8_t kind = io.direction == Direction::read ? continue_on_read : continue_on_write;
-    if (code != ENOSPC && code != EDQUOT && (options_.continue_on_error & kind) != 0) {
-        ++state_.error_count;
-        return true;
-    }
-    if (options_.fill_device && (code == ENOSPC || code == EDQUOT)) {
-        // What fill_device was asked to reach.
-        state_.stopped_early = 0;
-        total_limit_ios_ = total_issued_ios_;
-        return true;
-    }
-    fail({operation, io.file->target->path, code,
-          "at offset " + std::to_string(io.offset) + ", " + std::to_string(io.length) + " bytes"});
-    return false;
+bool Worker::wants_quiet() const noexcept {
+    return (pacer_ && pacer_->wants_quiet()) ||
+           (options_.verify_backlog != 0 && backlog_left_ == 0 && verifier_ &&
+            verifier_->pending() >= options_.verify_backlog) ||
+           (replay_ && replay_->wants_quiet());
 }
 
-void Worker::set_up() {
-    state_.pid = static_cast<std::int32_t>(::getpid());
-    state_.thread_id = static_cast<std::int32_t>(::syscall(SYS_gettid));
+std::uint64_t Worker::turn_begins() {
+    if (replay_) {
+        return replay_->turn_begins(clock_.ticks());
+    }
+    return pacer_ ? pacer_->turn_begins(clock_.ticks(), generator_->sync_is_due()) : 0;
+}
+
+Next Worker::next(Io& io) {
+    io.verify_read = false;
+    if (replay_) {
+        return replay_->next(io, files_, *this);
+    }
+    if (options_.verify_backlog != 0 && verifier_) {
+        if (backlog_left_ == 0 && verifier_->pending() >= options_.verify_backlog) {
+            backlog_left_ = options_.verify_backlog_batch != 0 ? options_.verify_backlog_batch : verifier_->pending();
+        }
+        if (backlog_left_ != 0) {
+            --backlog_left_;
+            if (verifier_->next(io, files_)) {
+                if (!io.file->is_open()) {
+                    open(*io.file);
+                }
+                return Next::io;
+            }
+            backlog_left_ = 0;
+        }
+    }
+    return generator_->next(io);
+}
+
+void Worker::prepare(Io& io) {
+    io.due_ticks = pacer_ ? pacer_->begins(io) : replay_ ? replay_->due() : 0;
+    if (io.direction != Direction::write || io.sync != SyncKind::none) {
+        return;
+    }
+    const std::span<std::byte> buffer(io.buffer, static_cast<std::size_t>(io.length));
+    if (verifier_) {
+        verifier_->fill(io);
+    } else if (refills_) {
+        filler_->fill(buffer, io.offset);
+    } else if (options_.scramble_buffers) {
+        scramble(buffer, io.offset, clock_.ticks());
+    }
+}
+
+bool Worker::after(const Io& io, std::uint64_t end) {
+    if (pacer_) {
+        pacer_->completed(io);
+    }
+    if ((features_ & watch_latency) != 0) {
+        const std::uint64_t lat = clock_.ns(end - io.start_ticks);
+        const std::uint64_t most = options_.max_latency_ns[index_of(io.direction)];
+        if (most != 0 && lat > most) {
+            fail({"max_latency", io.file->target->path, ETIMEDOUT,
+                  std::to_string(lat) + " ns at offset " + std::to_string(io.offset)});
+            return false;
+        }
+        if (options_.latency_target_ns != 0 && measuring_ && !pacer_->meets_target(lat)) {
+            fail({"latency_target", io.file->target->path, ETIMEDOUT, "not met even one I/O at a time"});
+            return false;
+        }
+    }
+    if (checks_reads_ && io.direction == Direction::read && !verifier_->check(io)) {
+        done_ = true;
+        return false;
+    }
+    return true;
+}
+
+Next Worker::next_to_verify(Io& io) {
+    if (!verifier_->next(io, files_)) {
+        return Next::end;
+    }
+    if (!io.file->is_open()) {
+        open(*io.file);
+    }
+    return Next::io;
+}
+
+bool Worker::check_read(const Io& io, std::uint64_t end) {
+    account(io, end);
+    if (!verifier_->check(io)) {
+        done_ = true;
+        return false;
+    }
+    return true;
+}
+
+void Worker::set_up_files() {
     files_.resize(plan_.files.size());
     for (std::size_t i = 0; i < files_.size(); ++i) {
         files_[i].target = &plan_.files[i];
         files_[i].number = static_cast<std::uint32_t>(i);
         files_[i].begin = plan_.files[i].offset_bytes;
     }
+    if (!options_.read_iolog.empty() || !plan_.replay.empty()) {
+        replay_ = std::make_unique<ReplaySource>(plan_, clock_);
+    }
     generator_ = std::make_unique<Generator>(plan_, files_, *this);
     filler_ = std::make_unique<BufferFiller>(options_, plan_.seed);
-    std::uint64_t longest = 0;
+    std::uint64_t longest = replay_ ? replay_->longest() : 0;
     for (std::size_t i = 0; i < data_directions; ++i) {
         longest = std::max(longest, options_.max_bs[i]);
     }
@@ -219,10 +241,43 @@ void Worker::set_up() {
             filler_->fill({buffer_of(i), static_cast<std::size_t>(longest)}, 0);
         }
     }
-    total_limit_bytes_ = options_.time_based ? UINT64_MAX : saturating_product(plan_.io_bytes, options_.loops);
+}
+
+void Worker::set_up_features() {
+    total_limit_bytes_ =
+        options_.time_based || replay_ ? UINT64_MAX : saturating_product(plan_.io_bytes, options_.loops);
     total_limit_ios_ = options_.number_ios == 0 ? UINT64_MAX : saturating_product(options_.number_ios, options_.loops);
     record_clat_ = !options_.disable_clat && options_.stats;
-    features_ = !is_synchronous(options_.engine) && !options_.disable_lat ? separate_lat : 0U;
+    if (options_.verify != Verify::none) {
+        verifier_ = std::make_unique<Verifier>(plan_, state_);
+        checks_reads_ = options_.reads && !options_.writes;
+    }
+    const bool watches = options_.max_latency_ns != PerDirection<std::uint64_t>{} || options_.latency_target_ns != 0;
+    if (options_.thinktime_ns != 0 || options_.rate_bps != PerDirection<std::uint64_t>{} ||
+        options_.latency_target_ns != 0) {
+        pacer_ = std::make_unique<Pacer>(plan_, clock_, *generator_);
+    }
+    const bool log_files = !options_.write_bw_log.empty() || !options_.write_lat_log.empty() ||
+                           !options_.write_iops_log.empty() || !options_.write_hist_log.empty();
+    if (log_files) {
+        logs_ = std::make_unique<Logs>(plan_, state_);
+    }
+    refills_ =
+        options_.refill_buffers || options_.dedupe_percentage != 0 || !options_.buffer_pattern.offset_fields.empty();
+    extras_ = verifier_ || pacer_ || replay_ || refills_ || watches;
+    features_ = (!is_synchronous(options_.engine) || extras_ ? separate_lat : 0U) |
+                (replay_ || (pacer_ && pacer_->limits_rate()) ? response_time : 0U) | (log_files ? log_lines : 0U) |
+                (!io_log_.empty() ? log_entries : 0U) | (watches ? watch_latency : 0U) |
+                (options_.sync_file_range_every != 0 ? track_writes : 0U);
+}
+
+void Worker::set_up() {
+    state_.pid = static_cast<std::int32_t>(::getpid());
+    state_.thread_id = static_cast<std::int32_t>(::syscall(SYS_gettid));
+    apply_process_settings(options_);
+    set_up_files();
+    set_up_features();
+    engine_ = make_engine(*this);
 }
 
 bool Worker::wait_for_start() {
@@ -236,67 +291,8 @@ bool Worker::wait_for_start() {
     return !stopping();
 }
 
-void Worker::start_measuring(std::uint64_t now) noexcept {
-    measuring_ = true;
-    began_ticks_ = now;
-    began_ = ClockMark::take(clock_);
-    usage_at_start_ = usage_now(options_.thread);
-    deadline_ = options_.runtime_ns == 0 ? UINT64_MAX : now + clock_.ticks_for(options_.runtime_ns);
-    last_bw_sample_ = last_iops_sample_ = now;
-    const bool samples = !options_.disable_bw && options_.stats;
-    next_bw_sample_ = samples ? now + clock_.ticks_for(options_.bwavgtime_ns) : UINT64_MAX;
-    next_iops_sample_ = samples ? now + clock_.ticks_for(options_.iopsavgtime_ns) : UINT64_MAX;
-    ramp_end_ = UINT64_MAX;
-    plan_events();
-}
-
-void Worker::plan_events() noexcept {
-    next_event_ = std::min({deadline_, ramp_end_, next_bw_sample_, next_iops_sample_});
-}
-
-void Worker::take_rate_samples(std::uint64_t now) noexcept {
-    if (now >= next_bw_sample_) {
-        const auto spent = static_cast<double>(clock_.ns(now - last_bw_sample_));
-        for (std::size_t d = 0; d < data_directions; ++d) {
-            const std::uint64_t bytes = state_.data[d].bytes - sampled_bytes_[d];
-            if (state_.data[d].bytes != 0) {
-                state_.data[d].bw_kib.add(static_cast<double>(bytes) * 1e9 / 1024 / spent);
-            }
-            sampled_bytes_[d] = state_.data[d].bytes;
-        }
-        last_bw_sample_ = now;
-        next_bw_sample_ = now + clock_.ticks_for(options_.bwavgtime_ns);
-    }
-    if (now >= next_iops_sample_) {
-        const auto spent = static_cast<double>(clock_.ns(now - last_iops_sample_));
-        for (std::size_t d = 0; d < data_directions; ++d) {
-            const std::uint64_t ios = state_.data[d].ios - sampled_ios_[d];
-            if (state_.data[d].ios != 0) {
-                state_.data[d].iops.add(static_cast<double>(ios) * 1e9 / spent);
-            }
-            sampled_ios_[d] = state_.data[d].ios;
-        }
-        last_iops_sample_ = now;
-        next_iops_sample_ = now + clock_.ticks_for(options_.iopsavgtime_ns);
-    }
-}
-
-bool Worker::on_time(std::uint64_t now) {
-    if (now >= ramp_end_) {
-        set_phase(Phase::running);
-        start_measuring(now);
-    }
-    take_rate_samples(now);
-    plan_events();
-    if (now >= deadline_) {
-        state_.runtime_reached = 1;
-        return false;
-    }
-    return true;
-}
-
 bool Worker::another_pass(std::uint64_t& loops_left) const noexcept {
-    if (failed_ || stopping() || state_.runtime_reached != 0) {
+    if (failed_ || done_ || stopping() || state_.runtime_reached != 0) {
         return false;
     }
     if (options_.time_based) {
@@ -306,7 +302,7 @@ bool Worker::another_pass(std::uint64_t& loops_left) const noexcept {
         --loops_left;
         return true;
     }
-    if (total_issued_ios_ >= total_limit_ios_) {
+    if (total_issued_ios_ >= total_limit_ios_ || replay_) {
         return false;
     }
     // io_size above size: more passes over the same files.
@@ -315,125 +311,145 @@ bool Worker::another_pass(std::uint64_t& loops_left) const noexcept {
            total_limit_bytes_ - total_issued_bytes_ >= largest;
 }
 
-void Worker::close_all() {
-    for (FileState& file : files_) {
-        close(file);
-    }
-}
-
-void Worker::final_syncs() {
-    if (!(options_.end_fsync || options_.fsync_on_close) || !generator_->needs_sync()) {
-        return;
-    }
-    for (FileState& file : files_) {
-        const bool opened_here = !file.is_open();
-        if (opened_here) {
-            open(file);
+// What a write pass would do, noted for verify without doing it.
+void Worker::dry_run() {
+    Io io;
+    while (wants_more() && generator_->next(io) == Next::io) {
+        if (io.sync != SyncKind::none) {
+            generator_->count_sync();
+            continue;
         }
-        const std::uint64_t issue = clock_.ticks();
-        if (::fsync(file.fd) != 0) {
-            fail({"fsync", file.target->path, errno, {}});
-        }
-        if (measuring_ && record_clat_) {
-            state_.sync_latency.add(clock_.ns(clock_.ticks() - issue));
-        }
-        if (opened_here) {
-            close(file);
+        count_issue(io);
+        if (io.direction == Direction::write) {
+            verifier_->note(io);
         }
     }
-    generator_->count_sync();
 }
 
 void Worker::run_pass() {
     pass_issued_bytes_ = 0;
-    pass_limit_bytes_ = options_.time_based ? UINT64_MAX : plan_.size_bytes;
+    pass_limit_bytes_ = options_.time_based || replay_ ? UINT64_MAX : plan_.size_bytes;
     if (options_.writes && options_.random && options_.norandommap) {
         pass_limit_bytes_ = std::max(pass_limit_bytes_, plan_.io_bytes);
     }
+    if (options_.trim_then_write) {
+        pass_limit_bytes_ = saturating_product(pass_limit_bytes_, 2);  // every byte is trimmed and written
+    }
     generator_->begin_pass();
-    run_engine_loop(*this);
+    if (replay_) {
+        replay_->begin(clock_.ticks());
+    }
+    if (options_.verify_only && options_.writes) {
+        dry_run();
+    } else {
+        engine_->pass(*this);
+    }
     if (!failed_ && !stopping()) {
         final_syncs();
     }
 }
 
+void Worker::run_verify() {
+    if (!verifier_ || !options_.do_verify || failed_ || stopping() || verifier_->pending() == 0) {
+        return;
+    }
+    close_all();
+    set_phase(Phase::verifying);
+    verifier_->begin_checking();
+    // Reading back takes as long as it takes: a runtime limits the writing.
+    const std::uint64_t deadline = std::exchange(deadline_, UINT64_MAX);
+    plan_events();
+    const std::uint64_t begin = clock_.ticks();
+    engine_->verify_pass(*this);
+    verify_spent_ns_ += clock_.ns(clock_.ticks() - begin);
+    deadline_ = deadline;
+    plan_events();
+    verifier_->forget();
+    set_phase(Phase::running);
+}
+
 void Worker::run_passes() {
     std::uint64_t loops_left = options_.loops;
     bool first = true;
+    PerDirection<std::uint64_t> spent{};
     while (another_pass(loops_left)) {
         if (!first) {
             close_all();
             if (options_.unlink_each_loop) {
-                remove_files(plan_);
+                unlink_all();
             }
         }
         first = false;
         const std::uint64_t issued_before = total_issued_ios_;
+        const std::uint64_t begin = std::max(clock_.ticks(), began_ticks_);
         run_pass();
-        const std::uint64_t now = clock_.ticks();
+        const std::uint64_t end = clock_.ticks();
         for (std::size_t d = 0; d < data_directions; ++d) {
+            spent[d] += clock_.ns(end - std::max(begin, began_ticks_));
             if (state_.data[d].bytes != 0) {
-                state_.data[d].runtime_ns = clock_.ns(now - began_ticks_);
+                state_.data[d].runtime_ns = spent[d];
             }
         }
-        state_.loop.fetch_add(1, std::memory_order_relaxed);
+        run_verify();
+        // A job that only writes spends its read time verifying.
+        if (verify_spent_ns_ != 0) {
+            state_.data[0].runtime_ns = (options_.reads ? spent[0] : 0) + verify_spent_ns_;
+        }
+        bump(state_.loop, 1);
         if (total_issued_ios_ == issued_before) {
             break;  // a pass that finds nothing to do would go on for ever
         }
     }
+    if (options_.unlink) {
+        unlink_all();
+    }
     close_all();
+    if (state_.verify_errors != 0 && (options_.continue_on_error & continue_on_verify) == 0) {
+        const VerifyMismatch& one = state_.mismatches[0];
+        fail({"verify", std::string(one.path.view()), EILSEQ,
+              std::to_string(state_.verify_errors) + " blocks differ, the first at offset " +
+                  std::to_string(one.offset_bytes) + " (" + std::string(one.what.view()) + ")"});
+    }
 }
 
-void Worker::finish() noexcept {
-    const struct rusage usage = usage_now(options_.thread);
-    const ClockMark end = ClockMark::take(clock_);
-    state_.runtime_ns = end.monotonic_ns - began_.monotonic_ns;
-    state_.used_tsc = clock_.uses_tsc() ? 1 : 0;
-    state_.clock_drift_ppm = end.drift_ppm(clock_, began_);
-    state_.user_us = microseconds(usage_at_start_.ru_utime, usage.ru_utime);
-    state_.system_us = microseconds(usage_at_start_.ru_stime, usage.ru_stime);
-    state_.voluntary_switches = static_cast<std::uint64_t>(usage.ru_nvcsw - usage_at_start_.ru_nvcsw);
-    state_.involuntary_switches = static_cast<std::uint64_t>(usage.ru_nivcsw - usage_at_start_.ru_nivcsw);
-    state_.major_faults = static_cast<std::uint64_t>(usage.ru_majflt - usage_at_start_.ru_majflt);
-    state_.minor_faults = static_cast<std::uint64_t>(usage.ru_minflt - usage_at_start_.ru_minflt);
-    if (is_synchronous(options_.engine)) {
-        // Known without counting: one at a time, each submitted and completed alone.
-        std::uint64_t ios = state_.sync_ios;
-        for (DirectionStats& stats : state_.data) {
-            ios += stats.ios;
-            if (!options_.disable_lat && stats.lat.count == 0) {
-                stats.lat = stats.clat;
-            }
-        }
-        state_.depth_map[0] = ios;
-        state_.submit_map[1] = state_.complete_map[1] = ios;
-        state_.submits = state_.completes = ios;
+void Worker::work() {
+    const CgroupMembership cgroup(options_);
+    if (options_.pre_read) {
+        pre_read();
     }
-    for (DirectionStats& stats : state_.data) {
-        if (stats.bytes != 0 && stats.runtime_ns == 0) {
-            stats.runtime_ns = state_.runtime_ns;  // an error ended the first pass
-        }
+    if (!options_.exec_prerun.empty()) {
+        run_command(options_, options_.exec_prerun, "prerun");
     }
-    state_.stopped_early = stopping() ? 1 : 0;
-    state_.ended_ns.store(end.monotonic_ns, std::memory_order_relaxed);
+    const std::uint64_t now = clock_.ticks();
+    state_.started_ns.store(Clock::monotonic_ns(), std::memory_order_relaxed);
+    set_phase(options_.ramp_time_ns != 0 ? Phase::ramp : Phase::running);
+    start_measuring(now);
+    if (pacer_) {
+        pacer_->begin(now);
+        plan_events();
+    }
+    if (options_.ramp_time_ns != 0) {
+        measuring_ = false;
+        deadline_ = next_bw_sample_ = next_iops_sample_ = next_series_ = next_heat_ = next_log_ = UINT64_MAX;
+        next_rate_check_ = next_steady_ = UINT64_MAX;
+        ramp_end_ = now + clock_.ticks_for(options_.ramp_time_ns);
+        plan_events();
+    }
+    run_passes();
+    finish();
+    if (logs_) {
+        logs_->write(clock_.ns(clock_.ticks() - began_ticks_));
+    }
+    if (!options_.exec_postrun.empty()) {
+        run_command(options_, options_.exec_postrun, "postrun");
+    }
 }
 
 void Worker::run() noexcept {
     try {
         set_up();
         if (wait_for_start()) {
-            const std::uint64_t now = clock_.ticks();
-            state_.started_ns.store(Clock::monotonic_ns(), std::memory_order_relaxed);
-            set_phase(options_.ramp_time_ns != 0 ? Phase::ramp : Phase::running);
-            start_measuring(now);
-            if (options_.ramp_time_ns != 0) {
-                measuring_ = false;
-                ramp_end_ = now + clock_.ticks_for(options_.ramp_time_ns);
-                deadline_ = next_bw_sample_ = next_iops_sample_ = UINT64_MAX;
-                plan_events();
-            }
-            run_passes();
-            finish();
+            work();
         }
     } catch (const SystemError& error) {
         fail({error.operation(), error.path(), error.code(), {}});

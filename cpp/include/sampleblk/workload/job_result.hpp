@@ -68,6 +68,12 @@ struct JobResult {
     std::uint64_t verify_errors = 0;
     std::vector<VerifyMismatch> mismatches;
 
+    std::shared_ptr<const RateSeries> rates;  // over time; null after a merge
+    std::shared_ptr<const HeatSeries> heat;
+    std::vector<IoLogEntry> io_log;
+    std::uint64_t io_log_lost = 0;
+    std::vector<std::string> paths;  // of the job's files, which the log counts
+
     [[nodiscard]] std::uint64_t total_ios() const noexcept;
     [[nodiscard]] std::uint64_t total_bytes() const noexcept;
 

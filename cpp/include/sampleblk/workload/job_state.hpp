@@ -13,6 +13,7 @@
 
 #include "sampleblk/histogram.hpp"
 #include "sampleblk/workload/options.hpp"
+#include "sampleblk/workload/series.hpp"
 
 namespace sampleblk::workload {
 
@@ -148,6 +149,15 @@ struct JobState {
     std::array<VerifyMismatch, mismatches_kept> mismatches{};
 
     std::uint64_t io_log_lost = 0;
+    std::atomic<std::uint64_t> io_log_used{0};
+};
+
+// All of a job's part of the shared memory. What a job does not use is never touched, and so takes
+// no memory.
+struct JobShared {
+    JobState state;
+    RateSeries rates;
+    HeatSeries heat;
 };
 
 // fio's levels for queue depths: 1, 2, 4, … 32, >= 64.

@@ -6,10 +6,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "sampleblk/workload/replay_log.hpp"
 #include "sampleblk/workload/values.hpp"
 
 namespace sampleblk::workload {
@@ -230,7 +232,7 @@ struct JobOptions {
     bool nonvectored = false;
     bool nonvectored_given = false;
     bool nowait = false;
-    bool force_async = false;
+    std::uint32_t force_async = 0;  // io_uring: every how many I/Os
     bool userspace_reap = false;
     bool atomic_write = false;
     std::vector<int> advice;         // engine fadvise: POSIX_FADV_* in turn
@@ -336,8 +338,9 @@ struct JobOptions {
     std::string replay_redirect;
     std::uint64_t replay_scale = 1;
     std::uint64_t replay_align = 0;
-    std::uint32_t replay_time_scale = 100;  // percent
-    std::uint32_t replay_skip = 0;          // bits of Direction
+    std::uint32_t replay_time_scale = 100;    // percent
+    std::uint32_t replay_skip = 0;            // bits of Direction
+    std::shared_ptr<const ReplayLog> replay;  // a recording that is no file
 
     // The keys as they were written, for the JSON's "job options".
     std::vector<std::pair<std::string, std::string>> given;

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+// When the next I/O may begin: limited rates and think time; and what a job must keep up: least
+// rates, latencies, the depth that keeps a latency.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "generator.hpp"
+#include "sampleblk/workload/clock.hpp"
+#include "sampleblk/workload/files.hpp"
+
+namespace sampleblk::workload {
+
+class Pacer {
+  public:
+    Pacer(const JobPlan& plan, const Clock& clock, Generator& generator);
+
+    void begin(std::uint64_t now) noexcept;
+
+    // Whether the next turn_begins() wants nothing in flight.
+    [[nodiscard]] bool wants_quiet() const noexcept;
+
+    // When the next I/O may begin: 0 for now, else a tick to wait for and then ask again. Settles the
+    // direction of the next I/O where rates are limited.
+    [[nodiscard]] std::uint64_t turn_begins(std::uint64_t now, bool sync_due);
+
+    // An I/O is about to begin: when it was due, in ticks.
+    [[nodiscard]] std::uint64_t begins(const Io& io) noexcept;
+    void completed(const Io& io) noexcept {
+        ++completed_;
+        (void)io;
+    }
+
+    [[nodiscard]] bool limits_rate() const noexcept { return limited_; }
+
+    // The depth that latency_target allows just now.
+    [[nodiscard]] std::uint32_t depth() const noexcept { return depth_; }
+    // Books a latency against latency_target; false: it is missed even at depth 1.
+    [[nodiscard]] bool meets_target(std::uint64_t latency_ns) noexcept;
+    // After latency_window; `settled` when the depth is found and the job may end.
+    [[nodiscard]] bool end_window(std::uint64_t now, bool& settled) noexcept;
+    [[nodiscard]] std::uint64_t window_end() const noexcept { return window_end_; }
+
+  private:
+    [[nodiscard]] std::uint64_t interval_ticks(std::size_t direction, std::uint64_t bytes) const noexcept;
+    void start_pause(std::uint64_t now) noexcept;
+    bool lower_depth(std::uint64_t now) noexcept;
+
+    const JobOptions& options_;
+    const Clock& clock_;
+    Generator& generator_;
+    bool limited_ = false;
+    PerDirection<double> ticks_per_byte_{};
+    PerDirection<double> next_due_{};
+    Random poisson_;
+    std::optional<Direction> chosen_;
+
+    std::uint64_t issued_ = 0;
+    std::uint64_t completed_ = 0;
+    std::uint64_t paused_at_count_ = 0;
+    std::uint64_t paused_at_ = 0;
+    std::uint64_t pause_until_ = 0;
+
+    std::uint32_t depth_ = 1;
+    std::uint32_t depth_low_ = 1;
+    std::uint32_t depth_high_ = 1;
+    std::uint32_t stable_ = 0;
+    bool last_window_ = false;
+    std::uint64_t window_ticks_ = 0;
+    std::uint64_t window_end_ = UINT64_MAX;
+    std::uint64_t window_ios_ = 0;
+    std::uint64_t window_missed_ = 0;
+};
+
+}  // namespace sampleblk::workload
