@@ -22,7 +22,7 @@ needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not i
 _IO_CALLS = (
     "open,openat,creat,close,read,write,pread64,pwrite64,readv,writev,preadv,pwritev,preadv2,pwritev2,lseek,"
     "fadvise64,fallocate,ftruncate,fsync,fdatasync,sync_file_range,unlink,unlinkat,mmap,munmap,msync,madvise,ioctl,"
-    "fcntl"
+    "fcntl,io_submit,io_getevents"
 )
 
 # strace -f writes "PID call(…) = result", or the call in two halves when another process came between.
@@ -52,7 +52,8 @@ def parse_strace(text: str) -> list[Call]:
             begun[int(match[1])] = (match[2], match[3])
         elif match := _ENDED.match(line):
             name, arguments = begun.pop(int(match[1]), (match[2], ""))
-            calls.append(Call(int(match[1]), name, arguments + match[3], match[4]))
+            gap = " " if arguments.endswith(",") else ""
+            calls.append(Call(int(match[1]), name, arguments + gap + match[3], match[4]))
         elif match := _WHOLE.match(line):
             calls.append(Call(int(match[1]), match[2], match[3], match[4]))
     return calls
@@ -61,7 +62,7 @@ def parse_strace(text: str) -> list[Call]:
 def strace(command: list[str], log: Path, *, calls: str = _IO_CALLS) -> list[Call]:
     """Runs a command under strace; its calls, in the order in which they began or ended."""
     subprocess.run(
-        ["strace", "-f", "-s", "0", "-qq", "-e", f"trace={calls}", "-o", str(log), *command],
+        ["strace", "-f", "-v", "-s", "0", "-qq", "-e", f"trace={calls}", "-o", str(log), *command],
         check=True,
         capture_output=True,
         timeout=120,
@@ -102,10 +103,19 @@ def on_files(calls: list[Call], directory: Path) -> dict[int, list[str]]:
             address, _, rest = call.arguments.partition(", ")
             if (call.pid, address) in mapped:
                 shown = f"{call.name} {mapped[call.pid, address]} {rest}"
+        elif call.name == "io_submit":
+            blocks = re.findall(r"aio_lio_opcode=IOCB_CMD_(\w+).*?aio_fildes=(\d+).*?aio_nbytes=(\d+), aio_offset=(\d+)", call.arguments)
+            shown = "io_submit " + ", ".join(
+                f"{names.get((call.pid, fd), '?')} {what} {length} {offset}" for what, fd, length, offset in blocks
+            )
+        elif call.name == "io_getevents":
+            least = call.arguments.split(", ")[1]
+            shown = f"io_getevents {least}"
         else:
             number, _, rest = call.arguments.partition(", ")
             name = names.get((call.pid, number), "")
             if name:
+                rest = re.sub(r", 0x[0-9a-f]+$", "", rest)  # a pointer
                 rest = re.sub(r'""\.\.\.|\[\{iov_base=.*?iov_len=(\d+)\}\]', lambda m: m[1] or "data", rest)
                 shown = f"{call.name} {name} {rest} = {call.result}".replace("  ", " ")
                 if call.name == "close":

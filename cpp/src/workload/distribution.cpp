@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace sampleblk::workload {
 
@@ -57,6 +58,12 @@ SkewedChoice::SkewedChoice(Distribution kind, std::uint64_t blocks, double param
     if (in_order_) {
         shift_ = 0;
     }
+    // Steps of the golden section spread any run of ranks evenly; coprime to the number of blocks,
+    // they reach every one.
+    stride_ = std::max<std::uint64_t>(static_cast<std::uint64_t>(n * 0.6180339887498949), 1);
+    while (std::gcd(stride_, blocks_) != 1) {
+        ++stride_;
+    }
 }
 
 std::uint64_t SkewedChoice::rank() noexcept {
@@ -98,9 +105,8 @@ std::uint64_t SkewedChoice::next() noexcept {
     if (in_order_) {
         return choice;
     }
-    if (choice != 0) {
-        choice = static_cast<std::uint64_t>((static_cast<Uint128>(mix64(choice)) * blocks_) >> 64);
-    }
+    // A permutation, so that no two ranks share a block.
+    choice = static_cast<std::uint64_t>(static_cast<Uint128>(choice) * stride_ % blocks_);
     choice += shift_;
     return choice >= blocks_ ? choice - blocks_ : choice;
 }

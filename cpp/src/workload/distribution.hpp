@@ -15,7 +15,7 @@ class SkewedChoice {
     SkewedChoice() = default;
 
     // `parameter` is zipf's theta, pareto's h or the bell's deviation in percent. `center` (0 to 1)
-    // is where the favourite lies; negative: anywhere. The others are hashed over the whole range,
+    // is where the favourite lies; negative: anywhere. The others are spread over the whole range,
     // unless `in_order` keeps each at its rank.
     SkewedChoice(Distribution kind, std::uint64_t blocks, double parameter, double center, std::uint64_t seed,
                  bool in_order = false);
@@ -29,6 +29,7 @@ class SkewedChoice {
     Distribution kind_ = Distribution::uniform;
     std::uint64_t blocks_ = 1;
     std::uint64_t shift_ = 0;
+    std::uint64_t stride_ = 1;
     bool in_order_ = false;
     Random random_;
     double theta_ = 0;

@@ -206,7 +206,7 @@ class VsyncEngine {
             vectors_.push_back({.iov_base = io->buffer, .iov_len = static_cast<std::size_t>(io->length)});
         }
         ssize_t moved = 0;
-        if (file.kernel_position != first.offset && ::lseek(file.fd, static_cast<off_t>(first.offset), SEEK_SET) < 0) {
+        if (::lseek(file.fd, static_cast<off_t>(first.offset), SEEK_SET) < 0) {
             moved = -1;
         } else {
             const int count = static_cast<int>(vectors_.size());
@@ -220,7 +220,6 @@ class VsyncEngine {
             done_.push_back({io->index, moved < 0 ? -code : static_cast<std::int32_t>(part)});
             left -= part;
         }
-        file.kernel_position = first.offset + (moved > 0 ? static_cast<std::uint64_t>(moved) : 0);
         const int taken = static_cast<int>(batch_.size());
         batch_.clear();
         return taken;

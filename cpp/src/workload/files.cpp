@@ -323,7 +323,9 @@ class HalfMade {
 };
 
 void lay_out(const JobOptions& options, JobPlan& plan, FileTarget& file, std::uint64_t old_size) {
-    const bool in_full = options.reads || (options.writes && options.overwrite && !options.file_append);
+    // A mapping cannot be written beyond the end of its file.
+    const bool in_full = options.reads || (options.writes && options.overwrite && !options.file_append) ||
+                         (options.writes && options.engine == Engine::mmap);
     const bool fresh = options.writes && !options.overwrite && !options.file_append;
     if ((in_full || fresh) && ::unlink(file.path.c_str()) != 0 && errno != ENOENT) {
         throw_errno("unlink", file.path);

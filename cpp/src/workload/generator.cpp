@@ -399,21 +399,17 @@ bool Generator::sequential_offset(FileState& file, Direction direction, std::uin
     }
     std::uint64_t relative = position - file.begin;
     if (options_.sequential_add != 0) {
+        // A hole behind the end of the last one, or, backwards, a step back from it. Over an end it
+        // goes on at the other; the first one is at the beginning either way.
         const std::int64_t add = options_.sequential_add;
-        if (relative == 0 && add < 0) {
-            // Backwards starts at the end.
-            relative = std::min(extent, size) - std::min(std::min(extent, size), least);
-        } else if (relative != 0) {
-            // Backwards: from the start of the last one; forwards: a hole behind its end.
+        const std::uint64_t range = std::min(extent, size);
+        if (relative != 0) {
             const auto moved = static_cast<std::int64_t>(relative) + add;
-            if (moved < 0 || static_cast<std::uint64_t>(moved) >= std::min(extent, size)) {
-                if (add > 0) {
-                    relative = 0;
-                } else {
-                    relative = std::min(extent, size) - std::min(std::min(extent, size), least);
-                }
-            } else {
+            if (moved >= 0 && static_cast<std::uint64_t>(moved) < range) {
                 relative = static_cast<std::uint64_t>(moved);
+            } else {
+                const auto back = static_cast<std::uint64_t>(add < 0 ? -add : 0);
+                relative = add > 0 || back > range ? 0 : range - back;
             }
         }
     }

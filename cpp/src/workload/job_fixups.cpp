@@ -24,9 +24,8 @@ void complete_depths(JobOptions& job) {
     job.iodepth_low = capped(job.iodepth_low, job.iodepth);
     job.iodepth_batch = capped(job.iodepth_batch, job.iodepth);
     job.iodepth_batch_complete_min = std::min(job.iodepth_batch_complete_min, job.iodepth);
-    if (job.iodepth_batch_complete_max != 0 && job.iodepth_batch_complete_min > job.iodepth_batch_complete_max) {
-        job.iodepth_batch_complete_max = job.iodepth_batch_complete_min;
-    }
+    job.iodepth_batch_complete_max =
+        std::clamp(job.iodepth_batch_complete_max, job.iodepth_batch_complete_min, job.iodepth);
 }
 
 void complete_zones(JobOptions& job) {
@@ -119,6 +118,9 @@ void complete_sizes(JobOptions& job) {
 }  // namespace
 
 void add_job(JobSet& set, JobOptions job) {
+    if (job.pre_read) {
+        job.invalidate = false;  // it would take back what was read
+    }
     complete_sizes(job);
     complete_depths(job);
     complete_zones(job);

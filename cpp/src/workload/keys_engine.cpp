@@ -66,7 +66,7 @@ constexpr Key table[] = {
      number<&JobOptions::iodepth_batch, 1, 32768>},
     {"iodepth_batch_complete_min", "iodepth_batch_complete", "int", "1", Effect::result, Support::full,
      "completions to wait for", number<&JobOptions::iodepth_batch_complete_min, 0, 32768>},
-    {"iodepth_batch_complete_max", "", "int", "iodepth", Effect::result, Support::full, "completions taken at a time",
+    {"iodepth_batch_complete_max", "", "int", "iodepth_batch_complete_min", Effect::result, Support::full, "completions taken at a time",
      number<&JobOptions::iodepth_batch_complete_max, 0, 32768>},
     {"iodepth_low", "", "int", "iodepth", Effect::result, Support::full, "depth to drain to before refilling",
      number<&JobOptions::iodepth_low, 0, 32768>},

@@ -40,9 +40,8 @@ class AsyncLoop {
         const std::uint32_t batch = options.iodepth_batch;
         const std::uint32_t low = options.iodepth_low;
         const std::uint32_t min_complete = options.iodepth_batch_complete_min;
-        const std::uint32_t max_complete =
-            options.iodepth_batch_complete_max == 0 ? depth_ : options.iodepth_batch_complete_max;
-        const bool polls = min_complete == 0 && options.iodepth_batch_complete_max == 0;
+        const bool polls = options.iodepth_batch_complete_max == 0;
+        const std::uint32_t max_complete = polls ? depth_ : options.iodepth_batch_complete_max;
         const bool scrambles = options.scramble_buffers && options.writes && !verifying;
         const bool time_based = options.time_based;
         const bool extras = worker_.has_extras();
@@ -71,8 +70,8 @@ class AsyncLoop {
                 break;
             }
             if (full || polls) {
-                if (queued_.size() == depth_ - free_.size() && !queued_.empty()) {
-                    commit();  // nothing else is in flight to wait for
+                if (!queued_.empty() && !polls) {
+                    commit();  // before waiting, whatever the batch
                 }
                 if (free_.size() == depth_) {
                     continue;  // nothing is in flight at all: the next file, or the next record, may be ready
@@ -95,7 +94,7 @@ class AsyncLoop {
             }
         }
         while (free_.size() < depth_) {
-            if (!reap(1, depth_)) {
+            if (!reap(static_cast<std::uint32_t>(depth_ - free_.size()), depth_)) {
                 return;
             }
         }

@@ -328,7 +328,10 @@ void Worker::dry_run() {
 
 void Worker::run_pass() {
     pass_issued_bytes_ = 0;
-    pass_limit_bytes_ = options_.time_based || replay_ ? UINT64_MAX : plan_.size_bytes;
+    // As in fio, a pass of a synchronous engine ends when its files have no more to give, not at a
+    // count of bytes: only so are the files closed where fio closes them.
+    const bool counts = !is_synchronous(options_.engine) && !options_.time_based && !replay_;
+    pass_limit_bytes_ = counts ? plan_.size_bytes : UINT64_MAX;
     if (options_.writes && options_.random && options_.norandommap) {
         pass_limit_bytes_ = std::max(pass_limit_bytes_, plan_.io_bytes);
     }

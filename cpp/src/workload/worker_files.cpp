@@ -172,7 +172,11 @@ void Worker::pre_read() {
         if (file.target->type == FileType::character || file.target->type == FileType::pipe) {
             continue;
         }
-        open(file);
+        // Without hints and without dropping what is cached already: filling the cache is the point.
+        file.fd = ::open(file.target->path.c_str(), open_flags(options_, file.target->type), 0600);
+        if (file.fd < 0) {
+            throw_errno("open", file.target->path);
+        }
         if (::lseek(file.fd, static_cast<off_t>(file.begin), SEEK_SET) < 0) {
             throw_errno("lseek", file.target->path);
         }
@@ -186,7 +190,7 @@ void Worker::pre_read() {
             }
             left -= got > 0 ? static_cast<std::uint64_t>(got) : 0;
         }
-        close(file);
+        (void)::close(std::exchange(file.fd, -1));
     }
 }
 

@@ -220,7 +220,7 @@ struct JobOptions {
     std::uint32_t iodepth = 1;
     std::uint32_t iodepth_batch = 1;
     std::uint32_t iodepth_batch_complete_min = 1;
-    std::uint32_t iodepth_batch_complete_max = 0;  // 0: as many as iodepth
+    std::uint32_t iodepth_batch_complete_max = 0;  // 0: as iodepth_batch_complete_min
     std::uint32_t iodepth_low = 0;                 // 0: iodepth
     bool serialize_overlap = false;
     bool hipri = false;
