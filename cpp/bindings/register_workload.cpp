@@ -12,6 +12,7 @@
 #include "sampleblk/workload/job_run.hpp"
 #include "sampleblk/workload/keys.hpp"
 #include "sampleblk/workload/report.hpp"
+#include "sampleblk/workload/result_tables.hpp"
 
 namespace sampleblk::bindings {
 
@@ -28,6 +29,32 @@ struct DeleteReleased {
         delete run;
     }
 };
+
+// Runs as one: all their jobs, one after another.
+std::shared_ptr<RunResult> merge_runs(const std::vector<std::shared_ptr<RunResult>>& runs) {
+    auto all = std::make_shared<RunResult>(*runs.at(0));
+    for (std::size_t i = 1; i < runs.size(); ++i) {
+        all->jobs.insert(all->jobs.end(), runs[i]->jobs.begin(), runs[i]->jobs.end());
+        all->notices.insert(all->notices.end(), runs[i]->notices.begin(), runs[i]->notices.end());
+        all->messages.insert(all->messages.end(), runs[i]->messages.begin(), runs[i]->messages.end());
+        all->stop_reason = all->stop_reason.empty() ? runs[i]->stop_reason : all->stop_reason;
+    }
+    all->disks.clear();  // counted over different times
+    return all;
+}
+
+// All jobs of a run summed up in one, as group_reporting would have them.
+std::shared_ptr<RunResult> total_of(const RunResult& run) {
+    auto total = std::make_shared<RunResult>(run);
+    if (!total->jobs.empty()) {
+        JobResult one = run.jobs.front();
+        for (std::size_t i = 1; i < run.jobs.size(); ++i) {
+            one.merge(run.jobs[i]);
+        }
+        total->jobs = {std::move(one)};
+    }
+    return total;
+}
 
 py::dict job_dict(const JobOptions& job) {
     py::dict out;
@@ -70,6 +97,18 @@ void register_workload(py::module_& module) {
         .def_static("parse_command_line", &parse_command_line, py::arg("arguments"),
                     py::arg("overrides") = std::vector<Setting>{})
         .def_static("make", &make_job, py::arg("settings"))
+        .def_static(
+            "replay",
+            [](const Table& table, bool requests, const std::vector<Setting>& settings) {
+                JobSet set = make_job(settings);
+                const auto log =
+                    std::make_shared<const ReplayLog>(requests ? replay_of_requests(table) : replay_of_syscalls(table));
+                for (JobOptions& job : set.jobs) {
+                    job.replay = log;
+                }
+                return set;
+            },
+            py::arg("table"), py::arg("requests"), py::arg("settings"), Released())
         .def_readonly("source", &JobSet::source)
         .def_readonly("globals", &JobSet::globals)
         .def_property_readonly("jobs",
@@ -98,6 +137,13 @@ void register_workload(py::module_& module) {
     py::class_<RunResult, std::shared_ptr<RunResult>>(module, "RunResult")
         .def("text", &text_report, Released())
         .def("json", &json_report, py::arg("bins"), Released())
+        .def("summary", &summary_table, Released())
+        .def("series", &series_table, Released())
+        .def("histogram", &histogram_table, Released())
+        .def("heat", &heat_table, Released())
+        .def("io_log", &io_log_table, Released())
+        .def_static("merge", &merge_runs, py::arg("runs"), Released())
+        .def("total", &total_of, Released())
         .def_readonly("stop_reason", &RunResult::stop_reason)
         .def_readonly("messages", &RunResult::messages)
         .def_property_readonly("notices", [](const RunResult& self) { return notices_of(self.notices); })

@@ -104,7 +104,9 @@ def on_files(calls: list[Call], directory: Path) -> dict[int, list[str]]:
             if (call.pid, address) in mapped:
                 shown = f"{call.name} {mapped[call.pid, address]} {rest}"
         elif call.name == "io_submit":
-            blocks = re.findall(r"aio_lio_opcode=IOCB_CMD_(\w+).*?aio_fildes=(\d+).*?aio_nbytes=(\d+), aio_offset=(\d+)", call.arguments)
+            blocks = re.findall(
+                r"aio_lio_opcode=IOCB_CMD_(\w+).*?aio_fildes=(\d+).*?aio_nbytes=(\d+), aio_offset=(\d+)", call.arguments
+            )
             shown = "io_submit " + ", ".join(
                 f"{names.get((call.pid, fd), '?')} {what} {length} {offset}" for what, fd, length, offset in blocks
             )

@@ -97,9 +97,7 @@ def random_job(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> li
 
 
 @pytest.mark.parametrize("name", ["random_read", "random_write", "random_trim_align", "random_two_files"])
-def test_random_with_a_map_takes_every_block_once(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_random_with_a_map_takes_every_block_once(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine, theirs = random_job(name, tmp_path, monkeypatch)
     assert sorted(mine) == sorted(theirs)
     assert mine != sorted(mine)

@@ -4,12 +4,20 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from sampleblk_lab._native import core
 from sampleblk_lab.errors import SampleblkError
+from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
-    from sampleblk_lab._native import core
+    import os
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
 
 
 class JobError(SampleblkError):
@@ -52,6 +60,13 @@ class Result:
         """What the layout did."""
         return self._result.messages
 
+    @property
+    def notices(self) -> list[str]:
+        """Settings of the job file that were left alone, and why that does not change the result."""
+        return [f"{source}:{line}: {key} {text}" for source, line, key, text in self._result.notices]
+
+    # --- as fio has it
+
     def text(self) -> str:
         """The report, in the form of fio's normal output."""
         return self._result.text()
@@ -64,6 +79,105 @@ class Result:
     def json_text(self, *, bins: bool = False) -> str:
         """The JSON as fio would print it."""
         return self._result.json(bins)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the JSON+ to a file, which fio's own tools and fio-plot read."""
+        target = Path(path)
+        target.write_text(self._result.json(True))
+        return target
+
+    # --- as tables
+
+    def summary(self) -> Table:
+        """A row a job and direction: counts, rates, and latencies with their percentiles."""
+        return Table(self._result.summary(), key="job")
+
+    def series(self) -> Table:
+        """Rates and latency over time: a row a job, direction and slot of 100 ms or, in long runs, more."""
+        return Table(self._result.series())
+
+    def histogram(self) -> Table:
+        """The latency histograms: a row a job, direction, kind and bin, with the bin's lower bound and width."""
+        return Table(self._result.histogram())
+
+    def heat(self) -> Table:
+        """Completion latencies over time: a row a job, direction, slot of time and bin that is not empty."""
+        return Table(self._result.heat())
+
+    def io_log(self) -> Table:
+        """Every I/O, for jobs with ``io_log_entries``; ``metadata["lost"]`` counts those that found no room."""
+        return Table(self._result.io_log())
+
+    def heat_map(
+        self, direction: str, *, bins: int = 64
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+        """The heat map of a direction's completion latency, all jobs together.
+
+        Args:
+            direction: ``"read"``, ``"write"`` or ``"trim"``.
+            bins: Rows of the map, evenly spaced in the logarithm of the latency.
+
+        Returns:
+            The ends of the time slots in seconds, shape ``(slots,)``; the edges of the latency rows in nanoseconds,
+            shape ``(bins + 1,)``; and the I/Os in each cell, shape ``(bins, slots)``.
+        """
+        table = self.heat()
+        chosen = table["direction"].values == direction
+        ends = table["end"].codes[chosen] * 1e-9
+        middles = table["latency"].codes[chosen] + table["width"].codes[chosen] / 2
+        counts = table["count"].codes[chosen].astype(np.int64)
+        times = np.unique(ends)
+        if len(times) == 0:
+            return np.zeros(0), np.zeros(bins + 1), np.zeros((bins, 0), dtype=np.int64)
+        low, high = max(float(middles.min()), 1.0), float(middles.max()) * 1.01 + 1
+        edges = np.geomspace(low, high, bins + 1)
+        rows = np.clip(np.searchsorted(edges, middles, side="right") - 1, 0, bins - 1)
+        cells = np.zeros((bins, len(times)), dtype=np.int64)
+        np.add.at(cells, (rows, np.searchsorted(times, ends)), counts)
+        return times, edges, cells
+
+    def percentiles(
+        self, percents: Iterable[float], *, kind: str = "clat", direction: str | None = None
+    ) -> list[float]:
+        """Percentiles of a latency over all jobs together.
+
+        Args:
+            percents: Such as ``[50, 99, 99.9]``.
+            kind: ``"clat"``, ``"slat"``, ``"lat"``, ``"sync"``, or ``"response"`` for jobs with a limited rate.
+            direction: ``"read"``, ``"write"``, ``"trim"``; all when None.
+
+        Returns:
+            Nanoseconds, each the middle of the histogram's bin: off by less than 1/128.
+
+        Raises:
+            ValueError: No I/O of that kind was measured.
+        """
+        table = self.histogram()
+        chosen = table["kind"].values == kind
+        if direction is not None:
+            chosen &= table["direction"].values == direction
+        low = table["latency"].codes[chosen]
+        order = np.argsort(low, kind="stable")
+        counts = np.cumsum(table["count"].codes[chosen][order])
+        if len(counts) == 0:
+            raise ValueError(f"no {direction or 'I/O'} with a {kind} was measured")
+        middles = (low + table["width"].codes[chosen] // 2)[order]
+        found = np.searchsorted(counts, np.asarray(list(percents)) / 100 * counts[-1])
+        return [float(value) for value in middles[np.minimum(found, len(middles) - 1)]]
+
+    # --- together
+
+    def total(self) -> Result:
+        """All jobs summed up in one, as ``group_reporting`` does: counts and histograms add up."""
+        return Result(self._result.total())
+
+    @staticmethod
+    def merge(results: Iterable[Result]) -> Result:
+        """Several runs as one: the jobs of all, one after another; ``.total()`` sums them up."""
+        runs = [result._result for result in results]
+        if not runs:
+            raise ValueError("no result to merge")
+        return Result(core.RunResult.merge(runs))
 
     def __str__(self) -> str:
         return self.text()
