@@ -8,12 +8,13 @@ compared by distribution, with a chi-square test of the two samples.
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+
 from conftest import fios, needs_fio, needs_strace, on_files, ours
 
 JOBS = Path(__file__).parent.parent / "data" / "jobs" / "equivalence"
@@ -64,11 +65,8 @@ def without_doubles(calls: list[str]) -> list[str]:
 
 def transfers(calls: list[str]) -> list[tuple[str, int, int]]:
     """(read or write, length, offset) of each positioned transfer."""
-    found = []
-    for call in calls:
-        if match := re.match(r"p(read|write)64 \S+ (?:data, )?(\d+), (\d+) = ", call):
-            found.append((match[1], int(match[2]), int(match[3])))
-    return found
+    found = (re.match(r"p(read|write)64 \S+ (?:data, )?(\d+), (\d+) = ", call) for call in calls)
+    return [(match[1], int(match[2]), int(match[3])) for match in found if match]
 
 
 def chi_square_p(ones: list[int], others: list[int]) -> float:
@@ -157,7 +155,7 @@ def test_mixes_have_fios_shares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_sequential_shares_are_fios(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def follows(found: list[tuple[str, int, int]]) -> list[int]:
-        steps = [b[2] == a[2] + a[1] for a, b in zip(found, found[1:], strict=False)]
+        steps = [b[2] == a[2] + a[1] for a, b in pairwise(found)]
         return [sum(steps), len(steps) - sum(steps)]
 
     mine, theirs = random_job("random_percentage", tmp_path, monkeypatch)
@@ -189,4 +187,4 @@ def test_counts_and_percentiles_agree_with_fios(tmp_path: Path, monkeypatch: pyt
     for percent, value in shown["percentile"].items():
         exact = latencies[max(0, math.ceil(float(percent) / 100 * len(latencies)) - 1)]
         assert abs(value - exact) <= exact / 64 + 1
-    assert os.path.getsize(tmp_path / "f") == 4 * 2**20
+    assert (tmp_path / "f").stat().st_size == 4 * 2**20

@@ -174,7 +174,7 @@ class Result:
     @staticmethod
     def merge(results: Iterable[Result]) -> Result:
         """Several runs as one: the jobs of all, one after another; ``.total()`` sums them up."""
-        runs = [result._result for result in results]
+        runs = [result._result for result in results]  # noqa: SLF001
         if not runs:
             raise ValueError("no result to merge")
         return Result(core.RunResult.merge(runs))
