@@ -15,7 +15,7 @@ CPP_SOURCES := $(shell find cpp -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o
 CPP_FORMATTED := $(shell find cpp -name '*.cpp' -o -name '*.hpp')
 MODULE_SOURCES := $(shell find module -name '*.[ch]' -o -name Makefile -o -name Kbuild)
 
-.PHONY: help setup packages build kernels demo test test-cpp test-python test-full lint tidy format bench-driver bench-vm bench-trace test-module-tsan test-debug-kernel clean
+.PHONY: help setup packages build kernels demo test test-cpp test-python test-full lint tidy format bench-driver bench-vm bench-trace notebooks test-module-tsan test-debug-kernel clean
 .DELETE_ON_ERROR:
 
 help: ## what there is to make
@@ -114,6 +114,9 @@ bench-vm: $(firstword $(KERNEL_STAMPS)) ## starting a VM, against virtme-ng
 
 bench-trace: build ## decoding trace.dat, against trace-cmd report
 	@$(BIN)/python tests/bench/bench_trace.py
+
+notebooks: kernels ## run the notebooks and store them with their outputs
+	@$(BIN)/python packaging/store_notebooks.py
 
 clean: ## remove what was built here; the per-user cache stays
 	rm -rf build dist $(STAMPS) $(VENV)
