@@ -37,7 +37,7 @@ $(STAMPS)/venv: pyproject.toml | packages
 $(STAMPS)/build: $(STAMPS)/venv $(CPP_SOURCES)
 	@echo "building the C++ core and installing the package with its tools"
 	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(BIN)/pip install -q --no-build-isolation -e '.[dev]' \
-		-C cmake.define.SAMPLEBLK_WERROR=ON
+		--config-settings=cmake.define.SAMPLEBLK_WERROR=ON
 	@touch $@
 
 build: $(STAMPS)/build ## the package, editable, in .venv

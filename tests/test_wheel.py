@@ -19,9 +19,9 @@ pytestmark = pytest.mark.full
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("wheel")
-    build = ["-C", f"build-dir={tmp_path_factory.mktemp('build')}"]
+    build = f"--config-settings=build-dir={tmp_path_factory.mktemp('build')}"
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", *build, "-w", str(target), str(CHECKOUT)],
+        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", build, "-w", str(target), str(CHECKOUT)],
         capture_output=True,
         text=True,
         check=False,

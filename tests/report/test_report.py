@@ -94,3 +94,12 @@ def test_the_longest_bar_fills_its_cell(calls: Table) -> None:
     widths = [float(width) for width in re.findall(r"width:([\d.]+)%", page.html())]
     assert max(widths) == 100.0
     assert len(widths) == int((calls["duration"].values > 0).sum())
+
+
+def test_in_a_notebook_an_outline_styles_nothing_but_itself(calls: Table) -> None:
+    shown = CallOutline(calls, roots(calls)[0], "ext4_da_write_begin*")._repr_html_()
+    [style] = re.findall("<style>(.*?)</style>", shown, re.DOTALL)
+    rules = re.findall(r"^\s*([^@/}\s][^{;}]*)\{", style, re.MULTILINE)
+    assert rules
+    assert all(rule.startswith(".calls") for rule in rules)
+    assert balanced(shown)

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 _SIBLINGS = 4
 
 
+def stylesheet() -> str:
+    """The CSS of an outline; its rules touch nothing but ``.calls``."""
+    return files("sampleblk_lab.report").joinpath("outline.css").read_text()
+
+
 @dataclass
 class _Line:
     """A function, called once or more at this place."""
@@ -119,10 +124,7 @@ class CallOutline:
         return self.text()
 
     def _repr_html_(self) -> str:
-        style = files("sampleblk_lab.report").joinpath("page.css").read_text()
-        # Only what concerns the outline: a notebook has a style of its own.
-        rules = "\n".join(line for line in style.splitlines() if line.startswith(".calls") or "--" in line)
-        return f"<style>{rules}</style><div class='calls'>{self.html()}</div>"
+        return f"<style>{stylesheet()}</style><div class='calls'>{self.html()}</div>"
 
     def html(self) -> str:
         """Nested, foldable ``<details>``: works without scripts."""

@@ -7,6 +7,8 @@ import html
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from sampleblk_lab.report.outline import stylesheet
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -92,7 +94,7 @@ class Page:
 
     def html(self) -> str:
         """The whole page."""
-        style = files("sampleblk_lab.report").joinpath("page.css").read_text()
+        style = files("sampleblk_lab.report").joinpath("page.css").read_text() + stylesheet()
         links = "".join(f"<a href='#s{i}'>{_escape(heading)}</a>" for i, (heading, _) in enumerate(self._sections))
         body = "".join(
             f"<section id='s{i}'><h2>{_escape(heading)}</h2>{body}</section>"
