@@ -11,7 +11,9 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import SampleblkError, UnsupportedError
@@ -19,7 +21,6 @@ from sampleblk_lab.paths import cache_root, locked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
@@ -125,32 +126,30 @@ class Suite:
         names = _run(["apt-cache", *self._options(), "pkgnames"]).split()
         return sorted(name for name in names if re.fullmatch(pattern, name))
 
-    def show(self, package: str) -> dict[str, str]:
-        """The newest version's control fields, such as ``Version`` and ``Depends``. Raises PackageError."""
+    def show(self, *packages: str) -> dict[str, dict[str, str]]:
+        """The newest control fields of packages, such as ``Version`` and ``Depends``. Raises PackageError."""
         self.update()
-        text = _run(["apt-cache", *self._options(), "show", "--no-all-versions", package])
-        fields: dict[str, str] = {}
-        for line in text.splitlines():
-            name, colon, value = line.partition(": ")
-            if colon and not line.startswith(" "):
-                fields.setdefault(name, value)
-        return fields
+        text = _run(["apt-cache", *self._options(), "show", "--no-all-versions", *packages])
+        found: dict[str, dict[str, str]] = {}
+        for paragraph in text.split("\n\n"):
+            fields: dict[str, str] = {}
+            for line in paragraph.splitlines():
+                name, colon, value = line.partition(": ")
+                if colon and not line.startswith(" "):
+                    fields[name] = value
+            if "Package" in fields:
+                found.setdefault(fields["Package"], fields)
+        return found
 
-    def dependencies(self, package: str) -> list[str]:
-        """The names of the packages that `package` depends on, the first of each alternative."""
-        depends = self.show(package).get("Depends", "")
+    def dependencies(self, *packages: str) -> list[str]:
+        """The names of the packages that these depend on, the first of each alternative."""
+        depends = ", ".join(fields.get("Depends", "") for fields in self.show(*packages).values())
         return [part.split("|")[0].split("(")[0].strip().split(":")[0] for part in depends.split(",") if part.strip()]
 
     def unpack(self, packages: Sequence[str], into: Path) -> None:
         """Downloads packages and unpacks their files under `into`. Raises PackageError."""
         self.update()
-        archives = self.root / "cache" / "archives"
-        with locked(archives):
-            for package in packages:
-                before = set(archives.glob("*.deb"))
-                _run(["apt-get", *self._options(), "-qq", "download", package], cwd=archives)
-                for deb in set(archives.glob("*.deb")) - before:
-                    try:
-                        _run(["dpkg", "-x", str(deb), str(into)])
-                    finally:
-                        deb.unlink()
+        with tempfile.TemporaryDirectory(dir=self.root / "cache") as folder:
+            _run(["apt-get", *self._options(), "-qq", "download", *packages], cwd=Path(folder))
+            for deb in sorted(Path(folder).glob("*.deb")):
+                _run(["dpkg", "-x", str(deb), str(into)])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sampleblk_lab.errors import InputError, UnsupportedError
-from sampleblk_lab.kernels import debian, image
+from sampleblk_lab.kernels import debian, image, toolchain
 from sampleblk_lab.paths import built_directory, cache_root, locked
 from sampleblk_lab.progress import step
 
@@ -43,6 +43,10 @@ _SERIES = {
 _IMAGE_PACKAGE = r"linux-image-\d+\.\d+\.\d+[^-]*(?:-\d+)?-amd64"
 
 
+# The packages that the one of an image has been split into since 7.0.
+_PARTS = ("base", "binary", "modules")
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A kernel that can be booted.
@@ -54,6 +58,7 @@ class Kernel:
         build: The folder that ``make -C`` takes to build modules for it; None when there are no headers.
         suite: The Debian suite it came from; empty for a kernel of the user's own.
         version: Its Debian package version; empty likewise.
+        tools: Folder of programs that a build for it must find before the system's; None when those are good.
     """
 
     release: str
@@ -62,6 +67,7 @@ class Kernel:
     build: Path | None
     suite: str = ""
     version: str = ""
+    tools: Path | None = None
 
     @property
     def series(self) -> str:
@@ -80,6 +86,7 @@ def _root() -> Path:
 def _load(folder: Path) -> Kernel:
     about = json.loads((folder / "kernel.json").read_text())
     release = about["release"]
+    tools = about.get("tools")
     return Kernel(
         release=release,
         image=folder / "vmlinux",
@@ -87,6 +94,7 @@ def _load(folder: Path) -> Kernel:
         build=folder / "usr/src" / f"linux-headers-{release}",
         suite=about["suite"],
         version=about["version"],
+        tools=cache_root() / tools if tools else None,
     )
 
 
@@ -207,11 +215,13 @@ def _find(spec: str) -> tuple[debian.Suite, str]:
 
 
 def _relocate_headers(root: Path, release: str) -> None:
-    """Debian's header tree includes its common half by an absolute path: point that into the cache."""
+    """Debian's header tree names itself and its common half by absolute paths: point those into the cache."""
     makefile = root / "usr/src" / f"linux-headers-{release}" / "Makefile"
     final = _root() / release
     text = makefile.read_text()
-    makefile.write_text(re.sub(r"^include /usr/src/", f"include {final}/usr/src/", text, flags=re.MULTILINE))
+    makefile.write_text(
+        re.sub(r"^(include |KBUILD_OUTPUT=)/usr/src/", rf"\g<1>{final}/usr/src/", text, flags=re.MULTILINE)
+    )
 
 
 def fetch(spec: str | None = None) -> Kernel:
@@ -239,14 +249,28 @@ def _unpack(suite: debian.Suite, release: str, scratch: Path) -> None:
         for name in suite.dependencies(headers)
         if name.startswith(("linux-headers-", "linux-kbuild-")) and name != headers
     ]
-    suite.unpack([picture, headers, *support], scratch)
+    parts = [name for name in suite.dependencies(picture) if name in {f"linux-{part}-{release}" for part in _PARTS}]
+    suite.unpack([picture, *parts, headers, *support], scratch)
     if (scratch / "usr/lib/modules").is_dir() and not (scratch / "lib").exists():
         (scratch / "lib").symlink_to("usr/lib")  # packages since trixie say where /lib really is
     if shutil.which("depmod") is None and not Path("/sbin/depmod").exists():
         raise UnsupportedError("module dependencies", "the depmod program is not installed", "apt-get install kmod")
     depmod = shutil.which("depmod") or "/sbin/depmod"
     subprocess.run([depmod, "-b", str(scratch), release], check=True)
-    image.extract_vmlinux(scratch / "boot" / f"vmlinuz-{release}", scratch / "vmlinux")
+    packed = scratch / "lib/modules" / release / "vmlinuz"
+    image.extract_vmlinux(packed if packed.exists() else scratch / f"boot/vmlinuz-{release}", scratch / "vmlinux")
     _relocate_headers(scratch, release)
-    about = {"release": release, "suite": suite.name, "version": suite.show(picture).get("Version", "")}
+    tools = toolchain.prepare(
+        suite,
+        scratch / "usr/src" / headers,
+        next((name for name in support if name.startswith("linux-kbuild-")), None),
+        scratch=scratch,
+        final=_root() / release,
+    )
+    about = {
+        "release": release,
+        "suite": suite.name,
+        "version": suite.show(picture)[picture].get("Version", ""),
+        "tools": str(tools.relative_to(cache_root())) if tools else None,
+    }
     (scratch / "kernel.json").write_text(json.dumps(about, indent=1))
