@@ -8,8 +8,11 @@ JOBS ?= $(shell nproc)
 
 # The kernels that the tests run on. The first is the default of everything else.
 KERNELS ?= 6.1,6.12
+# Those of everything, slow cases too.
+FULL_KERNELS ?= 5.10,6.1,6.12,7.2
 comma := ,
 KERNEL_STAMPS := $(patsubst %,$(STAMPS)/kernel-%,$(subst $(comma), ,$(KERNELS)))
+FULL_KERNEL_STAMPS := $(patsubst %,$(STAMPS)/kernel-%,$(subst $(comma), ,$(FULL_KERNELS)))
 
 CPP_SOURCES := $(shell find cpp -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h' -o -name CMakeLists.txt) CMakeLists.txt
 CPP_FORMATTED := $(shell find cpp -name '*.cpp' -o -name '*.hpp')
@@ -86,8 +89,8 @@ test-debug-kernel: build ## the driver's cases on a kernel with KASAN, lockdep, 
 
 test: lint test-cpp test-python ## the fast lane
 
-test-full: lint tidy test-cpp build kernels ## everything
-	$(BIN)/pytest --sblk-kernel $(KERNELS)
+test-full: lint tidy test-cpp $(FULL_KERNEL_STAMPS) ## everything, on FULL_KERNELS
+	$(BIN)/pytest --sblk-kernel $(FULL_KERNELS)
 
 lint: build ## ruff, mypy, clang-format
 	$(BIN)/ruff check python tests

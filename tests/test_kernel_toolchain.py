@@ -41,7 +41,7 @@ def test_packages_and_what_they_depend_on_come_from_the_suite_or_its_release(mon
         "next-backports": {"kbuild": ["libc", "virtual"]},
         "next": {"libc": ["base"], "base": [], "gcc": ["libc", "binutils"], "binutils": ["gcc"]},
     }
-    monkeypatch.setattr(debian.Suite, "names", lambda self, pattern: list(archive[self.name]))
+    monkeypatch.setattr(debian.Suite, "names", lambda self, _: list(archive[self.name]))
     monkeypatch.setattr(
         debian.Suite, "dependencies", lambda self, *names: [need for name in names for need in archive[self.name][name]]
     )
@@ -56,7 +56,9 @@ def test_header_trees_name_themselves_by_where_they_are(tmp_path: Path, monkeypa
     monkeypatch.setenv("SAMPLEBLK_CACHE", "/c")
     tree = tmp_path / "usr/src/linux-headers-7.2.1-amd64"
     tree.mkdir(parents=True)
-    (tree / "Makefile").write_text("KBUILD_OUTPUT=/usr/src/linux-headers-7.2.1-amd64\ninclude /usr/src/common/Makefile\n")
+    (tree / "Makefile").write_text(
+        "KBUILD_OUTPUT=/usr/src/linux-headers-7.2.1-amd64\ninclude /usr/src/common/Makefile\n"
+    )
     store._relocate_headers(tmp_path, "7.2.1-amd64")
     assert (tree / "Makefile").read_text() == (
         "KBUILD_OUTPUT=/c/kernels/7.2.1-amd64/usr/src/linux-headers-7.2.1-amd64\n"
