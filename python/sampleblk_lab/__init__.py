@@ -37,6 +37,13 @@ if TYPE_CHECKING:
     from sampleblk_lab.recording.recorder import Recorder as Recorder
     from sampleblk_lab.recording.recorder import record as record
     from sampleblk_lab.recording.session import Session as Session
+    from sampleblk_lab.results import Comparison as Comparison
+    from sampleblk_lab.results import Measurement as Measurement
+    from sampleblk_lab.results import compare as compare
+    from sampleblk_lab.results import compare_sets as compare_sets
+    from sampleblk_lab.results import measure as measure
+    from sampleblk_lab.results import measure_both as measure_both
+    from sampleblk_lab.results import runs as runs
     from sampleblk_lab.table import Column as Column
     from sampleblk_lab.table import Table as Table
     from sampleblk_lab.workload import Job as Job
@@ -51,6 +58,7 @@ __version__ = "0.1.0"
 # Public name -> the module that has it.
 _HOMES = {
     "Column": "table",
+    "Comparison": "results",
     "Counters": "device",
     "Cut": "device",
     "Device": "device",
@@ -64,6 +72,7 @@ _HOMES = {
     "JobFile": "workload",
     "JobRun": "workload",
     "JournalInfo": "device",
+    "Measurement": "results",
     "Mount": "device",
     "Result": "workload",
     "FunctionCount": "recording.profile",
@@ -80,10 +89,15 @@ _HOMES = {
     "TraceCommandError": "errors",
     "UnsupportedError": "errors",
     "VolatileWrite": "device",
+    "compare": "results",
+    "compare_sets": "results",
     "devices": "device",
     "job_keys": "workload",
+    "measure": "results",
+    "measure_both": "results",
     "open_run": "analysis.run",
     "record": "recording.recorder",
+    "runs": "results",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

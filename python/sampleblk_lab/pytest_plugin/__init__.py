@@ -3,8 +3,8 @@
 
 Tests that use a fixture of ours, or carry ``@pytest.mark.in_vm``, run inside a virtual machine; plain ``pytest``
 starts it, shows each result as it comes, and replaces it when a test takes its kernel down. Everything else in the
-session runs as it always did. What runs where is decided in :mod:`.guest`; this module, which every pytest run loads,
-holds the options, the marks and the fixtures, and imports nothing else.
+session runs as it always did. What runs where is decided in :mod:`.guest`, what a test leaves behind in
+:mod:`.artefacts`; this module and :mod:`.fixtures`, which every pytest run loads, import nothing else.
 """
 
 from __future__ import annotations
@@ -14,11 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+from sampleblk_lab.pytest_plugin.fixtures import GUEST_FIXTURES
+from sampleblk_lab.pytest_plugin.fixtures import _sampleblk_fs as _sampleblk_fs
+from sampleblk_lab.pytest_plugin.fixtures import faults as faults
+from sampleblk_lab.pytest_plugin.fixtures import measure as measure
+from sampleblk_lab.pytest_plugin.fixtures import record as record
+from sampleblk_lab.pytest_plugin.fixtures import sampleblk as sampleblk
+from sampleblk_lab.pytest_plugin.fixtures import sampleblk_each_fs as sampleblk_each_fs
+from sampleblk_lab.pytest_plugin.fixtures import sampleblk_folder as sampleblk_folder
+from sampleblk_lab.pytest_plugin.fixtures import sampleblk_mount as sampleblk_mount
+from sampleblk_lab.pytest_plugin.fixtures import workload as workload
 
-# A test that asks for one of these needs a machine that may load modules and trace.
-GUEST_FIXTURES = frozenset({"record", "sampleblk", "sampleblk_mount"})
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+# Set once a phase of the test failed.
+FAILED = pytest.StashKey[bool]()
 
 # In the guest, where the plugin must not start another one.
 _IN_VM = "SAMPLEBLK_VM"
@@ -39,6 +50,39 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--sblk-memory", metavar="SIZE", default=None, help="memory of the VM (1G)")
     group.addoption("--sblk-cpus", metavar="N", default=None, help="virtual CPUs of the VM (2)")
+    group.addoption(
+        "--sblk-runs", metavar="DIR", default=None, help="where run directories are kept (runs, beside the ini-file)"
+    )
+    group.addoption(
+        "--sblk-keep",
+        action="store_true",
+        help="keep the run directory of every test that has one, not only of those that measured or failed",
+    )
+    group.addoption(
+        "--sblk-save",
+        metavar="NAME",
+        default=None,
+        help="save this session's measurements as a round of the set NAME",
+    )
+    group.addoption(
+        "--sblk-compare",
+        metavar="NAME",
+        default=None,
+        help="compare this session's measurements with those of the set NAME",
+    )
+    group.addoption(
+        "--sblk-across",
+        metavar="ASPECT",
+        action="append",
+        default=[],
+        help="let --sblk-compare compare results of different accelerators, kernels or machines: "
+        "accelerator, kernel, machine; may be given again",
+    )
+    group.addoption(
+        "--sblk-fail-slower",
+        action="store_true",
+        help="with --sblk-compare: end with status 1 when a measurement is slower",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,6 +93,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "and for `sampleblk_mount` its file system, fs='ext4'",
     )
     config.addinivalue_line("markers", "in_vm: run this test inside a virtual machine")
+    if config.getoption("--sblk-save") or config.getoption("--sblk-compare"):
+        from sampleblk_lab.pytest_plugin import artefacts
+
+        artefacts.check_options(config)
 
 
 def needs_guest(item: pytest.Item) -> bool:
@@ -119,6 +167,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """In the guest, fails a test under which the kernel warned, oopsed or locked up, with what it said."""
     report = yield
+    if report.failed:
+        item.stash[FAILED] = True
     if _IN_VM in os.environ:
         from sampleblk_lab.pytest_plugin import kernel_log
 
@@ -126,63 +176,9 @@ def pytest_runtest_makereport(
     return report
 
 
-def _device_parameters(request: pytest.FixtureRequest) -> dict[str, Any]:
-    parameters: dict[str, Any] = {}
-    for mark in reversed(list(request.node.iter_markers("sampleblk"))):
-        if mark.args:
-            raise pytest.UsageError(
-                f"{request.node.nodeid}: @pytest.mark.sampleblk takes keywords only, got {mark.args!r}"
-            )
-        parameters.update(mark.kwargs)
-    return parameters
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Under xdist: tells each worker where its tests' run directories go."""
+    from sampleblk_lab.pytest_plugin import artefacts
 
-
-@pytest.fixture
-def sampleblk(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A :class:`sampleblk_lab.Device` with the parameters of ``@pytest.mark.sampleblk(…)``, gone after the test."""
-    import inspect
-
-    import sampleblk_lab as lab
-
-    parameters = _device_parameters(request)
-    parameters.pop("fs", None)
-    known = [name for name in inspect.signature(lab.Device).parameters if name != "self"]
-    for name in parameters:
-        if name not in known:
-            raise pytest.UsageError(
-                f"{request.node.nodeid}: @pytest.mark.sampleblk has no parameter {name!r}; "
-                f"there are {', '.join(sorted([*known, 'fs']))}"
-            )
-    with lab.Device(**parameters) as device:
-        yield device
-
-
-@pytest.fixture
-def sampleblk_mount(request: pytest.FixtureRequest, sampleblk: Any) -> Iterator[Any]:
-    """Where a fresh file system on the ``sampleblk`` device is mounted; unmounted after the test.
-
-    Its type is the test's own ``fs`` parameter if it has one, else ``fs=`` of the mark, else ext4.
-    """
-    if "fs" in request.fixturenames:
-        kind = request.getfixturevalue("fs")
-    else:
-        kind = _device_parameters(request).get("fs", "ext4")
-    with sampleblk.mkfs(kind).mount() as mount:
-        yield mount
-
-
-@pytest.fixture
-def record() -> Iterator[Callable[..., Any]]:
-    """:func:`sampleblk_lab.record`, whose recordings end with the test if it has not ended them."""
-    from contextlib import ExitStack
-
-    import sampleblk_lab as lab
-
-    with ExitStack() as stack:
-
-        def begin(**what: Any) -> Any:
-            recording = lab.record(**what)
-            stack.callback(recording.close)
-            return recording
-
-        yield begin
+    artefacts.tell_worker(node)

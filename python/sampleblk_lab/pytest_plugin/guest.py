@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sampleblk_lab.pytest_plugin import needs_guest
+from sampleblk_lab.pytest_plugin import artefacts, needs_guest
+from sampleblk_lab.results import machine
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -89,7 +90,10 @@ def _options(invocation: pytest.Config.InvocationParams, named: list[str]) -> li
 
 
 class _ConsoleOnCrash:
-    """Puts the end of the dead VM's console into the report of the test that it died under."""
+    """Puts the end of the dead VM's console into the report of the test that it died under, and all of it beside."""
+
+    def __init__(self, session: artefacts.Session) -> None:
+        self._session = session
 
     def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
         from sampleblk_lab.vm.console import Console
@@ -99,8 +103,11 @@ class _ConsoleOnCrash:
         report.location = (path, None, name.replace("::", "."))
         console = Console(Path(_console_of(str(gateway.spec))))
         what = "the guest's kernel panicked" if console.has_panic() else "the virtual machine ended"
-        report.longrepr = f"{what} under this test ({gateway.id})"
-        report.sections.append(("Guest console", console.tail()))
+        # In the text itself, so that JUnit has it as well.
+        report.longrepr = f"{what} under this test ({gateway.id})\n\n--- Guest console ---\n{console.tail()}"
+        folder = self._session.scratch() / artefacts.folder_name(crashitem)
+        folder.mkdir(exist_ok=True)
+        (folder / "console.log").write_text(console.text())
 
 
 def _console_of(spec: str) -> str:
@@ -118,6 +125,7 @@ def _interpreter(config: pytest.Config, kernel: str | None, label: str | None, c
         "--kernel": kernel,
         "--memory": config.getoption("--sblk-memory"),
         "--cpus": config.getoption("--sblk-cpus"),
+        "--run-dir": str(artefacts.session_of(config).scratch()),
     }
     for option, value in chosen.items():
         if value is not None:
@@ -140,8 +148,9 @@ def _run_in_guests(session: pytest.Session, addresses: list[str], before: int) -
     invocation = config.invocation_params
     saved = {name: getattr(config.option, name) for name in ("dist", "tx", "maxworkerrestart")}
     folder = Path(tempfile.mkdtemp(prefix="sampleblk-consoles-"))
-    on_crash = _ConsoleOnCrash()
+    on_crash = _ConsoleOnCrash(artefacts.session_of(config))
     manager.register(on_crash)
+    machine.tell_guest()
     try:
         config.option.dist = "load"
         config.option.maxworkerrestart = _RESTARTS

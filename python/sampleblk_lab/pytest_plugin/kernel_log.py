@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sampleblk_lab.pytest_plugin import artefacts
 from sampleblk_lab.splat import is_splat
 
 if TYPE_CHECKING:
@@ -56,7 +57,13 @@ def check(item: pytest.Item, report: pytest.TestReport) -> None:
         os.close(fd)
     splats = [line for line in lines if is_splat(line)]
     if splats:
-        report.sections.append(("Kernel log", "\n".join(lines)))
+        folder = artefacts.directory_of(item)
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "kernel.log").open("a") as log:
+            log.write("\n".join(lines) + "\n")
+        if not report.passed:
+            report.sections.append(("Kernel log", "\n".join(lines)))
     if splats and report.passed:
         report.outcome = "failed"
-        report.longrepr = f"the kernel complained: {splats[0]}"
+        # In the text itself, so that JUnit has it as well.
+        report.longrepr = "\n".join([f"the kernel complained: {splats[0]}", "", "--- Kernel log ---", *lines])

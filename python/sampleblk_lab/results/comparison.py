@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: MIT
+"""The verdict on two sets of measurements."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sampleblk_lab.errors import InputError
+from sampleblk_lab.results import stats
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FASTER, SLOWER, NO_DIFFERENCE = "faster", "slower", "no difference shown"
+BETTER = ("lower", "higher")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What two sets of measurements say of each other.
+
+    Attributes:
+        ratio: After over before, with its interval.
+        effect: Cliff's delta: how far the sets lie apart, -1 to 1.
+        before: The samples before, in their unit.
+        after: The samples after.
+        paired: Whether each sample was compared with the one measured next to it.
+        better: ``"lower"`` for times, ``"higher"`` for rates.
+        unit: Of the samples.
+        notes: What a reader must know, such as that all samples before come from one session.
+    """
+
+    ratio: stats.Interval
+    effect: float
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+    paired: bool
+    better: str = "lower"
+    unit: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def different(self) -> bool:
+        """Whether the interval of the ratio leaves 1 out."""
+        return not self.ratio.low <= 1.0 <= self.ratio.high
+
+    @property
+    def verdict(self) -> str:
+        """``"faster"``, ``"slower"`` or ``"no difference shown"``; the last does not say that there is none."""
+        if not self.different:
+            return NO_DIFFERENCE
+        return SLOWER if (self.ratio.value > 1) == (self.better == "lower") else FASTER
+
+    def text(self) -> str:
+        """One line, and the notes below it."""
+        how = "pairs" if self.paired else "samples each"
+        count = len(self.before) if len(self.before) == len(self.after) else f"{len(self.before)} and {len(self.after)}"
+        line = (
+            f"{self.verdict}: ratio {self.ratio.value:.3f} "
+            f"[{self.ratio.low:.3f}, {self.ratio.high:.3f}] at {self.ratio.confidence:.0%}, "
+            f"Cliff's delta {self.effect:+.2f}, {count} {how}"
+        )
+        return "\n".join([line, *(f"  note: {note}" for note in self.notes)])
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        first, *rest = self.text().splitlines()
+        word, _, figures = first.partition(": ")
+        return f"<p><b>{word}</b>: {figures}{''.join(f'<br><small>{html.escape(line)}</small>' for line in rest)}</p>"
+
+
+def compare(
+    before: Sequence[float],
+    after: Sequence[float],
+    *,
+    paired: bool = False,
+    better: str = "lower",
+    unit: str = "",
+    confidence: float = stats.CONFIDENCE,
+    seed: int = 0,
+    notes: Sequence[str] = (),
+) -> Comparison:
+    """Compares two sets of measurements.
+
+    Args:
+        before: Positive numbers, at least 6.
+        after: The same.
+        paired: Each of `after` was measured next to its partner in `before`; drift then cancels.
+        better: ``"lower"`` or ``"higher"``.
+        unit: Of the samples.
+        confidence: Of the interval. At 0.98, two of 100 comparisons of the same with the same call it different.
+        seed: Of the bootstrap.
+        notes: What a reader must know.
+
+    Raises:
+        InputError: Too few samples, one that is not above 0, sides of different lengths when `paired`.
+    """
+    if better not in BETTER:
+        raise InputError(f"better={better!r}", expected=" or ".join(map(repr, BETTER)))
+    how = stats.paired_ratio if paired else stats.ratio
+    return Comparison(
+        ratio=how(before, after, confidence=confidence, seed=seed),
+        effect=stats.cliffs_delta(before, after),
+        before=tuple(map(float, before)),
+        after=tuple(map(float, after)),
+        paired=paired,
+        better=better,
+        unit=unit,
+        notes=tuple(notes),
+    )

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: MIT
+"""Measuring until it is known well enough."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sampleblk_lab.errors import InputError
+from sampleblk_lab.results import stats
+from sampleblk_lab.results.comparison import BETTER, Comparison, compare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# How much longer the series must be before its interval is worked out again.
+_GROWTH = 1.15
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One quantity, measured again and again.
+
+    Attributes:
+        name: What it is called beside other quantities of the same test.
+        unit: Of the samples.
+        better: ``"lower"`` or ``"higher"``.
+        samples: In the order they were taken.
+        estimate: Their location with its interval.
+        stopped: Why no more were taken: ``"narrow"`` (known well enough) or ``"budget"`` (time or repeats ran out).
+    """
+
+    name: str
+    unit: str
+    better: str
+    samples: tuple[float, ...]
+    estimate: stats.Interval
+    stopped: str
+
+    @property
+    def value(self) -> float:
+        """The estimate itself."""
+        return self.estimate.value
+
+    def __float__(self) -> float:
+        return self.value
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``measurements.json`` has it."""
+        return {
+            "name": self.name,
+            "unit": self.unit,
+            "better": self.better,
+            "samples": list(self.samples),
+            "value": self.estimate.value,
+            "low": self.estimate.low,
+            "high": self.estimate.high,
+            "confidence": self.estimate.confidence,
+            "stopped": self.stopped,
+        }
+
+    def __repr__(self) -> str:
+        unit = f" {self.unit}" if self.unit else ""
+        return (
+            f"{self.name or 'value'}: {self.value:.6g}{unit} [{self.estimate.low:.6g}, {self.estimate.high:.6g}] at "
+            f"{self.estimate.confidence:.0%}, {len(self.samples)} samples, stopped by {self.stopped}"
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """When to stop.
+
+    Attributes:
+        width: Half the interval, relative to the value, at which it is known well enough.
+        budget_s: Seconds after which no further repeat begins, once there are `min_repeats`.
+        min_repeats: The fewest samples; at least 6.
+        max_repeats: The most.
+        warmup: Repeats before those that count.
+        confidence: Of the interval.
+        seed: Of the bootstrap.
+    """
+
+    width: float = 0.02
+    budget_s: float = 10.0
+    min_repeats: int = 10
+    max_repeats: int = 1000
+    warmup: int = 1
+    confidence: float = stats.CONFIDENCE
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.min_repeats < stats.MIN_SAMPLES:
+            raise InputError(f"min_repeats {self.min_repeats}", expected=f"at least {stats.MIN_SAMPLES}")
+        if self.max_repeats < self.min_repeats:
+            raise InputError(f"max_repeats {self.max_repeats}", expected=f"at least min_repeats {self.min_repeats}")
+        if not self.width > 0 or not self.budget_s > 0 or self.warmup < 0:
+            raise InputError(
+                f"width {self.width:g}, budget_s {self.budget_s:g}, warmup {self.warmup}",
+                expected="a width and a budget above 0, a warmup of 0 or more",
+            )
+
+
+def take(function: Callable[[], Any], what: str) -> float:
+    """One sample: what `function` returns, or the nanoseconds that it took if it returns None."""
+    begin = time.perf_counter_ns()
+    value = function()
+    if value is None:
+        return float(time.perf_counter_ns() - begin)
+    if isinstance(value, bool) or not hasattr(value, "__float__"):
+        raise InputError(f"{what} returned {value!r}", expected="a number above 0, or None to have its time taken")
+    number = float(value)
+    if not 0 < number < float("inf"):
+        raise InputError(f"{what} returned {number:g}", expected="a number above 0")
+    return number
+
+
+def _known(estimate: stats.Interval, plan: Plan) -> bool:
+    return estimate.half_width <= plan.width
+
+
+def _repeat(step: Callable[[], None], estimate: Callable[[], stats.Interval], plan: Plan) -> tuple[stats.Interval, str]:
+    """Repeats `step` by the plan; the estimate after the last one, and why it was the last."""
+    begin = time.monotonic()
+    count = 0
+    look_at = plan.min_repeats
+    while True:
+        step()
+        count += 1
+        if count < plan.min_repeats:
+            continue
+        spent = count >= plan.max_repeats or time.monotonic() - begin >= plan.budget_s
+        if count >= look_at or spent:
+            found = estimate()
+            if _known(found, plan):
+                return found, "narrow"
+            if spent:
+                return found, "budget"
+            look_at = int(count * _GROWTH) + 1
+
+
+def measure(
+    function: Callable[[], Any], *, name: str = "", unit: str = "ns", better: str = "lower", **plan: Any
+) -> Measurement:
+    """Repeats a function until its result is known well enough, or the budget ends.
+
+    Args:
+        function: Returns a positive number, or None: then the time that it took is what is measured, in ns.
+        name: What the quantity is called beside others.
+        unit: Of what `function` returns.
+        better: ``"lower"`` or ``"higher"``.
+        plan: The fields of :class:`Plan`: width, budget_s, min_repeats, max_repeats, warmup, confidence, seed.
+
+    Raises:
+        InputError: A value is out of range, or `function` returned something else.
+    """
+    _check_better(better)
+    chosen = Plan(**plan)
+    for _ in range(chosen.warmup):
+        take(function, "the measured function")
+    samples: list[float] = []
+    estimate, stopped = _repeat(
+        lambda: samples.append(take(function, "the measured function")),
+        lambda: stats.interval(samples, confidence=chosen.confidence, seed=chosen.seed),
+        chosen,
+    )
+    return Measurement(name, unit, better, tuple(samples), estimate, stopped)
+
+
+def measure_both(
+    before: Callable[[], Any], after: Callable[[], Any], *, unit: str = "ns", better: str = "lower", **plan: Any
+) -> Comparison:
+    """Measures two variants by turns, and compares them: A B, B A, A B, … so that drift and order cancel.
+
+    Args:
+        before: The one variant; see :func:`measure` for what it returns.
+        after: The other.
+        unit: Of what they return.
+        better: ``"lower"`` or ``"higher"``.
+        plan: As for :func:`measure`; `width` is that of the ratio.
+    """
+    _check_better(better)
+    chosen = Plan(**plan)
+    for _ in range(chosen.warmup):
+        take(before, "the variant before")
+        take(after, "the variant after")
+    first: list[float] = []
+    second: list[float] = []
+
+    def step() -> None:
+        turns = [(first, before, "the variant before"), (second, after, "the variant after")]
+        for samples, function, what in turns if len(first) % 2 == 0 else reversed(turns):
+            samples.append(take(function, what))
+
+    _repeat(step, lambda: stats.paired_ratio(first, second, confidence=chosen.confidence, seed=chosen.seed), chosen)
+    return compare(first, second, paired=True, better=better, unit=unit, confidence=chosen.confidence, seed=chosen.seed)
+
+
+def _check_better(better: str) -> None:
+    if better not in BETTER:
+        raise InputError(f"better={better!r}", expected=" or ".join(map(repr, BETTER)))

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: MIT
+"""Two sets of sessions compared, test by test."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sampleblk_lab.errors import InputError
+from sampleblk_lab.results import machine, stats
+from sampleblk_lab.results.comparison import Comparison, compare
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sampleblk_lab.results.store import Stored
+
+# What two sessions of the same experiment may differ by on one machine, each of them being known better than that.
+# Measured: the medians of 6 VMs that ran the same job one after the other lay up to 6 % apart.
+DRIFT = 0.08
+
+
+@dataclass(frozen=True)
+class Row:
+    """One quantity of one test in both sets.
+
+    Attributes:
+        test: The test's id.
+        metric: The quantity's name; empty when there is one.
+        comparison: What came of it; None when it may not be compared.
+        refused: Why not; empty when it may.
+    """
+
+    test: str
+    metric: str
+    comparison: Comparison | None
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class _Session:
+    started_ns: int
+    samples: tuple[float, ...]
+    about: dict[str, str]
+    unit: str
+    better: str
+
+
+def compare_sets(before: Iterable[Stored], after: Iterable[Stored], *, across: Sequence[str] = ()) -> list[Row]:
+    """Compares what two sets have in common, in the order of `after`.
+
+    With 6 sessions or more on both sides, a session counts as one sample, paired with the session of the other set
+    that ran next to it if the two were run by turns. With fewer, all samples of a side are taken together, and the
+    interval is widened by what two sessions of the same may differ by (8 %): what is inside that cannot be told from
+    a machine that had a slower hour.
+
+    Args:
+        before: Run directories of the one set.
+        after: Of the other.
+        across: Which of accelerator, kernel and machine may differ.
+
+    Raises:
+        InputError: `across` has another word.
+    """
+    for word in across:
+        if word not in machine.ASPECTS:
+            raise InputError(f"across {word!r}", expected=", ".join(machine.ASPECTS))
+    old, new = _by_metric(before), _by_metric(after)
+    return [_row(*key, old[key], sessions, across) for key, sessions in new.items() if key in old]
+
+
+def _by_metric(stored: Iterable[Stored]) -> dict[tuple[str, str], list[_Session]]:
+    found: dict[tuple[str, str], list[_Session]] = {}
+    for run in stored:
+        about = machine.aspects(run.environment)
+        for measured in run.measurements:
+            found.setdefault((run.test, measured["name"]), []).append(
+                _Session(
+                    int(run.environment.get("started_ns", 0)),
+                    tuple(measured["samples"]),
+                    about,
+                    measured["unit"],
+                    measured["better"],
+                )
+            )
+    for sessions in found.values():
+        sessions.sort(key=lambda session: session.started_ns)
+    return found
+
+
+def _row(test: str, metric: str, old: list[_Session], new: list[_Session], across: Sequence[str]) -> Row:
+    notes = []
+    for aspect in machine.ASPECTS:
+        words = sorted({session.about[aspect] for session in (*old, *new)})
+        if len(words) < 2:
+            continue
+        if aspect not in across:
+            return Row(
+                test, metric, None, f"the {aspect} differs ({'; '.join(words)}); ask for it with --sblk-across {aspect}"
+            )
+        notes.append(f"across {aspect}s: {'; '.join(words)}")
+    units = {(session.unit, session.better) for session in (*old, *new)}
+    if len(units) > 1:
+        return Row(test, metric, None, f"measured as {' and '.join(f'{u} ({b} is better)' for u, b in sorted(units))}")
+    unit, better = units.pop()
+    fewest = min(len(old), len(new))
+    if fewest < stats.MIN_SAMPLES:
+        pooled = [[value for session in side for value in session.samples] for side in (old, new)]
+        if min(map(len, pooled)) < stats.MIN_SAMPLES:
+            return Row(test, metric, None, f"fewer than {stats.MIN_SAMPLES} samples")
+        found = compare(*pooled, better=better, unit=unit, notes=notes)
+        return Row(test, metric, _allow_for_drift(found, fewest))
+    means = [[math.exp(stats.location(stats.logs(session.samples))) for session in side] for side in (old, new)]
+    paired = _by_turns(old, new)
+    if not paired:
+        notes.append("the sessions were not run by turns: a machine that changed between shows as a difference")
+    return Row(test, metric, compare(*means, paired=paired, better=better, unit=unit, notes=notes))
+
+
+def _by_turns(old: list[_Session], new: list[_Session]) -> bool:
+    """Whether each session of one side ran next to one of the other."""
+    if len(old) != len(new):
+        return False
+    pairs = [sorted((a.started_ns, b.started_ns)) for a, b in zip(old, new, strict=True)]
+    return all(first[1] < second[0] for first, second in itertools.pairwise(pairs))
+
+
+def _allow_for_drift(found: Comparison, sessions: int) -> Comparison:
+    ratio = replace(found.ratio, low=found.ratio.low / (1 + DRIFT), high=found.ratio.high * (1 + DRIFT))
+    many = "one session" if sessions == 1 else f"{sessions} sessions"
+    note = (
+        f"only {many} on a side: the interval allows for {DRIFT:.0%} between sessions; "
+        "sampleblk-lab compare runs both by turns"
+    )
+    return replace(found, ratio=ratio, notes=(*found.notes, note))
+
+
+def text(rows: Iterable[Row]) -> list[str]:
+    """Lines for a terminal: a heading for each test, its verdict and notes below."""
+    lines = []
+    for row in rows:
+        lines.append(row.test + (f" {row.metric}" if row.metric else ""))
+        said = row.comparison.text() if row.comparison else f"not compared: {row.refused}"
+        lines.extend(f"  {line}" for line in said.splitlines())
+    return lines
+
+
+def to_json(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """The same for programs."""
+    found = []
+    for row in rows:
+        entry: dict[str, Any] = {"test": row.test, "metric": row.metric}
+        if row.comparison is None:
+            entry |= {"verdict": None, "refused": row.refused}
+        else:
+            made = row.comparison
+            entry |= {
+                "verdict": made.verdict,
+                "ratio": made.ratio.value,
+                "low": made.ratio.low,
+                "high": made.ratio.high,
+                "confidence": made.ratio.confidence,
+                "effect": made.effect,
+                "paired": made.paired,
+                "samples": [len(made.before), len(made.after)],
+                "notes": list(made.notes),
+            }
+        found.append(entry)
+    return found

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: MIT
+"""Is it slower? Ratios of positive measurements, with an interval that says how well they are known.
+
+Times of I/O are skewed and their noise multiplies, so everything is done on logarithms. The location is the mean with
+a tenth cut off at each end, which one stalled repeat does not move; the interval is the bootstrap-t interval of that
+(Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 12; Wilcox, "Introduction to Robust
+Estimation", chapter 4), which keeps its promise with ten samples, where the percentile bootstrap does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sampleblk_lab.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+# Cut from each end before the mean.
+TRIM = 0.1
+
+# The fewest samples that a spread can be told from: with five, 7 in 100 intervals of 99 % miss.
+MIN_SAMPLES = 6
+
+# 98 %: of 100 comparisons of the same with the same, two are expected to be called different.
+CONFIDENCE = 0.98
+
+_RESAMPLES = 4000
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate and the range it is known to lie in.
+
+    Attributes:
+        value: The estimate.
+        low: The lower end.
+        high: The upper end.
+        confidence: How often such a range holds the truth, 0 to 1.
+    """
+
+    value: float
+    low: float
+    high: float
+    confidence: float
+
+    @property
+    def half_width(self) -> float:
+        """Half the range, relative to the value."""
+        return (self.high - self.low) / (2 * self.value)
+
+
+def logs(samples: Sequence[float] | Floats, what: str = "samples") -> Floats:
+    """The logarithms of measurements, shape ``(n,)``.
+
+    Raises:
+        InputError: One is not a positive finite number.
+    """
+    values = np.asarray(samples, dtype=np.float64).reshape(-1)
+    bad = ~(np.isfinite(values) & (values > 0))
+    if bad.any():
+        raise InputError(f"{what}: {values[bad][0]:g} at position {np.flatnonzero(bad)[0]}", expected="numbers above 0")
+    result: Floats = np.log(values)
+    return result
+
+
+def _trimmed(ordered: Floats) -> tuple[Any, Any]:
+    """Trimmed means and their standard errors along the last axis of sorted values (Tukey and McLaughlin, 1963)."""
+    n = ordered.shape[-1]
+    cut = int(TRIM * n)
+    mean = ordered[..., cut : n - cut].mean(axis=-1)
+    winsorized = np.clip(ordered, ordered[..., cut : cut + 1], ordered[..., n - cut - 1 : n - cut])
+    spread = winsorized.std(axis=-1, ddof=1)
+    return mean, spread / ((1 - 2 * cut / n) * np.sqrt(n))
+
+
+def location(values: Floats) -> float:
+    """The trimmed mean."""
+    return float(_trimmed(np.sort(values))[0])
+
+
+def _pivots(values: Floats, rng: np.random.Generator) -> tuple[float, float, Floats, Floats]:
+    """Estimate, its standard error, and the bootstrap's estimates and standard errors."""
+    mean, error = _trimmed(np.sort(values))
+    drawn = np.sort(rng.choice(values, size=(_RESAMPLES, len(values))), axis=-1)
+    means, errors = _trimmed(drawn)
+    return float(mean), float(error), means, errors
+
+
+def _bounds(value: float, error: float, values: Floats, errors: Floats, confidence: float) -> tuple[float, float]:
+    if error == 0:
+        return value, value
+    # A resample without spread, but for rounding, says nothing of its own error.
+    usable = errors > 1e-6 * error
+    pivots = (values[usable] - value) / errors[usable]
+    # Symmetric: more even coverage than two tails of their own (Hall 1988, Biometrika 75).
+    reach = float(np.quantile(np.abs(pivots), confidence)) * error if usable.any() else float("inf")
+    return value - reach, value + reach
+
+
+def _back(value: float, low: float, high: float, confidence: float) -> Interval:
+    """From logarithms."""
+    with np.errstate(over="ignore"):  # nothing known: up to infinity
+        return Interval(float(np.exp(value)), float(np.exp(low)), float(np.exp(high)), confidence)
+
+
+def interval(samples: Sequence[float] | Floats, *, confidence: float = CONFIDENCE, seed: int = 0) -> Interval:
+    """The location of measurements, in their own unit.
+
+    Args:
+        samples: Positive numbers, shape ``(n,)``, n at least 6.
+        confidence: Above 0.5 and below 1.
+        seed: Of the bootstrap.
+
+    Raises:
+        InputError: Too few samples, one that is not positive, or a confidence out of range.
+    """
+    values = logs(samples)
+    _check(len(values), confidence)
+    estimate, error, means, errors = _pivots(values, np.random.default_rng(seed))
+    low, high = _bounds(estimate, error, means, errors, confidence)
+    return _back(estimate, low, high, confidence)
+
+
+def paired_ratio(
+    before: Sequence[float] | Floats, after: Sequence[float] | Floats, *, confidence: float = CONFIDENCE, seed: int = 0
+) -> Interval:
+    """The ratio after/before of measurements that were taken in pairs, so that drift cancels.
+
+    Args:
+        before: Positive numbers, shape ``(n,)``, n at least 6.
+        after: As many, each measured next to its partner.
+        confidence: Above 0.5 and below 1.
+        seed: Of the bootstrap.
+
+    Raises:
+        InputError: As for :func:`interval`, or sides of different lengths.
+    """
+    first, second = logs(before, "before"), logs(after, "after")
+    if len(first) != len(second):
+        raise InputError(f"{len(first)} samples before and {len(second)} after", expected="pairs")
+    _check(len(first), confidence)
+    estimate, error, means, errors = _pivots(second - first, np.random.default_rng(seed))
+    low, high = _bounds(estimate, error, means, errors, confidence)
+    return _back(estimate, low, high, confidence)
+
+
+def ratio(
+    before: Sequence[float] | Floats, after: Sequence[float] | Floats, *, confidence: float = CONFIDENCE, seed: int = 0
+) -> Interval:
+    """The ratio after/before of measurements that were taken independently of each other.
+
+    Args:
+        before: Positive numbers, shape ``(n,)``, n at least 6.
+        after: The same, shape ``(m,)``.
+        confidence: Above 0.5 and below 1.
+        seed: Of the bootstrap.
+
+    Raises:
+        InputError: As for :func:`interval`.
+    """
+    first, second = logs(before, "before"), logs(after, "after")
+    _check(min(len(first), len(second)), confidence)
+    rng = np.random.default_rng(seed)
+    base, base_error, bases, base_errors = _pivots(first, rng)
+    other, other_error, others, other_errors = _pivots(second, rng)
+    low, high = _bounds(
+        other - base,
+        float(np.hypot(base_error, other_error)),
+        others - bases,
+        np.hypot(base_errors, other_errors),
+        confidence,
+    )
+    return _back(other - base, low, high, confidence)
+
+
+def cliffs_delta(before: Sequence[float] | Floats, after: Sequence[float] | Floats) -> float:
+    """How far two sets lie apart, whatever their distribution.
+
+    Returns:
+        P(after > before) - P(after < before), from -1 to 1; 0 when they overlap fully (Cliff 1993, Psychological
+        Bulletin 114). Romano's words for its size: below 0.147 negligible, 0.33 small, 0.474 medium, else large.
+    """
+    first, second = np.sort(np.asarray(before, dtype=np.float64)), np.asarray(after, dtype=np.float64)
+    above = np.searchsorted(first, second, side="left").sum()
+    below = (len(first) - np.searchsorted(first, second, side="right")).sum()
+    return float(above - below) / (len(first) * len(second))
+
+
+def _check(count: int, confidence: float) -> None:
+    if count < MIN_SAMPLES:
+        raise InputError(f"{count} samples say nothing of their spread", expected=f"at least {MIN_SAMPLES}")
+    if not 0.5 < confidence < 1:
+        raise InputError(f"confidence {confidence:g}", expected="above 0.5 and below 1")

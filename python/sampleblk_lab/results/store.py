@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: MIT
+"""Run directories: where a measured test leaves what it found, and the table of all of them.
+
+``runs/NAME/0001/TEST/`` holds round 1 of the set NAME: ``measurements.json``, ``spec.json`` (what was run),
+``env.json`` (on what), and the recordings that the test made. A set gets a further round each time it is saved.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sampleblk_lab.errors import FormatError, InputError
+from sampleblk_lab.results import machine
+from sampleblk_lab.table import Table
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator
+
+MEASUREMENTS = "measurements.json"
+
+# The set of sessions that saved under no name; only the last is kept.
+LATEST = "latest"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def check_name(name: str, option: str) -> str:
+    """A set's name.
+
+    Raises:
+        InputError: It could not be a folder of its own.
+    """
+    if not _NAME.fullmatch(name):
+        raise InputError(f"{name!r}", option, expected="letters, digits, dots, dashes and underscores")
+    return name
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One run directory with measurements.
+
+    Attributes:
+        path: The directory.
+        set: The name it was saved under.
+        round: Which session of that set, from 1.
+        test: The test's id.
+        measurements: As :meth:`Measurement.to_json` wrote them.
+        environment: Its env.json.
+    """
+
+    path: Path
+    set: str
+    round: int
+    test: str
+    measurements: list[dict[str, Any]]
+    environment: dict[str, Any]
+
+
+def write(directory: Path, test: str, spec: dict[str, Any], measurements: Iterable[dict[str, Any]]) -> None:
+    """Writes a run directory's three JSON files."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, value in (
+        ("spec.json", {"test": test, **spec}),
+        ("env.json", machine.environment()),
+        (MEASUREMENTS, list(measurements)),
+    ):
+        (directory / name).write_text(json.dumps(value, indent=1, default=str) + "\n")
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except json.JSONDecodeError as error:
+        raise FormatError(str(path), error.pos, f"JSON ({error.msg})") from None
+
+
+def _round_of(folder: Path) -> int:
+    return int(folder.name) if folder.name.isdigit() else 0
+
+
+def load(root: str | os.PathLike[str], name: str | None = None) -> list[Stored]:
+    """The run directories with measurements below `root`, by set, round and test.
+
+    Args:
+        root: The folder of all sets.
+        name: Only this set.
+
+    Raises:
+        FormatError: A file is no JSON.
+    """
+    base = Path(root)
+    found = []
+    for path in sorted(base.glob(f"{name or '*'}/[0-9]*/*/{MEASUREMENTS}")):
+        directory = path.parent
+        spec = _json(directory / "spec.json")
+        found.append(
+            Stored(
+                path=directory,
+                set=directory.parents[1].name,
+                round=_round_of(directory.parent),
+                test=spec["test"],
+                measurements=_json(path),
+                environment=_json(directory / "env.json"),
+            )
+        )
+    return found
+
+
+def add_round(root: Path, name: str, directories: Iterable[Path]) -> Path | None:
+    """Moves run directories into the next round of a set; returns the round's folder, None when there are none."""
+    moved = list(directories)
+    if not moved:
+        return None
+    home = root / name
+    if name == LATEST and home.exists():
+        shutil.rmtree(home)
+    home.mkdir(parents=True, exist_ok=True)
+    number = max(map(_round_of, home.iterdir()), default=0) + 1
+    target = home / f"{number:04d}"
+    target.mkdir()
+    for directory in moved:
+        shutil.move(str(directory), str(target / directory.name))
+    return target
+
+
+def _rows(stored: Iterable[Stored]) -> Iterator[dict[str, Any]]:
+    for run in stored:
+        told = machine.aspects(run.environment)
+        for measured in run.measurements:
+            yield {
+                "set": run.set,
+                "round": run.round,
+                "test": run.test,
+                "metric": measured["name"],
+                "value": measured["value"],
+                "low": measured["low"],
+                "high": measured["high"],
+                "unit": measured["unit"],
+                "better": measured["better"],
+                "samples": len(measured["samples"]),
+                "stopped": measured["stopped"],
+                "accelerator": told["accelerator"],
+                "kernel": told["kernel"],
+                "machine": told["machine"],
+                "started": run.environment.get("started", ""),
+                "path": str(run.path),
+            }
+
+
+_NUMBERS = {"round": np.int64, "value": np.float64, "low": np.float64, "high": np.float64, "samples": np.int64}
+_COLUMNS = (
+    *("set", "round", "test", "metric", "value", "low", "high", "unit", "better", "samples", "stopped"),
+    *("accelerator", "kernel", "machine", "started", "path"),
+)
+
+
+def runs(root: str | os.PathLike[str] = "runs", name: str | None = None) -> Table:
+    """All measurements that tests have stored.
+
+    Args:
+        root: The folder of all sets, as ``--sblk-runs`` has it.
+        name: Only this set, as ``--sblk-save`` named it.
+
+    Returns:
+        A row a measurement: set, round, test, metric, value, low, high (in `unit`), unit, better, samples, stopped,
+        accelerator, kernel, machine, started, path. pandas, polars and duckdb take it as it is.
+
+    Raises:
+        FormatError: A file below `root` is no JSON.
+    """
+    rows = list(_rows(load(root, name)))
+    columns: dict[str, Any] = {}
+    for column in _COLUMNS:
+        values = [row[column] for row in rows]
+        columns[column] = np.array(values, dtype=_NUMBERS[column]) if column in _NUMBERS else values
+    return Table.of(columns)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""Repeating stops where it is told to."""
+
+import itertools
+
+import pytest
+
+from sampleblk_lab import InputError, measure, measure_both
+
+
+def test_stops_when_it_is_known_well_enough() -> None:
+    values = itertools.cycle([100.0, 101.0, 99.0])
+    made = measure(lambda: next(values), unit="us", warmup=0, min_repeats=10)
+    assert made.stopped == "narrow"
+    assert len(made.samples) == 10
+    assert made.estimate.low <= 100 <= made.estimate.high
+    assert float(made) == pytest.approx(100, rel=0.01)
+
+
+def test_goes_on_while_it_is_not_known() -> None:
+    values = itertools.cycle([50.0, 200.0])
+    made = measure(lambda: next(values), max_repeats=40, budget_s=60, warmup=0)
+    assert made.stopped == "budget"
+    assert len(made.samples) == 40
+
+
+def test_the_budget_ends_it_but_not_before_the_fewest() -> None:
+    values = itertools.cycle([50.0, 200.0])
+    assert len(measure(lambda: next(values), budget_s=1e-9, min_repeats=8).samples) == 8
+
+
+def test_warm_up_does_not_count() -> None:
+    values = itertools.chain([1e9, 1e9], itertools.repeat(5.0))
+    made = measure(lambda: next(values), warmup=2)
+    assert set(made.samples) == {5.0}
+
+
+def test_a_function_without_a_result_is_timed() -> None:
+    made = measure(lambda: None, max_repeats=10, unit="ns")
+    assert all(sample > 0 for sample in made.samples)
+
+
+def test_variants_take_turns() -> None:
+    order: list[str] = []
+    made = measure_both(
+        lambda: order.append("a") or 1.0, lambda: order.append("b") or 1.05, warmup=0, min_repeats=6, max_repeats=6
+    )
+    assert "".join(order) == "abba" * 3
+    assert made.paired
+    assert made.verdict == "slower"
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        ({"min_repeats": 5}, "min_repeats 5 .expected at least 6"),
+        ({"min_repeats": 9, "max_repeats": 8}, "max_repeats 8 .expected at least min_repeats 9"),
+        ({"width": 0}, "width 0"),
+        ({"better": "bigger"}, "better='bigger'"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_named(plan: dict[str, object], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        measure(lambda: 1.0, **plan)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [0, -1.0, float("nan"), "fast", True])
+def test_a_sample_that_is_no_measure_is_named(value: object) -> None:
+    with pytest.raises(InputError, match="the measured function returned"):
+        measure(lambda: value)

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: MIT
+"""The statistics keep their promises on measurements that were really taken (see the data's `about`)."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sampleblk_lab import Comparison, InputError, compare
+from sampleblk_lab.results import stats
+
+DATA = json.loads((Path(__file__).parents[1] / "data/results/read_latency.json").read_text())["sessions"]
+PAIRS = 20
+
+
+def _pairs(before: str, after: str) -> np.ndarray:
+    """All recorded pairs, shape (n, 2)."""
+    return np.array([pair for session in DATA for pair in zip(session[before], session[after], strict=True)])
+
+
+def _null_pairs() -> np.ndarray:
+    """Neighbours of one series: a pair without a difference, shape (n, 2)."""
+    return np.concatenate([np.array(session["fast"]).reshape(-1, 2) for session in DATA])
+
+
+def test_at_most_5_percent_of_200_null_comparisons_are_called_different() -> None:
+    rng = np.random.default_rng(20)
+    recorded = _null_pairs()
+    called = 0
+    for number in range(200):
+        pairs = rng.permuted(recorded[rng.integers(len(recorded), size=PAIRS)], axis=1)
+        called += compare(pairs[:, 0], pairs[:, 1], paired=True, seed=number).different
+    assert called <= 10
+
+
+def test_the_same_holds_for_independent_samples_of_one_session() -> None:
+    rng = np.random.default_rng(21)
+    called = 0
+    for number in range(200):
+        series = rng.permutation(DATA[number % len(DATA)]["fast"])
+        called += compare(series[:PAIRS], series[PAIRS:], seed=number).different
+    assert called <= 10
+
+
+def test_a_slowdown_of_5_percent_is_found_in_95_of_100() -> None:
+    rng = np.random.default_rng(22)
+    recorded = _pairs("plain", "slower")
+    verdicts = []
+    for number in range(100):
+        pairs = recorded[rng.integers(len(recorded), size=PAIRS)]
+        verdicts.append(compare(pairs[:, 0], pairs[:, 1], paired=True, seed=number).verdict)
+    assert verdicts.count("slower") >= 95
+    assert "faster" not in verdicts
+
+
+@pytest.mark.parametrize("n", [6, 10, 30])
+def test_intervals_hold_the_truth_as_often_as_they_say(n: int) -> None:
+    rng = np.random.default_rng(n)
+    held = sum(
+        made.low <= 1.0 <= made.high
+        for made in (stats.interval(np.exp(0.05 * rng.standard_t(4, n)), seed=i) for i in range(400))
+    )
+    assert held >= 0.96 * 400
+
+
+def test_the_same_seed_gives_the_same_interval() -> None:
+    series = DATA[0]["fast"]
+    assert stats.interval(series, seed=3) == stats.interval(series, seed=3)
+    assert stats.interval(series, seed=3) != stats.interval(series, seed=4)
+
+
+def test_the_ratio_of_the_known() -> None:
+    made = stats.ratio([2.0] * 8, [3.0] * 9)
+    assert (made.value, made.low, made.high) == pytest.approx((1.5, 1.5, 1.5))
+    assert stats.paired_ratio([1, 2, 4, 8, 16, 32], [2, 4, 8, 16, 32, 64]).low == pytest.approx(2)
+
+
+def test_one_stalled_repeat_moves_nothing() -> None:
+    series = [100.0, 101, 99, 100, 102, 98, 100, 101, 99, 100]
+    assert stats.interval([*series[:-1], 10_000.0]).value == pytest.approx(100, rel=0.01)
+
+
+def test_cliffs_delta() -> None:
+    assert stats.cliffs_delta([1, 2, 3], [4, 5, 6]) == 1
+    assert stats.cliffs_delta([4, 5, 6], [1, 2, 3]) == -1
+    assert stats.cliffs_delta([1, 2], [1, 2]) == 0
+    assert stats.cliffs_delta([1, 2, 3, 4], [2]) == pytest.approx(-0.25)
+
+
+def test_verdicts_follow_what_is_better() -> None:
+    low, high = [1.0, 1.01, 1.02, 1.0, 1.01, 1.02], [2.0, 2.01, 2.02, 2.0, 2.01, 2.02]
+    assert compare(low, high).verdict == "slower"
+    assert compare(low, high, better="higher").verdict == "faster"
+    assert compare(high, low).verdict == "faster"
+    assert compare(low, low[::-1]).verdict == "no difference shown"
+
+
+def test_what_cannot_be_compared_is_named() -> None:
+    with pytest.raises(InputError, match=r"5 samples .* \(expected at least 6\)"):
+        compare([1] * 5, [1] * 9)
+    with pytest.raises(InputError, match=r"after: -1 at position 2 \(expected numbers above 0\)"):
+        compare([1] * 6, [1, 1, -1, 1, 1, 1])
+    with pytest.raises(InputError, match="6 samples before and 7 after"):
+        compare([1] * 6, [1] * 7, paired=True)
+    with pytest.raises(InputError, match="better='smaller'"):
+        compare([1] * 6, [1] * 6, better="smaller")
+    with pytest.raises(InputError, match="confidence 1"):
+        stats.interval([1] * 6, confidence=1)
+
+
+def test_shown_with_its_notes() -> None:
+    made = compare([1.0] * 6, [2.0] * 6, notes=["<one session>"])
+    assert isinstance(made, Comparison)
+    assert str(made).splitlines() == [
+        "slower: ratio 2.000 [2.000, 2.000] at 98%, Cliff's delta +1.00, 6 samples each",
+        "  note: <one session>",
+    ]
+    assert "&lt;one session&gt;" in made._repr_html_()
