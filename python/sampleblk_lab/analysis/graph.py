@@ -157,6 +157,11 @@ class Graph:
         text = self.text(calls=_REPR_CALLS)
         return text + (f"({len(self)} calls)\n" if len(self) > _REPR_CALLS else "")
 
+    def _repr_html_(self) -> str:
+        from sampleblk_lab.report.tree import tree_html
+
+        return tree_html(self.table(), 0, len(self))
+
 
 class CallTree:
     """One root call and what it called."""
@@ -185,3 +190,8 @@ class CallTree:
 
     def __repr__(self) -> str:
         return self.text()
+
+    def _repr_html_(self) -> str:
+        from sampleblk_lab.report.tree import tree_html
+
+        return tree_html(Table(self._graph.table()), self._first, self._rows)

@@ -78,3 +78,13 @@ class Offsets:
 
     def __repr__(self) -> str:
         return self.text()
+
+    def _repr_png_(self) -> bytes | None:
+        """The heat map as a picture; None, so that the text is shown, where there is no matplotlib or no call."""
+        from sampleblk_lab.errors import SampleblkError
+        from sampleblk_lab.plot import offset_heatmap
+
+        try:
+            return offset_heatmap(self)._repr_png_()
+        except SampleblkError:
+            return None

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MIT
+"""The host's side of a notebook kernel: listens on the ports that the front ends were told, and starts the VM.
+
+``python -m sampleblk_lab.jupyter.host CONNECTION_FILE [VM OPTIONS] -- COMMAND…``. It ends when the kernel does, and
+takes the VM with it when it is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from sampleblk_lab.jupyter.frames import CHANNELS, OPEN, Connections, Frame, Wire, serve
+
+
+def _listen(told: dict[str, Any]) -> list[socket.socket]:
+    """The five ports.
+
+    Raises:
+        OSError: One is taken.
+    """
+    listeners = []
+    for channel in CHANNELS:
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # The front end found the port free by binding it a moment ago.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((told["ip"], told[channel]))
+        listener.listen()
+        listeners.append(listener)
+    return listeners
+
+
+def _accept(listener: socket.socket, channel: int, numbers: Any, wire: Wire, connections: Connections) -> None:
+    while True:
+        try:
+            made, _ = listener.accept()
+        except OSError:
+            return  # closed: we are ending
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        number = next(numbers)
+        # In this order: nothing of a connection may travel before its OPEN.
+        wire.send(Frame(OPEN, number, channel))
+        connections.add(number, made)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the kernel to its end; returns its exit status."""
+    arguments = sys.argv[1:] if argv is None else argv
+    middle = arguments.index("--")
+    connection_file, *vm_options = arguments[:middle]
+    told = json.loads(Path(connection_file).read_text())
+    listeners = _listen(told)
+    python = [sys.executable, "-m", "sampleblk_lab.vm.python", *vm_options]
+    guest = ["-m", "sampleblk_lab.jupyter.guest", connection_file, *arguments[middle + 1 :]]
+    machine = subprocess.Popen([*python, *guest], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert machine.stdin is not None
+    assert machine.stdout is not None
+    # Whoever interrupts a kernel signals its process group: the VM's process passes it on, we stay.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda number, _: machine.send_signal(number))
+    wire = Wire(machine.stdout, machine.stdin)
+    connections = Connections(wire)
+    numbers = itertools.count()
+    for channel, listener in enumerate(listeners):
+        threading.Thread(target=_accept, args=(listener, channel, numbers, wire, connections), daemon=True).start()
+    with contextlib.suppress(ConnectionError):
+        serve(wire, lambda _: None, connections)
+    connections.close()
+    for listener in listeners:
+        listener.close()
+    return machine.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: MIT
+"""What I/O did over time: where it went, how fast, and what became of each request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sampleblk_lab.errors import InputError
+from sampleblk_lab.plot.latency import heat
+from sampleblk_lab.plot.style import Plot, amount, bytes_axis, time_axis
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from sampleblk_lab.analysis.block import Block
+    from sampleblk_lab.analysis.offsets import Offsets
+    from sampleblk_lab.workload import Result
+
+# From one to the next, as blktrace and btt name them.
+_STAGES = (
+    ("queued", "inserted", "queue to insert"),
+    ("inserted", "issued", "insert to issue"),
+    ("issued", "completed", "issue to completion"),
+)
+
+
+def offset_heatmap(offsets: Offsets, *, columns: int = 120, rows: int = 60) -> Plot:
+    """Bytes moved, by time and file offset: sequential I/O is a slope, random I/O a cloud.
+
+    Args:
+        offsets: ``run.offsets()``.
+        columns: Of the map.
+        rows: Of the map.
+
+    Raises:
+        InputError: The recording has no reads or writes.
+    """
+    if len(offsets) == 0:
+        raise InputError("the recording has no reads or writes", expected="record(syscalls=True)")
+    cells, times, places = offsets.heatmap(columns, rows)
+
+    def draw(axes: Axes) -> None:
+        heat(axes, times - times[0], places, cells, "")
+        axes.get_figure().axes[-1].yaxis.set_major_formatter(lambda value, _: amount(value))  # type: ignore[union-attr]
+        time_axis(axes.xaxis, what="time")
+        bytes_axis(axes.yaxis, "offset in the file")
+        axes.set_title("Where reads and writes went")
+
+    return Plot(draw)
+
+
+def bandwidth(result: Result) -> Plot:
+    """Throughput over time, a line for each direction, all jobs together."""
+    table = result.series()
+    ends, speed = table["end"].codes.astype(np.float64), table["bandwidth"].codes.astype(np.float64)
+    directions = table["direction"].values
+    lines = {}
+    for direction in sorted({str(word) for word in directions}):
+        chosen = directions == direction
+        places, where = np.unique(ends[chosen], return_inverse=True)
+        rates = np.bincount(where, weights=speed[chosen])
+        if rates.any():
+            lines[direction] = (places, rates)
+    if not lines:
+        raise InputError("no I/O was measured", expected="a result of a run that moved bytes")
+
+    def draw(axes: Axes) -> None:
+        for direction, (places, rates) in lines.items():
+            axes.step([0, *places], [rates[0], *rates], where="pre", label=direction)
+        axes.set_ylim(bottom=0)
+        axes.set_xlim(left=0)
+        time_axis(axes.xaxis, what="time")
+        bytes_axis(axes.yaxis, "throughput a second")
+        axes.set_title("Bandwidth over time")
+        if len(lines) > 1:
+            axes.legend()
+
+    return Plot(draw)
+
+
+def block_life(block: Block, *, most: int = 200) -> Plot:
+    """Each request as a bar from its queueing to its completion, in the colours of its stages.
+
+    Args:
+        block: ``run.block()``.
+        most: Only the first so many requests; the title says how many there are.
+
+    Raises:
+        InputError: No request was seen from queue to completion.
+    """
+    table = block.table()
+    moments = {name: table[name].codes.astype(np.float64) for name in ("queued", "inserted", "issued", "completed")}
+    # What skipped a stage has no time in it.
+    moments["inserted"] = np.where(moments["inserted"] > 0, moments["inserted"], moments["queued"])
+    whole = np.flatnonzero((moments["queued"] > 0) & (moments["issued"] > 0) & (moments["completed"] > 0))
+    if len(whole) == 0:
+        raise InputError("no request was seen from queue to completion", expected="record(block=True)")
+    order = whole[np.argsort(moments["queued"][whole], kind="stable")]
+    shown = order[:most]
+    start = moments["queued"][shown].min()
+
+    def draw(axes: Axes) -> None:
+        rows = np.arange(len(shown))
+        for begin, end, name in _STAGES:
+            left = moments[begin][shown] - start
+            axes.barh(rows, moments[end][shown] - start - left, left=left, height=0.85, label=name, linewidth=0)
+        axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
+        time_axis(axes.xaxis, what="time")
+        axes.set_ylabel("request")
+        cut = f", the first {len(shown)} of {len(order):,}" if len(order) > len(shown) else ""
+        axes.set_title(f"Life of block requests{cut}")
+        axes.legend(loc="lower left")
+
+    return Plot(draw)
+
+
+def queue_depth(block: Block, device: str | None = None) -> Plot:
+    """How many requests the driver had, over time.
+
+    Args:
+        block: ``run.block()``.
+        device: ``"major,minor"``; all together when None.
+
+    Raises:
+        InputError: No request was seen from issue to completion.
+    """
+    table = block.queue_depth(device)
+    if len(table) == 0:
+        raise InputError("no request was seen from issue to completion", expected="record(block=True)")
+    times, depths = table["time"].codes.astype(np.float64), table["depth"].codes
+
+    def draw(axes: Axes) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        axes.step(times - times[0], depths, where="post", linewidth=1.2)
+        axes.fill_between(times - times[0], depths, step="post", alpha=0.25, linewidth=0)
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        time_axis(axes.xaxis, what="time")
+        axes.set_ylabel("requests with the driver")
+        axes.set_title("Queue depth")
+
+    return Plot(draw)

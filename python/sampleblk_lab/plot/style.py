@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: MIT
+"""One look for all plots, light and dark, that colour-blind readers can use.
+
+The colours are Okabe and Ito's ("Color Universal Design", 2008), lightened for the dark theme; lines differ in their
+dashes too, and maps go from dark to light (cividis), so that nothing hangs on hue alone.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+from sampleblk_lab.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_LIGHT = ("#0072B2", "#D55E00", "#009E73", "#8B5FA8", "#B07800", "#3A9AD9")
+_DARK = ("#56B4E9", "#FF9D5C", "#3ED6A5", "#E29BC5", "#F0E442", "#A8C8FF")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)), (0, (8, 3)), (0, (3, 1, 1, 1, 1, 1)))
+
+_INCHES = (7.2, 4.0)
+_DPI = 120
+
+
+def _rc(dark: bool) -> Any:
+    from cycler import cycler
+
+    ink, dim, paper = ("#E3E8EF", "#98A3B3", "#12161C") if dark else ("#1C2430", "#5D6877", "#FFFFFF")
+    line = "#313A47" if dark else "#D7DDE5"
+    return {
+        "axes.axisbelow": True,
+        "axes.edgecolor": dim,
+        "axes.facecolor": paper,
+        "axes.grid": True,
+        "axes.labelcolor": ink,
+        "axes.prop_cycle": cycler(color=_DARK if dark else _LIGHT, linestyle=DASHES),
+        "axes.spines.right": False,
+        "axes.spines.top": False,
+        "axes.titlecolor": ink,
+        "axes.titlelocation": "left",
+        "axes.titlesize": 11,
+        "axes.titleweight": "bold",
+        "figure.constrained_layout.use": True,
+        "figure.dpi": _DPI,
+        "figure.facecolor": paper,
+        "font.family": ["DejaVu Sans"],
+        "font.size": 9.5,
+        "grid.color": line,
+        "grid.linewidth": 0.6,
+        "image.cmap": "cividis",
+        "legend.frameon": False,
+        "lines.linewidth": 1.8,
+        "savefig.facecolor": paper,
+        "svg.hashsalt": "sampleblk",
+        "text.color": ink,
+        "xtick.color": dim,
+        "xtick.labelcolor": ink,
+        "ytick.color": dim,
+        "ytick.labelcolor": ink,
+    }
+
+
+class Plot:
+    """A plot that is drawn when it is looked at: in a notebook, in a file, or on axes of one's own.
+
+    Args:
+        draw: Draws it on axes.
+        size: Width and height in inches.
+    """
+
+    def __init__(self, draw: Callable[[Axes], None], size: tuple[float, float] = _INCHES) -> None:
+        self._draw = draw
+        self._size = size
+
+    def draw(self, axes: Axes) -> None:
+        """Draws it on axes of one's own, in whatever style those have."""
+        self._draw(axes)
+
+    def figure(self, *, dark: bool = False) -> Figure:
+        """A new matplotlib figure of it, in our style.
+
+        Raises:
+            UnsupportedError: matplotlib is not installed.
+        """
+        try:
+            import matplotlib as mpl
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise UnsupportedError(
+                "plots", "matplotlib is not installed", "pip install 'sampleblk-lab[plot]'"
+            ) from None
+        with mpl.rc_context(_rc(dark)):
+            made = Figure(figsize=self._size)
+            self._draw(made.subplots())
+        return made
+
+    def save(self, path: str | os.PathLike[str], *, dark: bool = False) -> None:
+        """Writes it to a file; its suffix says as what: png, svg, pdf."""
+        self._write(path, dark)
+
+    def _write(self, target: Any, dark: bool, kind: str | None = None) -> None:
+        figure = self.figure(dark=dark)
+        import matplotlib as mpl
+
+        # A date in the file would make each run of a notebook differ from the last.
+        metadata = {"Date": None} if kind == "svg" or str(target).endswith(".svg") else None
+        with mpl.rc_context(_rc(dark)):
+            figure.savefig(target, format=kind, metadata=metadata)
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self._write(buffer, False, "png")
+        return buffer.getvalue()
+
+    def svg(self, *, dark: bool = False) -> str:
+        """As an SVG document."""
+        buffer = io.StringIO()
+        self._write(buffer, dark, "svg")
+        return buffer.getvalue()
+
+    def __repr__(self) -> str:
+        return "<Plot>"
+
+
+def time_axis(axis: Any, *, base_ns: float = 1.0, what: str = "") -> None:
+    """Labels an axis of nanoseconds (times `base_ns`) with the fitting unit."""
+    from matplotlib.ticker import FuncFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: duration(value * base_ns)))
+    if what:
+        axis.set_label_text(what)
+
+
+def duration(nanoseconds: float) -> str:
+    """A short form: 850 ns, 1.5 µs, 20 ms."""
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if abs(nanoseconds) >= size * 0.9995:
+            return f"{nanoseconds / size:.3g} {unit}"
+    return f"{nanoseconds:.3g} ns"
+
+
+def amount(size_bytes: float) -> str:
+    """A short form: 512 B, 4 KiB, 1.5 MiB."""
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if abs(size_bytes) >= size:
+            return f"{size_bytes / size:.4g} {unit}"
+    return f"{size_bytes:.4g} B"
+
+
+def bytes_axis(axis: Any, what: str = "") -> None:
+    """Labels an axis of bytes, at round binary places."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 4, 8], integer=True))
+    low, high = axis.get_view_interval()
+    step = 2.0 ** max(0, round(_log2(max(high - low, 1) / 5)))
+    axis.set_ticks([step * n for n in range(int(low // step), int(high // step) + 1) if low <= step * n <= high])
+    axis.set_major_formatter(FuncFormatter(lambda value, _: amount(value)))
+    if what:
+        axis.set_label_text(what)
+
+
+def _log2(value: float) -> float:
+    import math
+
+    return math.log2(value)

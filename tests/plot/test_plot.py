@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: MIT
+"""Plots draw what the tables say, in a style that colour-blind readers can use, light and dark."""
+
+import struct
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sampleblk_lab as lab
+from sampleblk_lab import plot
+from sampleblk_lab.analysis.block import Block
+from sampleblk_lab.analysis.offsets import Offsets
+from sampleblk_lab.plot import style
+
+pytest.importorskip("matplotlib")
+TRACES = Path(__file__).parents[1] / "data/trace"
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> lab.Result:
+    path = tmp_path_factory.mktemp("job") / "file"
+    return lab.Job(
+        rw="randrw", bs="4k", size="1M", runtime="350ms", time_based=1, filename=path, ioengine="psync", rate_iops=2000
+    ).run(progress=False)
+
+
+@pytest.fixture(scope="module")
+def offsets() -> Offsets:
+    return lab.open_run(TRACES / "6.1-syscalls.dat").offsets()
+
+
+@pytest.fixture(scope="module")
+def block() -> Block:
+    n = 12
+    queued = 1000 * np.arange(1, n + 1, dtype=np.uint64)
+    columns = {
+        "device": ["259,0"] * n,
+        "queued": queued,
+        "inserted": np.where(np.arange(n) % 2, queued + 100, 0).astype(np.uint64),
+        "issued": queued + 500,
+        "completed": queued + 2600,
+    }
+    return Block(lab.Table.of(columns))
+
+
+Makers = dict[str, Callable[[], plot.Plot]]
+
+
+@pytest.fixture
+def makers(result: lab.Result, offsets: Offsets, block: Block) -> Makers:
+    fast, slow = [1.0, 1.01, 1.02] * 4, [1.1, 1.11, 1.12] * 4
+    return {
+        "latency_percentiles": lambda: plot.latency_percentiles({"one": result, "two": result}),
+        "latency_cdf": lambda: plot.latency_cdf(result, direction="read"),
+        "latency_heatmap": lambda: plot.latency_heatmap(result, "write"),
+        "offset_heatmap": lambda: plot.offset_heatmap(offsets),
+        "bandwidth": lambda: plot.bandwidth(result),
+        "block_life": lambda: plot.block_life(block),
+        "queue_depth": lambda: plot.queue_depth(block),
+        "comparison": lambda: plot.comparison({"a": lab.compare(fast, slow), "b": lab.compare(fast, fast)}),
+    }
+
+
+NAMES = sorted(set(plot.__all__) - {"Plot"})
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dark", [False, True])
+def test_draws_with_labels(makers: Makers, name: str, dark: bool) -> None:
+    made = makers[name]()
+    axes = made.figure(dark=dark).axes[0]
+    assert axes.get_title(loc="left")
+    assert axes.get_xlabel()
+    assert axes.get_ylabel() or name == "comparison"
+    picture = made._repr_png_()
+    width, height = struct.unpack(">II", picture[16:24])
+    assert width > 700
+    assert height > 200
+    ET.fromstring(made.svg(dark=dark))
+
+
+def test_files_are_the_same_each_time(makers: Makers, tmp_path: Path) -> None:
+    for name in ("a.svg", "b.svg"):
+        makers["queue_depth"]().save(tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    makers["queue_depth"]().save(tmp_path / "d.svg", dark=True)
+    assert (tmp_path / "a.svg").read_bytes() != (tmp_path / "d.svg").read_bytes()
+
+
+def test_the_distribution_is_the_histogram_s(result: lab.Result) -> None:
+    ends, share = plot.latency.distribution(result)
+    assert share[-1] == pytest.approx(1)
+    assert (np.diff(ends) > 0).all()
+    middle = ends[np.searchsorted(share, 0.5)]
+    assert middle == pytest.approx(result.percentiles([50])[0], rel=0.03)
+
+
+def test_the_bars_are_the_requests(block: Block) -> None:
+    axes = plot.block_life(block, most=5).figure().axes[0]
+    assert "the first 5 of 12" in axes.get_title(loc="left")
+    bars = [patch for patch in axes.patches if patch.get_width() > 0]
+    ends = {bar.get_x() + bar.get_width() for bar in bars}
+    assert max(ends) == pytest.approx(4 * 1000 + 2600)
+
+
+def test_nothing_to_draw_is_said(block: Block) -> None:
+    empty = lab.Table.of(
+        {name: block.table()[name].codes[:0] for name in ("queued", "inserted", "issued", "completed")}
+    )
+    with pytest.raises(lab.InputError, match=r"record\(block=True\)"):
+        plot.block_life(Block(empty))
+
+
+def _linear(part: str) -> np.ndarray:
+    """Linear RGB of #rrggbb (IEC 61966-2-1)."""
+    values = np.array([int(part[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+
+
+# Full deuteranopia and protanopia: Machado, Oliveira and Fernandes 2009, IEEE TVCG 15(6), table 1, severity 1.0.
+_DEFICIENCIES = {
+    "none": np.eye(3),
+    "deutan": np.array(
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    ),
+    "protan": np.array(
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+    ),
+}
+
+
+@pytest.mark.parametrize("seen_by", sorted(_DEFICIENCIES))
+@pytest.mark.parametrize("theme", ["_LIGHT", "_DARK"])
+def test_the_first_three_colours_are_told_apart(theme: str, seen_by: str) -> None:
+    colours = getattr(style, theme)[:3]
+    for first, second in combinations(colours, 2):
+        a, b = (np.clip(_DEFICIENCIES[seen_by] @ _linear(colour), 0, 1) ** (1 / 2.2) for colour in (first, second))
+        assert np.abs(a - b).max() > 0.15, (first, second)
+
+
+@pytest.mark.parametrize(("theme", "paper"), [("_LIGHT", "#FFFFFF"), ("_DARK", "#12161C")])
+def test_lines_stand_out_from_the_paper(theme: str, paper: str) -> None:
+    """WCAG 2.1, 1.4.11: graphics have a contrast of 3 to 1 at least."""
+    weights = np.array([0.2126, 0.7152, 0.0722])
+    ground = float(weights @ _linear(paper))
+    for colour in getattr(style, theme):
+        ink = float(weights @ _linear(colour))
+        high, low = max(ink, ground), min(ink, ground)
+        assert (high + 0.05) / (low + 0.05) >= 3.0, colour
+
+
+def test_durations_and_amounts_read_well() -> None:
+    assert [style.duration(v) for v in (850, 1500, 2e7, 3e9)] == ["850 ns", "1.5 µs", "20 ms", "3 s"]
+    assert [style.amount(v) for v in (512, 4096, 1.5 * 2**20)] == ["512 B", "4 KiB", "1.5 MiB"]

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: MIT
+"""Notebook kernels in the VM, the magics, and what carries the bytes between."""
+
+import asyncio
+import io
+import json
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
+from jupyter_client.provisioning import KernelProvisionerFactory
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+from sampleblk_lab.jupyter import frames, guest, host, magics
+from sampleblk_lab.jupyter.install import install, kernelspec
+from sampleblk_lab.jupyter.provisioner import VMProvisioner
+from sampleblk_lab.paths import cache_root
+
+
+@pytest.fixture
+def _specs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Jupyter of the test's own, with our kernelspec in it."""
+    monkeypatch.setenv("SAMPLEBLK_CACHE", str(cache_root()))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "share/jupyter"))
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    install("6.1", prefix=str(tmp_path))
+
+
+def _notebook(*cells: str) -> nbformat.NotebookNode:
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+
+
+def _texts(cell: nbformat.NotebookNode) -> str:
+    return "".join(
+        str(output.get("text", "")) + str(output.get("data", {}).get("text/plain", "")) for output in cell.outputs
+    )
+
+
+@pytest.mark.usefixtures("_specs")
+def test_the_kernelspec_is_found_and_names_the_provisioner() -> None:
+    spec = KernelSpecManager().get_kernel_spec("sampleblk-vm-6.1")
+    assert spec.display_name == "Python (sampleblk VM, 6.1)"
+    assert spec.metadata["kernel_provisioner"]["provisioner_name"] == "sampleblk-vm"
+    assert "sampleblk-vm" in KernelProvisionerFactory.get_provisioner_entries()
+
+
+def test_the_command_is_wrapped(tmp_path: Path) -> None:
+    provisioner = VMProvisioner(kernel="6.12", memory="2G")
+    command = provisioner.wrapped(["python", "-m", "ipykernel"], "/c.json", str(tmp_path))
+    assert command == [
+        *(sys.executable, "-m", "sampleblk_lab.jupyter.host", "/c.json", "--kernel", "6.12", "--memory", "2G"),
+        *(
+            "--run-dir",
+            f"{tmp_path}/runs",
+            "--console",
+            f"{tmp_path}/runs/console.log",
+            "--",
+            "python",
+            "-m",
+            "ipykernel",
+        ),
+    ]
+    assert "sampleblk_lab.jupyter" in kernelspec("6.1")["argv"][-1]
+
+
+@pytest.mark.usefixtures("_specs", "no_leftovers")
+def test_cells_run_in_the_guest(tmp_path: Path) -> None:
+    notebook = _notebook(
+        "import os; print(os.uname().nodename, os.uname().release)",
+        "import sampleblk_lab as lab\ndev = lab.Device(capacity='16M')\npath = dev.path",
+        "%%sblk_trace run --syscalls\nresult = %sblk_job rw=write bs=4k size=64k filename={path} ioengine=psync",
+        "calls = run.syscalls().summary()['calls']['pwrite64']; print(calls, result.summary()['ios'][0])",
+        "open(os.environ['SAMPLEBLK_RUN_DIR'] + '/note', 'w').write('from the guest')",
+        "print(open('/proc/sys/kernel/hostname').read()); dev.close()",
+    )
+    client = NotebookClient(
+        notebook,
+        timeout=200,
+        startup_timeout=200,
+        kernel_name="sampleblk-vm-6.1",
+        resources={"metadata": {"path": str(tmp_path)}},
+    )
+    client.execute()
+    assert _texts(notebook.cells[0]).startswith("sampleblk 6.1.")
+    shown = notebook.cells[2].outputs[0]["data"]
+    assert "pwrite64" in shown["text/plain"]
+    assert "<table" in shown["text/html"]
+    assert _texts(notebook.cells[3]).split() == ["16", "16"]
+    assert (tmp_path / "runs/note").read_text() == "from the guest"
+    assert (tmp_path / "runs/console.log").exists()
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("_specs", "no_leftovers")
+def test_interrupt_and_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def run() -> None:
+        manager = AsyncKernelManager(kernel_name="sampleblk-vm-6.1")
+        await manager.start_kernel()
+        client = manager.client()
+        client.start_channels()
+        try:
+            await client.wait_for_ready(timeout=200)
+            asked = client.execute("import time; marker = 1\nprint('sleeping', flush=True)\ntime.sleep(600)")
+            while True:
+                message = await client.get_iopub_msg(timeout=60)
+                if message["msg_type"] == "stream":
+                    break
+            await manager.interrupt_kernel()
+            while (reply := await client.get_shell_msg(timeout=60))["parent_header"].get("msg_id") != asked:
+                pass
+            assert reply["content"]["ename"] == "KeyboardInterrupt"
+            reply = await client.execute("marker", reply=True, timeout=60)
+            assert reply["content"]["status"] == "ok"
+            await manager.restart_kernel(now=True)
+            await client.wait_for_ready(timeout=200)
+            reply = await client.execute("marker", reply=True, timeout=60)
+            assert reply["content"]["ename"] == "NameError"
+        finally:
+            client.stop_channels()
+            await manager.shutdown_kernel(now=True)
+
+    asyncio.run(run())
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("_specs", "no_leftovers")
+def test_a_panic_ends_the_kernel_and_the_console_says_why(tmp_path: Path) -> None:
+    notebook = _notebook("open('/proc/sysrq-trigger', 'w').write('c')\nimport time; time.sleep(60)")
+    client = NotebookClient(
+        notebook,
+        timeout=200,
+        startup_timeout=200,
+        kernel_name="sampleblk-vm-6.1",
+        resources={"metadata": {"path": str(tmp_path)}},
+    )
+    with pytest.raises(Exception, match="Kernel died") as caught:
+        client.execute()
+    assert not isinstance(caught.value, CellExecutionError)
+    assert "sysrq triggered crash" in (tmp_path / "runs/console.log").read_text()
+
+
+# --- without a VM
+
+
+@pytest.fixture
+def pipes() -> Iterator[tuple[frames.Wire, frames.Wire]]:
+    """Two ends of a wire."""
+    left, right = socket.socketpair()
+    files = [left.makefile("rb"), left.makefile("wb"), right.makefile("rb"), right.makefile("wb")]
+    yield frames.Wire(files[0], files[1]), frames.Wire(files[2], files[3])
+    for file in files:
+        file.close()
+    left.close()
+    right.close()
+
+
+def test_frames_come_out_as_they_went_in(pipes: tuple[frames.Wire, frames.Wire]) -> None:
+    left, right = pipes
+    sent = [frames.Frame(frames.OPEN, 1, 3), frames.Frame(frames.DATA, 1, 0, bytes(range(256))), frames.Frame(b"c", 1)]
+    for frame in sent:
+        left.send(frame)
+    assert [right.receive() for _ in sent] == sent
+
+
+@pytest.mark.parametrize("cut", [1, 5, 12])
+def test_a_wire_that_ends_within_a_frame_says_so(cut: int) -> None:
+    whole = io.BytesIO()
+    frames.Wire(io.BytesIO(), whole).send(frames.Frame(frames.DATA, 1, 0, b"12345678"))
+    with pytest.raises(ConnectionError, match="ends"):
+        frames.Wire(io.BytesIO(whole.getvalue()[:cut]), io.BytesIO()).receive()
+    assert frames.Wire(io.BytesIO(), io.BytesIO()).receive() is None
+
+
+def test_connections_carry_bytes_both_ways_and_end_together(pipes: tuple[frames.Wire, frames.Wire]) -> None:
+    left, right = pipes
+    outer, near = socket.socketpair()
+    far, inner = socket.socketpair()
+    ends = frames.Connections(left), frames.Connections(right)
+    for wire, connections in ((left, ends[0]), (right, ends[1])):
+        threading.Thread(target=frames.serve, args=(wire, lambda _: None, connections), daemon=True).start()
+    ends[0].add(7, near)
+    ends[1].add(7, far)
+    outer.sendall(b"ping" * 50_000)
+    inner.settimeout(10)
+    outer.settimeout(10)
+    came = b""
+    while len(came) < 200_000:
+        came += inner.recv(65536)
+    assert came == b"ping" * 50_000
+    inner.sendall(b"pong")
+    assert outer.recv(4, socket.MSG_WAITALL) == b"pong"
+    inner.close()
+    assert outer.recv(1) == b""
+    outer.close()
+    for end in ends:
+        end.close()
+
+
+@pytest.mark.parametrize("line", ["rw", "=write", "rw=write 4k"])
+def test_a_job_line_that_cannot_be_is_named(line: str) -> None:
+    with pytest.raises(Exception, match="is no key=value"):
+        magics.job_keys(line)
+
+
+def test_job_lines_may_have_dashes() -> None:
+    assert magics.job_keys("--rw=write filename='/a b/c'") == {"rw": "write", "filename": "/a b/c"}
+
+
+def test_what_the_guest_imports_is_the_standard_library() -> None:
+    import subprocess
+
+    code = (
+        "import sys; before = set(sys.modules); import sampleblk_lab.jupyter.guest; "
+        "print(*(m for m in set(sys.modules) - before if m.split('.')[0] not in sys.stdlib_module_names))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) <= {
+        *("sampleblk_lab", "sampleblk_lab.jupyter", "sampleblk_lab.jupyter.frames", "sampleblk_lab.jupyter.guest")
+    }
+    assert json.dumps(guest.CHANNELS)
+    assert host.CHANNELS is guest.CHANNELS
