@@ -11,7 +11,7 @@ from sampleblk_lab.errors import InputError
 from sampleblk_lab.plot.style import Plot, duration, time_axis
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
@@ -96,7 +96,7 @@ def latency_cdf(results: Result | Mapping[str, Result], *, kind: str = "clat", d
         axes.set_ylabel("I/Os done")
         axes.set_title(f"Latency distribution ({kind}{f', {direction}' if direction else ''})")
         if len(curves) > 1:
-            axes.legend()
+            axes.legend(loc="center right")
 
     return Plot(draw)
 
@@ -117,11 +117,11 @@ def latency_heatmap(result: Result, direction: str = "read", *, bins: int = 48) 
         raise InputError(f"no {direction} was measured", expected="a direction that the result has")
 
     def draw(axes: Axes) -> None:
-        slot = float(np.diff(ends).min()) if len(ends) > 1 else float(ends[0])
+        slot = float(np.median(np.diff(ends))) if len(ends) > 1 else float(ends[0])
         # Slots in which nothing completed stay empty.
-        columns = np.round(ends / slot).astype(int)
+        columns = np.maximum(np.ceil(ends / slot - 0.5).astype(int), 1)
         grid = np.zeros((len(edges) - 1, columns.max()))
-        grid[:, columns - 1] = cells
+        np.add.at(grid.T, columns - 1, cells.T)
         heat(axes, np.arange(columns.max() + 1) * slot, edges, grid, "I/Os")
         axes.set_yscale("log")
         time_axis(axes.yaxis, what="completion latency")
@@ -132,18 +132,27 @@ def latency_heatmap(result: Result, direction: str = "read", *, bins: int = 48) 
     return Plot(draw)
 
 
-def heat(axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64], cells: NDArray[np.float64], what: str) -> None:
-    """A map with empty cells left out and a scale beside it."""
+def heat(
+    axes: Axes,
+    x: NDArray[np.float64],
+    y: NDArray[np.float64],
+    cells: NDArray[np.float64],
+    what: str,
+    shown: Callable[[float], str] | None = None,
+) -> None:
+    """A map with empty cells left out and a scale beside it, whose numbers `shown` writes; then it is linear."""
     from matplotlib.colors import LogNorm
 
     filled = cells[cells > 0]
     low, high = (float(filled.min()), float(filled.max())) if filled.size else (1.0, 1.0)
-    norm = LogNorm(low, high) if high > 3 * low else None
+    norm = LogNorm(low, high) if high > 3 * low and shown is None else None
     mesh = axes.pcolormesh(x, y, np.ma.masked_equal(cells, 0), norm=norm, rasterized=True)
     axes.grid(visible=False)
     figure = axes.get_figure()
     assert figure is not None
-    figure.colorbar(mesh, ax=axes, label=what, pad=0.01)
+    bar = figure.colorbar(mesh, ax=axes, label=what, pad=0.01)
+    if shown is not None:
+        bar.ax.yaxis.set_major_formatter(lambda value, _: shown(value))
 
 
 __all__ = ["distribution", "duration", "heat", "latency_cdf", "latency_heatmap", "latency_percentiles"]

@@ -42,8 +42,7 @@ def offset_heatmap(offsets: Offsets, *, columns: int = 120, rows: int = 60) -> P
     cells, times, places = offsets.heatmap(columns, rows)
 
     def draw(axes: Axes) -> None:
-        heat(axes, times - times[0], places, cells, "")
-        axes.get_figure().axes[-1].yaxis.set_major_formatter(lambda value, _: amount(value))  # type: ignore[union-attr]
+        heat(axes, times - times[0], places, cells, "moved", amount)
         time_axis(axes.xaxis, what="time")
         bytes_axis(axes.yaxis, "offset in the file")
         axes.set_title("Where reads and writes went")
@@ -81,7 +80,7 @@ def bandwidth(result: Result) -> Plot:
 
 
 def block_life(block: Block, *, most: int = 200) -> Plot:
-    """Each request as a bar from its queueing to its completion, in the colours of its stages.
+    """Each request as a bar of the time since it was queued, in the colours of its stages, in order of queueing.
 
     Args:
         block: ``run.block()``.
@@ -99,7 +98,7 @@ def block_life(block: Block, *, most: int = 200) -> Plot:
         raise InputError("no request was seen from queue to completion", expected="record(block=True)")
     order = whole[np.argsort(moments["queued"][whole], kind="stable")]
     shown = order[:most]
-    start = moments["queued"][shown].min()
+    start = moments["queued"][shown]
 
     def draw(axes: Axes) -> None:
         rows = np.arange(len(shown))
@@ -108,11 +107,11 @@ def block_life(block: Block, *, most: int = 200) -> Plot:
             axes.barh(rows, moments[end][shown] - start - left, left=left, height=0.85, label=name, linewidth=0)
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
-        time_axis(axes.xaxis, what="time")
+        time_axis(axes.xaxis, what="time since it was queued")
         axes.set_ylabel("request")
         cut = f", the first {len(shown)} of {len(order):,}" if len(order) > len(shown) else ""
         axes.set_title(f"Life of block requests{cut}")
-        axes.legend(loc="lower left")
+        axes.legend(loc="lower right")
 
     return Plot(draw)
 

@@ -138,6 +138,8 @@ def time_axis(axis: Any, *, base_ns: float = 1.0, what: str = "") -> None:
 
 def duration(nanoseconds: float) -> str:
     """A short form: 850 ns, 1.5 µs, 20 ms."""
+    if nanoseconds == 0:
+        return "0"
     for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if abs(nanoseconds) >= size * 0.9995:
             return f"{nanoseconds / size:.3g} {unit}"
@@ -146,6 +148,8 @@ def duration(nanoseconds: float) -> str:
 
 def amount(size_bytes: float) -> str:
     """A short form: 512 B, 4 KiB, 1.5 MiB."""
+    if size_bytes == 0:
+        return "0"
     for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if abs(size_bytes) >= size:
             return f"{size_bytes / size:.4g} {unit}"
