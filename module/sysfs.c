@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* /sys/block/sampleblkN/sampleblk/…: single values, read-only; what changes them are the ioctls. */
+/* /sys/block/sampleblkN/sampleblk/…: all that is a single value. What can change by itself can be written. */
+#include <linux/capability.h>
+#include <linux/delay.h>
 #include <linux/device.h>
+#include <linux/sched/signal.h>
 
 #include "compat.h"
 #include "sampleblk.h"
@@ -19,12 +22,9 @@ static struct sblk_device *to_sblk(struct device *device)
 	static DEVICE_ATTR_RO(name)
 
 SBLK_ATTR(capacity_bytes, "%llu", dev->config.capacity_bytes);
-SBLK_ATTR(queues, "%u", dev->config.queues);
 SBLK_ATTR(depth, "%u", dev->config.depth);
 SBLK_ATTR(mode, "%s", dev->bio_mode ? "bio" : "mq");
-SBLK_ATTR(completion, "%u", dev->config.completion);
 SBLK_ATTR(poll_queues, "%u", dev->config.poll_queues);
-SBLK_ATTR(powered, "%u", !dev->media.off);
 SBLK_ATTR(snapshots, "%u", dev->nr_snapshots);
 SBLK_ATTR(flags, "0x%x", dev->config.flags);
 
@@ -41,6 +41,75 @@ static ssize_t allocated_bytes_show(struct device *device, struct device_attribu
 	return sysfs_emit(buf, "%llu\n", bytes);
 }
 static DEVICE_ATTR_RO(allocated_bytes);
+
+/*
+ * Removal waits for whoever is in here while it holds dev->control, so nobody in here may wait for that: the system call
+ * is begun again instead, and finds the file gone. 0 with the lock held.
+ */
+static int store_lock(struct sblk_device *dev)
+{
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
+	if (mutex_trylock(&dev->control))
+		return 0;
+	msleep(5);
+	return restart_syscall();
+}
+
+/* An attribute that can be written: `field` of `type`, handed to `set` with `init` beside it. */
+#define SBLK_SETTING(name, format, value, type, init, field, set) \
+	static ssize_t name##_show(struct device *device, struct device_attribute *attr, char *buf) \
+	{ \
+		struct sblk_device *dev = to_sblk(device); \
+		return sysfs_emit(buf, format "\n", value); \
+	} \
+	static ssize_t name##_store(struct device *device, struct device_attribute *attr, const char *buf, \
+				    size_t count) \
+	{ \
+		struct sblk_device *dev = to_sblk(device); \
+		u64 number; \
+		int err = kstrtou64(buf, 0, &number); \
+		if (!err) \
+			err = store_lock(dev); \
+		if (err) \
+			return err; \
+		{ \
+			type arg = init; \
+			arg.field = number; \
+			/* Does not fit. */ \
+			err = arg.field == number ? set(dev, &arg) : -EINVAL; \
+		} \
+		mutex_unlock(&dev->control); \
+		return err ? err : count; \
+	} \
+	static DEVICE_ATTR_RW(name)
+
+#define SBLK_TUNE(name, flag, value) \
+	SBLK_SETTING(name, "%u", value, struct sampleblk_tune, { .set = flag }, name, sblk_tune)
+
+SBLK_TUNE(queues, SAMPLEBLK_TUNE_QUEUES, dev->config.queues);
+SBLK_TUNE(completion, SAMPLEBLK_TUNE_COMPLETION, dev->config.completion);
+SBLK_TUNE(histograms, SAMPLEBLK_TUNE_HISTOGRAMS, !!(dev->extras & SBLK_EXTRA_HISTOGRAMS));
+SBLK_TUNE(read_only, SAMPLEBLK_TUNE_READ_ONLY, !!(dev->config.flags & SAMPLEBLK_F_READ_ONLY));
+SBLK_TUNE(sector_atomic, SAMPLEBLK_TUNE_SECTOR_ATOMIC, !!(dev->config.flags & SAMPLEBLK_F_SECTOR_ATOMIC));
+
+#define SBLK_LIMIT(name) \
+	SBLK_SETTING(name, "%llu", sblk_get_limits(dev).name, struct sampleblk_limits, sblk_get_limits(dev), name, \
+		     sblk_set_limits)
+
+SBLK_LIMIT(bytes_per_second);
+SBLK_LIMIT(iops);
+
+static int set_powered(struct sblk_device *dev, struct sampleblk_power *power)
+{
+	if (power->action > 1)
+		return -EINVAL;
+	power->action = power->action ? SAMPLEBLK_POWER_ON : SAMPLEBLK_POWER_CUT;
+	return sblk_power(dev, power);
+}
+
+/* 0 cuts the power, and all that is volatile is lost; 1 brings it back. */
+SBLK_SETTING(powered, "%u", !dev->media.off, struct sampleblk_power, {}, action, set_powered);
 
 #define SBLK_COUNTER(name) \
 	static ssize_t name##_show(struct device *device, struct device_attribute *attr, char *buf) \
@@ -94,6 +163,11 @@ static struct attribute *sblk_attrs[] = {
 	&dev_attr_completion.attr,
 	&dev_attr_poll_queues.attr,
 	&dev_attr_powered.attr,
+	&dev_attr_histograms.attr,
+	&dev_attr_read_only.attr,
+	&dev_attr_sector_atomic.attr,
+	&dev_attr_bytes_per_second.attr,
+	&dev_attr_iops.attr,
 	&dev_attr_snapshots.attr,
 	NULL,
 };

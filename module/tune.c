@@ -215,6 +215,24 @@ free:
 	return err;
 }
 
+struct sampleblk_limits sblk_get_limits(struct sblk_device *dev)
+{
+	struct sampleblk_limits limits = {};
+	struct sblk_throttle *throttle;
+
+	rcu_read_lock();
+	throttle = rcu_dereference(dev->throttle);
+	if (throttle) {
+		limits.bytes_per_second = throttle->bytes_per_second;
+		limits.iops = throttle->iops;
+		limits.stall_period_ns = throttle->stall_period_ns;
+		limits.stall_ns = throttle->stall_ns;
+		limits.stall_offset_ns = throttle->stall_offset_ns;
+	}
+	rcu_read_unlock();
+	return limits;
+}
+
 int sblk_set_limits(struct sblk_device *dev, const struct sampleblk_limits *limits)
 {
 	struct sblk_throttle *throttle = NULL;

@@ -1,81 +1,181 @@
 # SPDX-License-Identifier: MIT
 """The driver against brd and null_blk, by fio in the guest, one run. Ends in `ratio NAME VALUE` lines.
 
-Each figure is the median of several short runs, and the devices take turns, so that a machine that slows down for a
-while slows all of them. Run by `make bench-driver`, inside the VM.
+Each figure is the best of several short runs, and the devices take turns: what disturbs a run only ever slows it. All
+devices are filled before, but for `first…` and `sparse…`, where each run begins with a new one. The ceiling is a
+null_blk that moves no data: what fio, the system call and the block layer cost by themselves. Its ratio to null_blk
+with memory is what a driver that costs nothing would reach, so no ratio of ours can be more.
+
+null_blk has as many queues as ours and so no I/O scheduler either; `default…` are both as they are made when nothing is
+said. Run by `make bench-driver`, inside the VM; BENCH=… runs only the jobs whose name has that in it, ROUNDS=… so many
+rounds.
 """
 
+import dataclasses
 import json
-import statistics
+import os
 import subprocess
 import sys
-from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
 
 import sampleblk_lab as lab
 
-SIZE = "128M"
-ROUNDS = 5
-SECONDS = 2
+MIB = 128
+SPARSE_MIB = 250 << 10
+ROUNDS = int(os.environ.get("ROUNDS", "5"))
+SECONDS = 1
+NULLB = Path("/sys/kernel/config/nullb")
 
-# name, fio's options
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One row of figures: fio's options, and the devices that they are run on."""
+
+    name: str
+    options: tuple[str, ...]
+    devices: tuple[str, ...] = ("mq", "null_blk", "ceiling", "bio", "brd")
+    # Each run on a new device, and once through it instead of for a time.
+    new: bool = False
+
+
+PSYNC = ("--bs=4k", "--ioengine=psync")
+URING = ("--bs=4k", "--ioengine=io_uring", "--iodepth=32")
+TWO = (*PSYNC, "--numjobs=2", "--group_reporting=1")
+LARGE = ("--bs=128k", "--ioengine=psync")
+QUEUED = ("mq", "null_blk", "ceiling")
+DEFAULT = ("default_mq", "default_null_blk", "default_ceiling")
+SPARSE = ("sparse_mq", "sparse_null_blk", "sparse_ceiling")
 JOBS = [
-    ("randread_psync", ["--rw=randread", "--bs=4k", "--ioengine=psync"]),
-    ("randwrite_psync", ["--rw=randwrite", "--bs=4k", "--ioengine=psync"]),
-    ("randread_uring32", ["--rw=randread", "--bs=4k", "--ioengine=io_uring", "--iodepth=32"]),
-    ("randwrite_uring32", ["--rw=randwrite", "--bs=4k", "--ioengine=io_uring", "--iodepth=32"]),
-    ("seqread_128k", ["--rw=read", "--bs=128k", "--ioengine=psync"]),
-    ("seqwrite_128k", ["--rw=write", "--bs=128k", "--ioengine=psync"]),
+    Job("randread_psync", ("--rw=randread", *PSYNC), ("mq", "mq_after", "null_blk", "ceiling", "bio", "brd")),
+    Job("randwrite_psync", ("--rw=randwrite", *PSYNC), ("mq", "mq_after", "null_blk", "ceiling", "bio", "brd")),
+    Job("randread_uring32", ("--rw=randread", *URING)),
+    Job("randwrite_uring32", ("--rw=randwrite", *URING)),
+    Job("seqread_128k", ("--rw=read", *LARGE)),
+    Job("seqwrite_128k", ("--rw=write", *LARGE)),
+    Job("randwrite_two_jobs", ("--rw=randwrite", *TWO), QUEUED),
+    Job("first_randwrite_psync", ("--rw=randwrite", *PSYNC), QUEUED, new=True),
+    Job("first_seqwrite_128k", ("--rw=write", *LARGE), QUEUED, new=True),
+    Job("default_randread_psync", ("--rw=randread", *PSYNC), DEFAULT),
+    Job("default_randwrite_psync", ("--rw=randwrite", *PSYNC), DEFAULT),
+    Job("default_randwrite_uring32", ("--rw=randwrite", *URING), DEFAULT),
+    Job(
+        "sparse_randwrite_uring32",
+        ("--rw=randwrite", *URING, f"--size={SPARSE_MIB}M", "--norandommap", "--number_ios=20000"),
+        SPARSE,
+        new=True,
+    ),
 ]
 
 
-def fio(path: str, *options: str) -> dict[str, float]:
-    """Runs fio on a device and returns its job's read and write IOPS."""
+def fio(path: str, *options: str) -> float:
+    """Runs fio on a device and returns its reads and writes a second."""
     command = [
-        "fio", "--name=bench", f"--filename={path}", "--direct=1", f"--size={SIZE}", "--output-format=json",
-        "--randrepeat=1", "--norandommap", "--gtod_reduce=1", *options,
+        "fio", "--name=bench", f"--filename={path}", "--direct=1", f"--size={MIB}M", "--output-format=json",
+        "--randrepeat=1", "--gtod_reduce=1", *options,
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}: {done.stdout}{done.stderr}")
     job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
-    return {"read": job["read"]["iops"], "write": job["write"]["iops"]}
+    return max(float(job[way]["iops"]) for way in ("read", "write"))
+
+
+class NullBlk:
+    """A null_blk, made and unmade through configfs."""
+
+    def __init__(self, name: str, **attributes: int) -> None:
+        subprocess.run(["modprobe", "null_blk", "nr_devices=0"], check=True)
+        if not NULLB.exists():
+            subprocess.run(["mount", "-t", "configfs", "none", "/sys/kernel/config"], check=True)
+        self.folder = NULLB / name
+        self.folder.mkdir()
+        for attribute, value in {**attributes, "power": 1}.items():
+            (self.folder / attribute).write_text(str(value))
+        index = (self.folder / "index").read_text().strip()
+        self.path = next(path for path in (f"/dev/{name}", f"/dev/nullb{index}") if Path(path).exists())
+
+    def close(self) -> None:
+        (self.folder / "power").write_text("0")
+        self.folder.rmdir()
+
+
+class Brd:
+    """The kernel's RAM disk."""
+
+    path = "/dev/ram0"
+
+    def __init__(self) -> None:
+        subprocess.run(["modprobe", "brd", "rd_nr=1", f"rd_size={MIB << 10}"], check=True)
+
+    def close(self) -> None:
+        subprocess.run(["rmmod", "brd"], check=True)
+
+
+def used_and_plain_again() -> lab.Device:
+    """Plain after everything has been on once: that must cost nothing."""
+    dev = lab.Device(f"{MIB}M", queues=2)
+    dev.set_timing("constant", 1000)
+    dev.set_faults([lab.Fault(action="delay", delay_ns=1)])
+    dev.set_timing("none")
+    dev.set_faults([])
+    return dev
+
+
+Peer = lab.Device | NullBlk | Brd
+PEERS: dict[str, Callable[[], Peer]] = {
+    "mq": lambda: lab.Device(f"{MIB}M", queues=2),
+    "mq_after": used_and_plain_again,
+    "bio": lambda: lab.Device(f"{MIB}M", mode="bio"),
+    "brd": Brd,
+    "null_blk": lambda: NullBlk("plain", size=MIB, submit_queues=2, memory_backed=1),
+    "ceiling": lambda: NullBlk("ceiling", size=MIB, submit_queues=2),
+    "default_mq": lambda: lab.Device(f"{MIB}M"),
+    "default_null_blk": lambda: NullBlk("default", size=MIB, memory_backed=1),
+    "default_ceiling": lambda: NullBlk("default_ceiling", size=MIB),
+    "sparse_mq": lambda: lab.Device(f"{SPARSE_MIB}M"),
+    "sparse_null_blk": lambda: NullBlk("sparse", size=SPARSE_MIB, memory_backed=1),
+    "sparse_ceiling": lambda: NullBlk("sparse_ceiling", size=SPARSE_MIB),
+}
+
+
+def measure(job: Job) -> dict[str, float]:
+    """The best of the job's rounds for each of its devices."""
+    best = dict.fromkeys(job.devices, 0.0)
+    if job.new:
+        for _ in range(ROUNDS):
+            for device in job.devices:
+                peer = PEERS[device]()
+                best[device] = max(best[device], fio(peer.path, *job.options))
+                peer.close()
+        return best
+    peers = {device: PEERS[device]() for device in job.devices}
+    for peer in peers.values():
+        fio(peer.path, "--rw=write", *LARGE)
+    for _ in range(ROUNDS):
+        for device, peer in peers.items():
+            iops = fio(peer.path, *job.options, "--norandommap", "--time_based", f"--runtime={SECONDS}")
+            best[device] = max(best[device], iops)
+    for peer in peers.values():
+        peer.close()
+    return best
 
 
 def main() -> None:
-    """Makes the devices, fills them, measures, and prints figures and ratios."""
-    subprocess.run(["modprobe", "brd", "rd_nr=1", f"rd_size={128 << 10}"], check=True)
-    subprocess.run(
-        ["modprobe", "null_blk", "nr_devices=1", "memory_backed=1", "gb=1", "submit_queues=2", "queue_mode=2"],
-        check=True,
-    )
-    with (
-        lab.Device(SIZE, queues=2) as mq,
-        lab.Device(SIZE, mode="bio") as bio,
-        lab.Device(SIZE, queues=2) as extras,
-    ):
-        # Plain again after everything has been on once: that must cost nothing.
-        extras.set_timing("constant", 1000)
-        extras.set_faults([lab.Fault(action="delay", delay_ns=1)])
-        extras.set_timing("none")
-        extras.set_faults([])
-        paths = {"mq": mq.path, "bio": bio.path, "mq_after": extras.path, "brd": "/dev/ram0", "null_blk": "/dev/nullb0"}
-        for path in paths.values():
-            fio(path, "--rw=write", "--bs=128k")
-        figures: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-        for name, options in JOBS:
-            for _ in range(ROUNDS):
-                for device, path in paths.items():
-                    iops = fio(path, *options, "--time_based", f"--runtime={SECONDS}")
-                    figures[name][device].append(max(iops.values()))
-                sys.stdout.flush()
-            row = {device: statistics.median(values) for device, values in figures[name].items()}
-            print(name, "  ".join(f"{device} {iops:.0f}" for device, iops in row.items()), flush=True)
-        print()
-        for name, devices in figures.items():
-            median = {device: statistics.median(values) for device, values in devices.items()}
-            print(f"ratio {name}_mq_vs_null_blk {median['mq'] / median['null_blk']:.2f}")
-            print(f"ratio {name}_bio_vs_brd {median['bio'] / median['brd']:.2f}")
-            print(f"ratio {name}_mq_after_vs_mq {median['mq_after'] / median['mq']:.2f}")
+    """Measures, and prints figures and ratios."""
+    asked = os.environ.get("BENCH", "")
+    ratios = []
+    for job in JOBS:
+        if asked not in job.name:
+            continue
+        row = measure(job)
+        print(job.name, "  ".join(f"{device} {iops:.0f}" for device, iops in row.items()), flush=True)
+        kind = next((kind for kind in ("default_", "sparse_") if f"{kind}mq" in row), "")
+        for ours, peer in (("mq", "null_blk"), ("ceiling", "null_blk"), ("bio", "brd"), ("mq_after", "mq")):
+            if kind + ours in row and kind + peer in row:
+                ratios.append(f"ratio {job.name}_{ours}_vs_{peer} {row[kind + ours] / row[kind + peer]:.2f}")
+    print("", *ratios, sep="\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -96,9 +96,17 @@ def test_a_full_cache_writes_back_the_oldest() -> None:
         assert read(dev.path, 64 * 4096) == b"y" * 4096 * kept + b"x" * 4096 * (64 - kept)
 
 
-@pytest.mark.parametrize("fstype", ["ext4"])
-def test_a_file_system_recovers_from_a_cut(fstype: str) -> None:
-    with lab.Device("64M", cache=True) as dev:
+@pytest.mark.parametrize(
+    ("fstype", "capacity"),
+    [
+        ("ext4", "64M"),
+        pytest.param("xfs", "320M", marks=pytest.mark.full),
+        pytest.param("btrfs", "160M", marks=pytest.mark.full),
+        pytest.param("f2fs", "128M", marks=pytest.mark.full),
+    ],
+)
+def test_a_file_system_recovers_from_a_cut(fstype: str, capacity: str) -> None:
+    with lab.Device(capacity, cache=True) as dev:
         fs = dev.mkfs(fstype)
         with fs.mount() as mnt:
             fd = os.open(mnt / "kept", os.O_CREAT | os.O_WRONLY)

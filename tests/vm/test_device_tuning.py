@@ -97,6 +97,46 @@ def test_read_only_can_change() -> None:
         write(dev.path, bytes(4096))
 
 
+def test_single_values_can_be_written_in_sysfs() -> None:
+    with lab.Device("1M", queues=2) as dev:
+        sysfs = Path(f"/sys/block/{dev.name}/sampleblk")
+        for name, value in (
+            ("queues", 1),
+            ("completion", 1),
+            ("histograms", 1),
+            ("read_only", 1),
+            ("sector_atomic", 1),
+        ):
+            (sysfs / name).write_text(str(value))
+            assert int((sysfs / name).read_text()) == value
+        now = dev.tune()
+        assert (now["queues"], now["completion"]) == (1, "softirq")
+        assert all(now[name] is True for name in ("histograms", "read_only", "sector_atomic"))
+        (sysfs / "read_only").write_text("0")
+        dev.set_limits(stall_period_ns=1_000_000_000, stall_ns=1)
+        for name, value in (("iops", 1000), ("bytes_per_second", 1 << 30), ("iops", 0)):
+            (sysfs / name).write_text(str(value))
+            assert int((sysfs / name).read_text()) == value
+        for name, text in (
+            ("iops", "-1"),
+            ("iops", "many"),
+            ("read_only", "2"),
+            ("queues", str(2**32 + 1)),
+            ("powered", "2"),
+        ):
+            with pytest.raises(OSError, match=r"Invalid|out of range"):
+                (sysfs / name).write_text(text)
+        (sysfs / "powered").write_text("0")
+        assert not dev.info().powered
+        with pytest.raises(OSError, match="Input/output"):
+            read(dev.path, 4096)
+        (sysfs / "powered").write_text("1")
+        read(dev.path, 4096)
+        # Everything else is refused, whoever asks.
+        with pytest.raises(PermissionError):
+            (sysfs / "capacity_bytes").open("w").write("1")
+
+
 @pytest.mark.parametrize("mode", ["mq", "bio"])
 def test_latency_is_added_counted_and_seen_in_the_histogram(mode: str) -> None:
     with lab.Device("1M", mode=mode) as dev:

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""The ABI's page, its header, the kernel's table of calls and the classes above it say the same."""
+
+import re
+from pathlib import Path
+
+import sampleblk_lab as lab
+from sampleblk_lab._native import core
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/reference/abi.md").read_text()
+HEADER = (ROOT / "module/include/uapi/linux/sampleblk.h").read_text()
+CONTROL = (ROOT / "module/control.c").read_text()
+
+Calls = dict[str, tuple[int, str]]
+
+
+def header_calls() -> Calls:
+    found = re.findall(r"#define SAMPLEBLK_IOC_(\w+) _IO\w+\(SAMPLEBLK_IOC_MAGIC, (0x\w+), struct (\w+)\)", HEADER)
+    return {name: (int(number, 0), structure) for name, number, structure in found}
+
+
+def page_rows() -> list[list[str]]:
+    table = PAGE.split("## Calls")[1].split("##")[0]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("|")
+    ]
+    return rows[2:]
+
+
+def words(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def test_every_call_of_the_header_is_on_the_page() -> None:
+    listed: Calls = {}
+    for numbers, names, structures, *_ in page_rows():
+        for number, name in zip(numbers.split(","), words(names), strict=True):
+            listed[name] = (int(number), words(structures)[0])
+    assert listed == header_calls()
+    assert len(listed) > 10
+
+
+def test_what_the_page_says_changes_something_needs_the_right() -> None:
+    kernel = dict(re.findall(r"\{ SAMPLEBLK_IOC_(\w+), (true|false),", CONTROL))
+    assert kernel.keys() == header_calls().keys()
+    for numbers, names, _, changes, *_ in page_rows():
+        for number, name in zip(numbers.split(","), words(names), strict=True):
+            # Calls that both ask and change look at the right themselves; test_device_basic.py tries them.
+            by_itself = changes == "yes" or changes == number.strip()
+            assert (kernel[name] == "true") == by_itself, name
+
+
+def test_the_classes_have_what_the_page_names() -> None:
+    classes = (lab.Device, core.DeviceControl, core.DeviceJournal)
+    for *_, methods in page_rows():
+        for word in words(methods):
+            name = word.split("(")[0]
+            if name.startswith("…"):
+                name = f"snapshot{name[1:]}"
+            if name == "Device":
+                continue
+            owner: object = lab if name.startswith("lab.") else None
+            name = name.removeprefix("lab.")
+            there = hasattr(owner, name) if owner else any(hasattr(each, name) for each in classes)
+            assert there, f"{word} is on the page only"
+
+
+def test_every_method_of_the_core_is_on_the_page() -> None:
+    public = {name for name in vars(core.DeviceControl) if not name.startswith("_")} - {"close", "snapshot_take_at"}
+    named = {word.split("(")[0].replace("…", "snapshot") for *_, methods in page_rows() for word in words(methods)}
+    assert public <= named
+
+
+def test_every_single_value_of_sysfs_is_on_the_page() -> None:
+    source = (ROOT / "module/sysfs.c").read_text()
+    writable = set(re.findall(r"SBLK_(?:TUNE|LIMIT|SETTING)\((\w+)", source)) - {"name"}
+    assert {"queues", "powered", "iops"} <= writable
+    section = PAGE.split("## sysfs")[1]
+    assert writable <= set(words(section))
