@@ -115,8 +115,9 @@ bench-vm: $(firstword $(KERNEL_STAMPS)) ## starting a VM, against virtme-ng
 	@$(BIN)/pip install -q virtme-ng==1.42
 	@$(BIN)/python tests/bench/bench_vm.py
 
-bench-trace: build ## decoding trace.dat, against trace-cmd report
+bench-trace: $(firstword $(KERNEL_STAMPS)) ## decoding trace.dat, against trace-cmd report; recording in the guest, against strace
 	@$(BIN)/python tests/bench/bench_trace.py
+	@$(BIN)/sampleblk-lab vm run --timeout 600 -- $(abspath $(BIN))/python $(abspath tests/bench/bench_trace_overhead.py)
 
 notebooks: kernels ## run the notebooks and store them with their outputs
 	@$(BIN)/python packaging/store_notebooks.py

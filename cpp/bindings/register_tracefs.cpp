@@ -28,6 +28,16 @@ void register_tracefs(py::module_& module) {
     module.def("last_trace_error", &trace::last_error, py::arg("instance_dir"));
     module.def("recover_tracing", &trace::recover, py::arg("directory"), py::call_guard<py::gil_scoped_release>());
 
+    py::class_<trace::Marker>(module, "Marker")
+        .def(py::init<const std::string&>(), py::arg("instance_dir"))
+        .def(
+            "write",
+            [](const trace::Marker& self, const std::string& text) {
+                const py::gil_scoped_release release;
+                self.write(text);
+            },
+            py::arg("text"));
+
     py::class_<trace::UndoLog>(module, "UndoLog")
         .def(py::init<const std::string&>(), py::arg("directory"))
         .def_property_readonly("path", &trace::UndoLog::path)

@@ -54,10 +54,15 @@ def test_foreign_lines_are_named_or_counted(tmp_path):
     path.write_text(" 0)   0.740 us    |  f();\nwhat is this\n")
     with pytest.raises(lab.FormatError, match="at byte 26: expected a line of function_graph"):
         lab.read_funcgraph(path)
-    assert lab.read_funcgraph(path, errors="skip").table().metadata["unread_lines"] == "1"
+    skipped = lab.read_funcgraph(path, errors="skip").table().metadata
+    assert skipped["unread_lines"] == "1"
+    assert "at byte 26: expected" in skipped["unread_because"]
     path.write_text("write(1, 2) = 2\nwhat is this\n")
     with pytest.raises(lab.FormatError, match="at byte 16: expected a line of strace"):
         lab.read_strace(path)
+    skipped = lab.read_strace(path, errors="skip").table().metadata
+    assert skipped["unread_lines"] == "1"
+    assert "at byte 16: expected" in skipped["unread_because"]
 
 
 @pytest.mark.parametrize(
@@ -83,6 +88,122 @@ def test_aggregates_add_up():
         assert sums["self"].codes.sum() == table["self"].codes.sum()
     with pytest.raises(lab.InputError, match="by='colour'"):
         one.aggregate(by="colour")
+
+
+def test_folding_keeps_the_time():
+    one = lab.read_funcgraph(next((DATA / "lktm").glob("funcgraph_write_*.log")))
+    deep, flat = one.aggregate(by="path"), one.aggregate(by="path", depth=2)
+    assert max(path.count(";") for path in flat["path"]) == 1
+    assert flat["self"].codes.sum() == one.table()["self"].codes.sum()
+    for path in flat["path"]:
+        assert flat["total"][path] == deep["total"][path]
+        if ";" in path:
+            assert flat["self"][path] == pytest.approx(flat["total"][path], abs=50 * flat["calls"][path])
+
+
+def test_a_folded_module_is_one_call(tmp_path):
+    path = tmp_path / "log"
+    path.write_text(
+        " 0)               |  write() {\n"
+        " 0)               |    outer [ext4]() {\n"
+        " 0)   2.000 us    |      inner [ext4]();\n"
+        " 0)   1.000 us    |      lock();\n"
+        " 0)   6.000 us    |    }\n"
+        " 0)   8.000 us    |  }\n"
+    )
+    one = lab.read_funcgraph(path)
+    table = one.aggregate(by="path", fold_modules=True)
+    rows = {row["path"]: (row["calls"], row["total"], row["self"]) for row in table.rows()}
+    assert rows == {
+        "write": (1, 8000, 2000),
+        "write;[ext4]": (1, 6000, 5000),
+        "write;[ext4];lock": (1, 1000, 1000),
+    }
+    assert one.folded(fold_modules=["xfs"]) == one.folded()
+    modules = one.aggregate(by="module", fold_modules=True)
+    assert dict(zip(modules["module"], modules["calls"], strict=True)) == {"kernel": 2, "ext4": 1}
+
+
+@pytest.mark.parametrize("kernel", ["5.10", "6.1", "6.12", "7.2"])
+def test_block_life_cycle(kernel):
+    block = lab.open_run(DATA / "trace" / f"{kernel}-io.dat").block()
+    table, latency = block.table(), block.latency()
+    assert table.metadata["unpaired"] == "0"
+    assert (table["issued"].codes > 0).all()
+    assert (table["completed"].codes > table["issued"].codes).all()
+    # dd read 64 KiB back with O_DIRECT, 8 KiB at a time, and wrote it 16 KiB at a time
+    direct = np.isin(table["rwbs"].values, ["R", "RS"])
+    assert table["sectors"].codes[direct].tolist() == [16] * 8
+    assert latency["count"]["D2C"] == latency["count"]["Q2C"] == len(table)
+    assert latency["count"]["Q2Q"] == len(table) - 1
+    both = latency["count"]["Q2G"]
+    assert sum(latency["count"][step] for step in ("G2D", "G2I") if step in list(latency["step"])) == both
+    depth = block.queue_depth()["depth"].codes
+    assert depth.min() == 0
+    assert depth[-1] == 0
+
+
+def test_kblockd_issues_what_a_task_queued():
+    table = lab.open_run(DATA / "trace" / "7.2-io.dat").block().table()
+    other = table["issuer"].codes != table["pid"].codes
+    assert table["rwbs"].values[other].tolist() == ["RAM"] * 3  # ext4's read-ahead
+    assert (table["inserted"].codes[other] > 0).all()
+
+
+def test_a_merge_is_one_request():
+    table = lab.open_run(DATA / "trace" / "6.12-fsync.dat").block().table()
+    assert table.metadata["merges"] == "6"
+    assert table["merges"].codes.sum() == 6
+    merged = table["merges"].codes > 0
+    assert table["sectors"].codes[merged].tolist() == [14]
+
+
+def test_follow_through_reaches_the_journals_thread_and_the_driver():
+    story = lab.open_run(DATA / "trace" / "6.12-fsync.dat").follow_through("fsync")
+    contexts = story.contexts()
+    assert contexts[0].startswith("dd-")
+    assert contexts[1] == "driver"
+    assert contexts[2].startswith("jbd2/")
+    times = dict(zip(story.times()["where"], story.times()["time"], strict=True))
+    assert times["on CPU"] + times["off CPU"] == story.root.duration
+    assert 0 < times["other tasks"] < times["off CPU"]
+    assert times["driver"] > 0
+    lines = story.text().splitlines()
+    commit = next(i for i, line in enumerate(lines) if "jbd2_journal_commit_transaction()" in line)
+    # Under way while the task slept, and the journal's requests are below it.
+    assert any("off CPU" in line for line in lines[:commit])
+    assert sum("issue to completion  [driver]" in line for line in lines[commit:]) == 2
+    with pytest.raises(IndexError, match="call 7 of 1 calls of fsync"):
+        lab.open_run(DATA / "trace" / "6.12-fsync.dat").follow_through("fsync", 7)
+
+
+def test_times_without_sched_switch_claim_nothing_about_sleep():
+    run = lab.open_run(DATA / "trace" / "6.1-syscalls.dat")
+    times = run.follow_through("write").times()
+    assert list(times["where"]) == ["on and off CPU", "driver", "other tasks"]
+
+
+def test_every_view_has_a_notebook_form_with_its_losses():
+    run = lab.open_run(DATA / "trace" / "6.12-fsync.dat")
+    views = (
+        run.graph(),
+        run.graph().tree(0),
+        run.syscalls(),
+        run.syscalls().summary(),
+        run.io_sizes(),
+        run.offsets(),
+        run.block(),
+        run.follow_through("fsync"),
+        run.counts(),
+        run.graph().aggregate(),
+    )
+    for view in views:
+        assert "lost_events: 0" in repr(view), type(view)
+        assert "lost_events: 0" in view._repr_html_(), type(view)
+    tree = run.graph("*sys_fsync").tree(0)
+    page = tree._repr_html_()
+    assert page.count("<details") == page.count("</details>") > 5
+    assert page.count("<summary") + page.count("padding-left") == len(tree)
 
 
 def test_folded_stacks_hold_all_self_time():

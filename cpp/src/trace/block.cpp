@@ -79,6 +79,7 @@ struct Request {
     char operation = 'N';
     std::int32_t rwbs = -1;
     std::int32_t pid = 0;
+    std::int32_t issuer = -1, completer = -1;
     std::uint64_t queued = 0, gotten = 0, inserted = 0, issued = 0, completed = 0;
     std::uint32_t merges = 0;
     std::int32_t error = 0;
@@ -195,6 +196,7 @@ class BlockSink {
             case Action::issue: {
                 Request& request = open(now);
                 request.issued = time;
+                request.issuer = now.pid;
                 request.sectors = now.sectors;
                 request.rwbs = now.rwbs;
                 break;
@@ -212,6 +214,7 @@ class BlockSink {
                     break;  // its request's completion says it all
                 }
                 request.completed = time;
+                request.completer = now.pid;
                 request.error = error < 0 ? -error : error;
                 open_.erase(found);
                 break;
@@ -313,6 +316,8 @@ Table block_table(const TraceFile& file, const Selection& selection) {
     columns.emplace_back("operation", std::move(operation), std::move(operations));
     columns.emplace_back("rwbs", std::move(rwbs), sink.names);
     columns.push_back(numbers("pid", &Request::pid));
+    columns.push_back(numbers("issuer", &Request::issuer));
+    columns.push_back(numbers("completer", &Request::completer));
     columns.push_back(numbers("queued", &Request::queued, "ns"));
     columns.push_back(numbers("gotten", &Request::gotten, "ns"));
     columns.push_back(numbers("inserted", &Request::inserted, "ns"));

@@ -277,9 +277,7 @@ std::map<std::string, std::string> loss_metadata(const TraceFile& file, const Wa
     if (damage.any()) {
         out["unread"] = std::to_string(damage.bytes) + " bytes, " + std::to_string(damage.pages) + " pages, " +
                         std::to_string(damage.records) + " records";
-        for (const std::string& note : damage.notes) {
-            out["unread_because"] += (out["unread_because"].empty() ? "" : "\n") + note;
-        }
+        out["unread_because"] = damage.because();
     }
     return out;
 }

@@ -66,6 +66,14 @@ void Damage::add(const Damage& other) {
     }
 }
 
+std::string Damage::because() const {
+    std::string out;
+    for (const std::string& text : notes) {
+        out += (out.empty() ? "" : "\n") + text;
+    }
+    return out;
+}
+
 std::uint64_t TimeConversion::apply(std::uint64_t stamp) const noexcept {
     if (scaled) {
         __extension__ using Wide = unsigned __int128;

@@ -68,12 +68,13 @@ class GraphText {
             }
             const auto end = std::min(text.find('\n', at), text.size());
             if (!line(text.substr(at, end - at))) {
+                const FormatError error(source_, at,
+                                        "a line of function_graph output, such as \" 0)   0.740 us    |    fn();\"");
                 if (on_error_ == OnError::strict) {
-                    throw FormatError(source_, at,
-                                      "a line of function_graph output, such as \" 0)   0.740 us    |    "
-                                      "fn();\"");
+                    throw error;
                 }
                 ++unread_;
+                damage_.note(error.what());
             }
             at = end + 1;
         }
@@ -92,6 +93,9 @@ class GraphText {
             if (count != 0) {
                 out_.metadata[name] = std::to_string(count);
             }
+        }
+        if (unread_ != 0) {
+            out_.metadata["unread_because"] = damage_.because();
         }
         return std::move(out_);
     }
@@ -211,6 +215,7 @@ class GraphText {
     std::uint64_t lost_ = 0;
     std::uint64_t unpaired_ = 0;
     std::uint64_t unread_ = 0;
+    Damage damage_;
 };
 
 }  // namespace

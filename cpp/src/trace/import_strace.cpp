@@ -108,16 +108,19 @@ class StraceLog {
                 break;  // the table of -C
             }
             if (!line(here)) {
+                const FormatError error(source_, at, "a line of strace, such as \"write(3, ..., 4096) = 4096\"");
                 if (on_error_ == OnError::strict) {
-                    throw FormatError(source_, at, "a line of strace, such as \"write(3, ..., 4096) = 4096\"");
+                    throw error;
                 }
                 ++unread_;
+                damage_.note(error.what());
             }
             at = end + 1;
         }
         std::map<std::string, std::string> metadata{{"lost_events", "0"}};
         if (unread_ != 0) {
             metadata["unread_lines"] = std::to_string(unread_);
+            metadata["unread_because"] = damage_.because();
         }
         if (omitted_ != 0) {
             metadata["omitted_spots"] = std::to_string(omitted_);
@@ -287,6 +290,7 @@ class StraceLog {
     std::shared_ptr<StringPool> arg_texts_ = std::make_shared<StringPool>();
     std::shared_ptr<StringPool> errors_ = std::make_shared<StringPool>();
     std::uint64_t unread_ = 0;
+    Damage damage_;
     std::uint64_t omitted_ = 0;
 };
 

@@ -296,6 +296,18 @@ void write_control(const std::string& path, std::string_view text, bool append) 
     }
 }
 
+Marker::Marker(const std::string& instance_dir)
+    : path_(instance_dir + "/trace_marker"), file_(open_file(path_, O_WRONLY)) {}
+
+void Marker::write(std::string_view text) const {
+    // A short write is the kernel's cut, not something to go on with: the rest would be a second event.
+    while (!text.empty() && ::write(file_.get(), text.data(), text.size()) < 0) {
+        if (errno != EINTR) {
+            throw_errno("write", path_);
+        }
+    }
+}
+
 UndoLog::UndoLog(const std::string& directory) {
     static std::atomic<unsigned> counter{0};
     make_directories(directory);

@@ -12,13 +12,14 @@ from sampleblk_lab.table import Table
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# btt's names: from one column to the next one that is there.
+# btt's names, and from which column to which.
 _STEPS = (
-    ("Q2G", ("queued",), "gotten"),
-    ("G2I", ("gotten",), "inserted"),
-    ("I2D", ("inserted", "gotten"), "issued"),
-    ("D2C", ("issued",), "completed"),
-    ("Q2C", ("queued",), "completed"),
+    ("Q2G", "queued", "gotten"),
+    ("G2I", "gotten", "inserted"),
+    ("G2D", "gotten", "issued"),
+    ("I2D", "inserted", "issued"),
+    ("D2C", "issued", "completed"),
+    ("Q2C", "queued", "completed"),
 )
 
 
@@ -36,21 +37,20 @@ class Block:
         """A row a request.
 
         Returns:
-            Columns device, sector, sectors (of 512 bytes), operation, rwbs, pid (who queued it), queued, gotten,
-            inserted, issued, completed (ns; 0: no such event), merges, error (errno).
+            Columns device, sector, sectors (of 512 bytes), operation, rwbs, pid (who queued it), issuer and completer
+            (the tasks that ran then; -1: no such event), queued, gotten, inserted, issued, completed (ns; 0: no such
+            event), merges, error (errno).
         """
         return self._table
 
     def __len__(self) -> int:
         return len(self._table)
 
-    def _spans(self, sources: tuple[str, ...], target: str) -> NDArray[Any]:
-        end = self._table[target].codes.astype(np.int64)
-        begin = np.zeros(len(end), dtype=np.int64)
-        for source in reversed(sources):
-            values = self._table[source].codes.astype(np.int64)
-            begin = np.where(values > 0, values, begin)
+    def _spans(self, step: str, source: str, target: str) -> NDArray[Any]:
+        begin, end = (self._table[name].codes.astype(np.int64) for name in (source, target))
         there = (begin > 0) & (end > 0)
+        if step == "G2D":
+            there &= self._table["inserted"].codes == 0
         spans: NDArray[Any] = (end - begin)[there]
         return spans
 
@@ -59,10 +59,11 @@ class Block:
 
         Returns:
             Columns step (Q2Q, Q2G, G2I, I2D, D2C, Q2C; the key), count, minimum, average, median, p99, maximum (ns).
-            Q2Q is between the queueing of one request and the next of the same device.
+            Q2Q is between the queueing of one request and the next of the same device. G2D is of requests that no
+            scheduler held and that were issued straight from their task's plug: they have no I.
         """
         spans: dict[str, NDArray[Any]] = {"Q2Q": self._gaps()}
-        spans |= {name: self._spans(sources, target) for name, sources, target in _STEPS}
+        spans |= {step: self._spans(step, source, target) for step, source, target in _STEPS}
         spans = {name: values for name, values in spans.items() if len(values)}
         columns: dict[str, Any] = {
             "step": list(spans),

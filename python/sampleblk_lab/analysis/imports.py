@@ -43,6 +43,12 @@ class StraceLog:
         """The table of -C at the log's end as strace itself counted it; no rows where the log has none."""
         return SyscallSummary(self._recorded, key="syscall")
 
+    def __repr__(self) -> str:
+        return repr(self.summary() if len(self.summary()) else self.table())
+
+    def _repr_html_(self) -> str:
+        return (self.summary() if len(self.summary()) else self.table())._repr_html_()
+
 
 def read_strace(path: str | os.PathLike[str], *, errors: str = "strict") -> StraceLog:
     """A log of strace, with any of -t -tt -ttt -r -T -f -C.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sampleblk_lab.analysis.notebook import preformatted
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
@@ -103,6 +104,9 @@ class IoSizes:
 
     def __repr__(self) -> str:
         return self.text()
+
+    def _repr_html_(self) -> str:
+        return preformatted(self.text())
 
 
 def _buckets(sizes: NDArray[Any]) -> NDArray[Any]:

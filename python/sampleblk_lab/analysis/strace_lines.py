@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import bisect
 import errno
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -65,6 +65,19 @@ _SIGNATURES = {
     "dup2": "ff",
     "fstat": "fp",
     "newfstatat": "Fspm",
+    "stat": "sp",
+    "access": "su",
+    "faccessat": "Fsu",
+    "execve": "spp",
+    "mkdir": "sm",
+    "mkdirat": "Fsm",
+    "rename": "ss",
+    "renameat": "FsFs",
+    "renameat2": "FsFsu",
+    "link": "ss",
+    "linkat": "FsFsu",
+    "symlink": "ss",
+    "truncate": "sn",
     "unlink": "s",
     "unlinkat": "Fsu",
     "sync": "",
@@ -88,20 +101,54 @@ def _signed(value: int, bits: int = 64) -> int:
     return value - (1 << bits) if value >= 1 << (bits - 1) else value
 
 
+class _Recorded(NamedTuple):
+    """Path names in time order."""
+
+    times: list[int]
+    texts: list[str]
+    pids: list[int]
+
+
+class _Probed(NamedTuple):
+    """A path name as the kernel had it, and the pointer by which the caller gave it."""
+
+    time: int
+    text: str
+    pid: int
+    pointer: int
+
+
+class _Call(NamedTuple):
+    name: str
+    time: int
+    duration: int
+    pid: int
+
+
 class _Paths:
     """The path behind each descriptor, and behind each user pointer, as far as the recording tells."""
 
-    def __init__(self, strings: dict[str, tuple[list[int], list[str], list[int]]]) -> None:
-        self._strings = strings
+    def __init__(self, fields: dict[str, _Recorded], probed: list[_Probed]) -> None:
+        self._fields = fields
+        self._by_pid: dict[int, list[_Probed]] = {}
+        for one in probed:
+            self._by_pid.setdefault(one.pid, []).append(one)
         self._open: dict[tuple[int, int], str] = {}
 
-    def text(self, syscall: str, time: int, pid: int) -> str | None:
-        found = self._strings.get(syscall)
-        if found is None:
-            return None
-        times, texts, pids = found
-        at = bisect.bisect_left(times, time)
-        return texts[at] if at < len(times) and times[at] == time and pids[at] == pid else None
+    def text(self, call: _Call, pointer: int) -> str | None:
+        """The path name that a call was given by that pointer."""
+        found = self._fields.get(call.name)
+        if found is not None:
+            at = bisect.bisect_left(found.times, call.time)
+            mine = at < len(found.times) and found.times[at] == call.time and found.pids[at] == call.pid
+            return found.texts[at] if mine else None
+        own = self._by_pid.get(call.pid, [])
+        for at in range(bisect.bisect_left(own, call.time, key=lambda probed: probed.time), len(own)):
+            if own[at].time > call.time + call.duration:
+                break
+            if own[at].pointer == pointer:
+                return own[at].text
+        return None
 
     def opened(self, pid: int, descriptor: int, path: str | None) -> None:
         if path is not None:
@@ -117,39 +164,48 @@ class _Paths:
         return f"{descriptor}<{path}>" if path is not None else str(descriptor)
 
 
-def _recorded_paths(
-    file: core.TraceFile, selection: dict[str, Any]
-) -> dict[str, tuple[list[int], list[str], list[int]]]:
+def _texts(table: core.Table, field: str) -> _Recorded:
+    column = table.column(field)
+    words = column.categories or []
+    return _Recorded(
+        table.column("time").values.tolist(),
+        [words[code] if code >= 0 else "" for code in column.values.tolist()],
+        table.column("common_pid").values.tolist(),
+    )
+
+
+def _field_paths(file: core.TraceFile, window: dict[str, Any]) -> dict[str, _Recorded]:
     """Paths that the enter events themselves carry, as fields like ``__filename_val`` (from 6.19 on)."""
-    out: dict[str, tuple[list[int], list[str], list[int]]] = {}
+    out: dict[str, _Recorded] = {}
     for name in ("open", "openat", "creat", "unlink", "unlinkat", "newfstatat"):
         event = f"syscalls:sys_enter_{name}"
         if event not in file.events:
             continue
         fields = [field["name"] for field in file.format(event)["fields"]]
         texts = [field for field in fields if field in ("__filename_val", "__pathname_val")]
-        if not texts:
-            continue
-        window = {key: selection[key] for key in ("buffer", "start", "stop") if key in selection}
-        table = next(iter(file.decode([event], fields=[texts[0], "common_pid"], **window).values()))
-        column = table.column(texts[0])
-        words = column.categories or []
-        out[name] = (
-            table.column("time").values.tolist(),
-            [words[code] if code >= 0 else "" for code in column.values.tolist()],
-            table.column("common_pid").values.tolist(),
-        )
+        if texts:
+            table = next(iter(file.decode([event], fields=[texts[0], "common_pid"], **window).values()))
+            out[name] = _texts(table, texts[0])
     return out
 
 
-def _argument(kind: str, value: int, pid: int, path: str | None, paths: _Paths) -> str:
+def _probed_paths(file: core.TraceFile, window: dict[str, Any]) -> list[_Probed]:
+    """Paths that the probes of ``record(paths=True)`` read, in time order."""
+    found: list[_Probed] = []
+    for table in file.decode(["sampleblk:path_*"], fields=["path", "pointer", "common_pid"], **window).values():
+        found += map(_Probed, *_texts(table, "path"), table.column("pointer").values.tolist())
+    return sorted(found)
+
+
+def _argument(kind: str, value: int, call: _Call, paths: _Paths) -> str:
     match kind:
         case "f":
-            return paths.descriptor(pid, _signed(value & 0xFFFFFFFF, 32))
+            return paths.descriptor(call.pid, _signed(value & 0xFFFFFFFF, 32))
         case "F":
             directory = _signed(value & 0xFFFFFFFF, 32)
-            return "AT_FDCWD" if directory == -100 else paths.descriptor(pid, directory)
+            return "AT_FDCWD" if directory == -100 else paths.descriptor(call.pid, directory)
         case "s":
+            path = paths.text(call, value)
             return f'"{path}"' if path is not None else (hex(value) if value else "NULL")
         case "p":
             return hex(value) if value else "NULL"
@@ -171,7 +227,8 @@ def _argument(kind: str, value: int, pid: int, path: str | None, paths: _Paths) 
 
 def lines(file: core.TraceFile, table: Table, selection: dict[str, Any], limit: int | None) -> Iterator[str]:
     """See :meth:`Syscalls.lines`."""
-    paths = _Paths(_recorded_paths(file, selection))
+    window = {key: selection[key] for key in ("buffer", "start", "stop") if key in selection}
+    paths = _Paths(_field_paths(file, window), _probed_paths(file, window))
     columns = [table[name].values for name in ("time", "duration", "pid", "syscall", "ret", "errno")]
     arguments = [table[f"arg{i}"].codes for i in range(6)]
     several = len(set(columns[2].tolist())) > 1
@@ -179,7 +236,7 @@ def lines(file: core.TraceFile, table: Table, selection: dict[str, Any], limit: 
     for row in range(rows):
         time, duration, pid, name, ret, error = (column[row] for column in columns)
         time, duration, pid, ret = int(time), int(duration), int(pid), int(ret)
-        path = paths.text(name, time, pid)
+        call = _Call(name, time, duration, pid)
         signature = _SIGNATURES.get(name)
         values = [int(column[row]) for column in arguments]
         if name in ("open", "openat") and signature is not None and not values[len(signature) - 2] & 0o100:
@@ -189,9 +246,9 @@ def lines(file: core.TraceFile, table: Table, selection: dict[str, Any], limit: 
                 values.pop()
             shown = [hex(value) if value > 0xFFFF else str(value) for value in values]
         else:
-            shown = [_argument(kind, values[i], pid, path, paths) for i, kind in enumerate(signature)]
-        if name in ("open", "openat", "creat") and ret >= 0:
-            paths.opened(pid, ret, path)
+            shown = [_argument(kind, values[i], call, paths) for i, kind in enumerate(signature)]
+        if signature and name in ("open", "openat", "creat") and ret >= 0:
+            paths.opened(pid, ret, paths.text(call, values[signature.index("s")]))
         elif name == "close":
             paths.closed(pid, values[0] if values else 0)
         result = (

@@ -58,7 +58,7 @@ class Syscalls:
         """Strace's lines, as ``-ttt -T`` prints them: time, call with its arguments, result, duration.
 
         Flags are decoded for the calls of file I/O; descriptors carry the path that they were opened with where the
-        recording has it (7.x kernels, or a probe).
+        recording has it: 7.x kernels, or ``record(paths=True)``.
         """
         from sampleblk_lab.analysis.strace_lines import lines
 

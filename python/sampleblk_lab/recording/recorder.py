@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 import os
 import platform
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sampleblk_lab._native import core
 from sampleblk_lab.analysis.run import Run, open_run
-from sampleblk_lab.errors import InputError, UnsupportedError
+from sampleblk_lab.errors import InputError, TraceCommandError, UnsupportedError
 from sampleblk_lab.recording.session import Session
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from sampleblk_lab.analysis.io_sizes import IoSizes
     from sampleblk_lab.analysis.syscalls import Syscalls
     from sampleblk_lab.table import Table
+
+_probe_numbers = itertools.count()
 
 # What people call a system call -> what the kernel's event is called.
 _KERNEL_NAMES = {
@@ -46,6 +49,32 @@ def _pids(value: int | Iterable[int] | None) -> list[int]:
     if value is None:
         return []
     return [value] if isinstance(value, int) else list(value)
+
+
+def _condition(text: str) -> tuple[str, str]:
+    """An event, and the filter behind its "if"."""
+    event, _, condition = (part.strip() for part in text.partition(" if "))
+    if event.count(":") != 1 or " " in event:
+        raise InputError(f"until={text!r}", expected="'system:event', or 'system:event if field == 1'")
+    return event, condition
+
+
+def _path_probes(session: Session) -> list[str]:
+    """Makes the probes that read path names where they are in the kernel already: a user's page may be away."""
+    number = next(_probe_numbers)
+    out: list[str] = []
+    refusal: TraceCommandError | None = None
+    # Compilers put the one into the other or not; where both are passed, both tell the same.
+    for function in ("getname_flags", "getname"):
+        name = f"path_{os.getpid()}_{number}_{function}"
+        try:
+            # struct filename begins with its name and the user's pointer to it, since 3.7 (include/linux/fs.h).
+            out.append(session.kretprobe(name, function, path="+0(+0($retval)):string", pointer="+8($retval):x64"))
+        except TraceCommandError as error:
+            refusal = error
+    if not out:
+        raise UnsupportedError("paths=True", f"this kernel takes no probe of getname(): {refusal}")
+    return out
 
 
 class _Spool:
@@ -75,6 +104,8 @@ class Recorder:
         kallsyms: bool | None,
         keep: int | str | None,
         timed: str | Iterable[str],
+        paths: bool,
+        until: str | None,
     ) -> None:
         self._timed = _names(timed)
         self._keep = None if keep is None else core.parse_bytes(str(keep), "keep")
@@ -85,6 +116,10 @@ class Recorder:
             raise InputError(
                 "graph=, functions= and timed= together", expected="one of them: there is one tracer at a time"
             )
+        self._paths = paths
+        if paths and syscalls is False:
+            raise InputError("paths=True without system calls", expected="syscalls=True, or the names of some")
+        self._until = None if until is None else _condition(until)
         self._events = _names(events)
         self._block = block
         self._pids = _pids(pid)
@@ -98,6 +133,7 @@ class Recorder:
         self._spool: _Spool | None = None
         self._run: Run | None = None
         self._kernel_filters_pids = False
+        self._was_triggered = False
 
     # -- starting
 
@@ -166,6 +202,8 @@ class Recorder:
             # Who belongs to the job is then worked out afterwards, and block events of kernel threads stay in.
             wanted.append("sched:sched_process_fork")
         wanted.extend(self._syscall_events(session))
+        if self._paths:
+            wanted.extend(_path_probes(session))
         if self._kernel_filters_pids:
             text = " ".join(map(str, self._pids))
             session.set("options/event-fork", "1" if self._children else "0")
@@ -173,6 +211,9 @@ class Recorder:
         session.enable(wanted)
         if self._readers is not None and not self._kernel_filters_pids and session.has("set_event_notrace_pid"):
             session.set("set_event_notrace_pid", " ".join(map(str, self._readers.thread_ids)))
+        if self._until is not None:
+            event, condition = self._until
+            session.trigger(event, "traceoff" + (f" if {condition}" if condition else ""))
         session.on()
 
     def _configure_tracer(self, session: Session) -> None:
@@ -234,6 +275,13 @@ class Recorder:
         if self._graph or self._functions or self._timed:
             self._session.set("set_ftrace_pid", text, append=True)
 
+    @property
+    def triggered(self) -> bool:
+        """Whether the condition of `until` came true and ended the recording."""
+        if self._session is None:
+            return self._was_triggered
+        return self._until is not None and self._session.read("tracing_on").strip() == "0"
+
     def mark(self, text: str) -> None:
         """Writes a line into the trace, an ``ftrace:print`` event."""
         if self._session is None:
@@ -250,6 +298,8 @@ class Recorder:
         if session is None or spool is None:
             raise RuntimeError("this recording was not started")
         try:
+            self._was_triggered = self.triggered
+            missed = session.missed_probes()
             session.off()
             if readers is None:
                 readers = core.BufferReaders(session.path, spool.path)
@@ -259,7 +309,7 @@ class Recorder:
             core.write_trace_file(path, session.path, session.enabled(), kallsyms, files)
             for file in files:
                 os.unlink(file.path)  # noqa: PTH108
-            self._note_options(Path(spool.path))
+            self._note_options(Path(spool.path), missed)
         except BaseException:
             self._abandon()
             raise
@@ -269,7 +319,7 @@ class Recorder:
         self._run = open_run(spool.path)
         return self._run
 
-    def _note_options(self, directory: Path) -> None:
+    def _note_options(self, directory: Path, missed_probes: int) -> None:
         note: dict[str, Any] = {
             "syscalls": self._syscalls,
             "graph": self._graph,
@@ -280,6 +330,9 @@ class Recorder:
             "children": self._children,
             "clock": self._clock,
             "buffer_bytes": self._buffer,
+            "until": self._until,
+            "triggered": self._was_triggered,
+            "missed_probes": missed_probes,
             "kernel": platform.release(),
         }
         (directory / "recording.json").write_text(json.dumps(note, indent=2) + "\n")
@@ -374,6 +427,8 @@ def record(
     kallsyms: bool | None = None,
     keep: int | str | None = None,
     timed: str | Iterable[str] = (),
+    paths: bool = False,
+    until: str | None = None,
 ) -> Recorder:
     """Records ftrace while the with block runs.
 
@@ -396,6 +451,10 @@ def record(
         timed: Functions, or globs, each call of which is recorded with its duration, but not what it calls.
         keep: A flight recorder: nothing is read while it runs, the ring buffer overwrites its oldest events, and at
             the end the last `keep` bytes of all CPUs together are kept. What was overwritten counts as lost.
+        until: An event, ``"system:name"``, also under a condition, ``"block:block_rq_complete if error != 0"``: once
+            it happens the buffer takes nothing more. With `keep` it holds what led to it; ``triggered`` tells.
+        paths: Also the path names that the kernel copied from its callers (by a probe of ``getname_flags``), which
+            ``syscalls().lines()`` then shows.
 
     Returns:
         The recording: start it with ``with``, then ``save()`` it or use its views.
@@ -414,4 +473,6 @@ def record(
         kallsyms=kallsyms,
         keep=keep,
         timed=timed,
+        paths=paths,
+        until=until,
     )

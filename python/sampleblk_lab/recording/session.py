@@ -59,6 +59,8 @@ class Session:
         self._undo = core.UndoLog(directory)
         self.top_level = top_level
         self._closed = False
+        self._marker: core.Marker | None = None
+        self._probes: set[str] = set()
         try:
             if top_level:
                 self.path = self._top
@@ -162,8 +164,9 @@ class Session:
 
     def mark(self, text: str) -> None:
         """Writes a line into the trace (an ``ftrace:print`` event)."""
-        with open(f"{self.path}/trace_marker", "wb", buffering=0) as file:  # noqa: PTH123
-            file.write(text.encode())
+        if self._marker is None:
+            self._marker = core.Marker(self.path)
+        self._marker.write(text)
 
     # -- tracers and their filters
 
@@ -182,6 +185,23 @@ class Session:
                 "use Session(top_level=True)" if name in top else f"one of {', '.join(top)}",
             )
         self.set("current_tracer", name)
+
+    def block_devices(self, *devices: str) -> None:
+        """Lets the blk tracer see these devices, such as ``"sampleblk1"``; ``tracer("blk")`` comes first.
+
+        Raises:
+            InputError: There is no such block device.
+            UnsupportedError: The kernel is built without blktrace.
+        """
+        for device in devices:
+            folder = Path("/sys/block", device)
+            if not folder.is_dir():
+                known = sorted(path.name for path in Path("/sys/block").iterdir())
+                raise InputError(f"no block device {device!r}", expected=", ".join(known) or "none is there")
+            if not (folder / "trace/enable").exists():
+                raise UnsupportedError("the blk tracer", f"{folder} has no trace/enable", "CONFIG_BLK_DEV_IO_TRACE")
+            with refusals(device):
+                self._undo.set(str(folder / "trace/enable"), "1")
 
     def functions(self, *names: str, notrace: Iterable[str] = (), module: str | None = None) -> None:
         """Limits the function tracers to functions by name or glob.
@@ -376,6 +396,7 @@ class Session:
             raise UnsupportedError(f"the probe {name!r}", f"this kernel has no {file}", "use a later kernel")
         with refusals(line):
             self._undo.add_dynamic(f"{self._top}/{file}", line, f"-:sampleblk/{name}")
+        self._probes.add(name)
         return f"sampleblk:{name}"
 
     def kprobe(self, name: str, function: str, **arguments: str) -> str:
@@ -398,6 +419,17 @@ class Session:
     def kretprobe(self, name: str, function: str, **arguments: str) -> str:
         """An event at a kernel function's return; ``ret="$retval:s64"``. See :meth:`kprobe`."""
         return self._probe("kprobe_events", "r", name, function, arguments)
+
+    def missed_probes(self) -> int:
+        """How often this session's kernel probes could not be taken, such as a return probe under recursion."""
+        missed = 0
+        for file in ("kprobe_profile", "uprobe_profile"):
+            lines = Path(f"{self._top}/{file}").read_text().splitlines() if self._probes and self.has_top(file) else []
+            for line in lines:
+                fields = line.split()  # name, hits, misses; uprobes have no third
+                if len(fields) > 2 and fields[0] in self._probes and fields[2].isdigit():
+                    missed += int(fields[2])
+        return missed
 
     def uprobe(self, name: str, path: str, offset: int, **arguments: str) -> str:
         """An event at an offset in a program's or library's file. See :meth:`kprobe`."""
@@ -452,6 +484,7 @@ class Session:
         if self._closed:
             return
         self._closed = True
+        self._marker = None  # an open file would keep the instance from going
         failed = self._undo.undo()
         if failed:
             raise OSError("tracing could not be put back as it was: " + "; ".join(failed))

@@ -10,8 +10,9 @@
 namespace sampleblk::trace {
 
 // One row a request (or a bio of a driver without requests), by the time of its first event: "device" ("major,minor"),
-// "sector", "sectors" (of 512 bytes), "operation" (R, W, D, F, …), "rwbs", "pid" (who queued it), "queued", "gotten",
-// "inserted", "issued", "completed" (ns; 0: no such event), "merges" (bios merged into it), "error" (errno, 0: none).
+// "sector", "sectors" (of 512 bytes), "operation" (R, W, D, F, …), "rwbs", "pid" (who queued it), "issuer" and
+// "completer" (the tasks that were running then; -1: no such event), "queued", "gotten", "inserted", "issued",
+// "completed" (ns; 0: no such event), "merges" (bios merged into it), "error" (errno, 0: none).
 // The metadata counts plugs, unplugs, splits, requeues, merges and "unpaired" completions.
 [[nodiscard]] Table block_table(const TraceFile& file, const Selection& selection);
 

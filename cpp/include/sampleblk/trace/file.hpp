@@ -73,6 +73,8 @@ struct Damage {
         }
     }
     void add(const Damage& other);
+    // The notes, a line each.
+    [[nodiscard]] std::string because() const;
     [[nodiscard]] bool any() const noexcept { return pages != 0 || bytes != 0 || records != 0 || !notes.empty(); }
 
     static constexpr std::size_t kMaxNotes = 20;

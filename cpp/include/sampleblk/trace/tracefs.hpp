@@ -21,6 +21,20 @@ void write_control(const std::string& path, std::string_view text, bool append =
 // The newest entry of an instance's error_log, or "" where there is none.
 [[nodiscard]] std::string last_error(const std::string& instance_dir);
 
+// Puts lines of our own into a trace, as ftrace:print events; one write(2) each.
+class Marker {
+  public:
+    // `instance_dir` is the top level or an instance. Throws SystemError where it has no trace_marker.
+    explicit Marker(const std::string& instance_dir);
+
+    // The kernel cuts a text that is longer than a page; an empty one is not written. Any thread may call.
+    void write(std::string_view text) const;
+
+  private:
+    std::string path_;
+    Fd file_;
+};
+
 class UndoLog {
   public:
     // Creates and locks DIRECTORY/trace-PID-N.undo.
