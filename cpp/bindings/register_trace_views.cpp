@@ -13,6 +13,7 @@
 #include "sampleblk/trace/graph.hpp"
 #include "sampleblk/trace/import_text.hpp"
 #include "sampleblk/trace/syscalls.hpp"
+#include "sampleblk/trace/timeline.hpp"
 
 namespace sampleblk::bindings {
 
@@ -30,6 +31,23 @@ trace::SyscallRequest syscall_request(std::vector<std::int32_t> pids, bool child
     request.selection.from = from.value_or(request.selection.from);
     request.selection.to = to.value_or(request.selection.to);
     return request;
+}
+
+// A recording as lines of a timeline, written by `write`.
+template <void (*write)(const trace::Timeline&, const std::string&)>
+void define_timeline(py::module_& module, const char* name) {
+    module.def(
+        name,
+        [](const TraceFile& file, const std::string& path, std::vector<std::int32_t> pids, bool children,
+           const std::optional<std::string>& buffer, std::optional<std::uint64_t> from,
+           std::optional<std::uint64_t> to) {
+            const auto request = syscall_request(std::move(pids), children, buffer, from, to);
+            const py::gil_scoped_release release;
+            write(trace::make_timeline(file, request), path);
+        },
+        py::arg("file"), py::arg("path"), py::kw_only(), py::arg("pids") = std::vector<std::int32_t>{},
+        py::arg("children") = false, py::arg("buffer") = py::none(), py::arg("start") = py::none(),
+        py::arg("stop") = py::none());
 }
 
 template <Table (*make)(const TraceFile&, const trace::SyscallRequest&)>
@@ -52,6 +70,8 @@ void define(py::module_& module, const char* name) {
 void register_trace_views(py::module_& module) {
     define<trace::syscall_table>(module, "syscall_table");
     define<trace::syscall_summary>(module, "syscall_summary");
+    define_timeline<trace::write_perfetto>(module, "write_perfetto");
+    define_timeline<trace::write_chrome>(module, "write_chrome");
     module.def(
         "syscall_name",
         [](const std::string& machine, std::uint64_t number) { return trace::syscall_name(machine, number); },

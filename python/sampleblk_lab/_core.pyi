@@ -263,6 +263,26 @@ def syscall_summary(
     stop: int | None = None,
 ) -> Table: ...
 def syscall_name(machine: str, number: int) -> str: ...
+def write_perfetto(
+    file: TraceFile,
+    path: str,
+    *,
+    pids: Sequence[int] = ...,
+    children: bool = False,
+    buffer: str | None = None,
+    start: int | None = None,
+    stop: int | None = None,
+) -> None: ...
+def write_chrome(
+    file: TraceFile,
+    path: str,
+    *,
+    pids: Sequence[int] = ...,
+    children: bool = False,
+    buffer: str | None = None,
+    start: int | None = None,
+    stop: int | None = None,
+) -> None: ...
 def block_table(
     file: TraceFile, *, buffer: str | None = None, start: int | None = None, stop: int | None = None
 ) -> Table: ...

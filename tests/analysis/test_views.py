@@ -129,18 +129,29 @@ def test_block_life_cycle(kernel):
     block = lab.open_run(DATA / "trace" / f"{kernel}-io.dat").block()
     table, latency = block.table(), block.latency()
     assert table.metadata["unpaired"] == "0"
-    assert (table["issued"].codes > 0).all()
-    assert (table["completed"].codes > table["issued"].codes).all()
+    issued = table["issued"].codes > 0
+    assert (table["completed"].codes[issued] > table["issued"].codes[issued]).all()
+    assert set(table["rwbs"].values[~issued]) <= {"FWS"}  # nothing but a flush, which others are issued for
     # dd read 64 KiB back with O_DIRECT, 8 KiB at a time, and wrote it 16 KiB at a time
     direct = np.isin(table["rwbs"].values, ["R", "RS"])
     assert table["sectors"].codes[direct].tolist() == [16] * 8
-    assert latency["count"]["D2C"] == latency["count"]["Q2C"] == len(table)
-    assert latency["count"]["Q2Q"] == len(table) - 1
-    both = latency["count"]["Q2G"]
+    queued = table["queued"].codes > 0
+    assert set(table["rwbs"].values[~queued]) <= {"FF"}
+    assert latency["count"]["D2C"] == issued.sum()
+    assert latency["count"]["Q2C"] == queued.sum() == latency["count"]["Q2Q"] + 1
+    both = latency["count"]["Q2G"] - (~issued).sum()
     assert sum(latency["count"][step] for step in ("G2D", "G2I") if step in list(latency["step"])) == both
     depth = block.queue_depth()["depth"].codes
     assert depth.min() == 0
     assert depth[-1] == 0
+
+
+def test_flushes_of_the_block_layer_are_requests_of_their_own():
+    table = lab.open_run(DATA / "trace" / "5.10-io.dat").block().table()
+    flush = table["operation"].values == "F"
+    assert flush.sum() == 3
+    assert (table["completed"].codes[flush] > table["issued"].codes[flush]).all()
+    assert table.metadata["flush_sequences"] == "1"  # the journal's commit block: flush, write, flush
 
 
 def test_kblockd_issues_what_a_task_queued():
@@ -269,20 +280,87 @@ def varints(data: bytes) -> list[tuple[int, int | bytes]]:
     return out
 
 
-def test_perfetto_slices_nest_and_have_tracks(tmp_path):
-    run = lab.open_run(DATA / "trace" / "6.1-syscalls.dat")
-    run.export_perfetto(tmp_path / "x.pftrace")
-    tracks, begins, ends = set(), {}, {}
-    for tag, packet in varints((tmp_path / "x.pftrace").read_bytes()):
-        assert tag == 1
-        fields = dict(varints(packet))
-        if 60 in fields:
-            tracks.add(dict(varints(fields[60]))[1])
-        else:
+class Perfetto:
+    """A Perfetto trace as its protos say (trace_packet.proto, track_event.proto, track_descriptor.proto)."""
+
+    def __init__(self, path: Path) -> None:
+        self.tracks: dict[int, str] = {}
+        self.parents: dict[int, int] = {}
+        self.slices: dict[int, list[tuple[int, int, str]]] = {}  # start, end, name; callers before their callees
+        self.counters: dict[int, list[tuple[int, int]]] = {}
+        open_slices: dict[int, list[tuple[int, str, int]]] = {}
+        for tag, packet in varints(path.read_bytes()):
+            assert tag == 1
+            fields = dict(varints(packet))
+            assert fields[10] == 1
+            if 60 in fields:
+                about = dict(varints(fields[60]))
+                assert about[1] not in self.tracks
+                self.tracks[about[1]] = about[2].decode()
+                if 5 in about:
+                    self.parents[about[1]] = about[5]
+                continue
             event = dict(varints(fields[11]))
-            (begins if event[9] == 1 else ends).setdefault(event[11], []).append(fields[8])
-    assert begins.keys() == ends.keys() <= tracks
-    assert sum(map(len, begins.values())) == sum(map(len, ends.values())) == len(run.syscalls().table())
+            track, time = event[11], fields[8]
+            assert track in self.tracks
+            if event[9] == 4:
+                self.counters.setdefault(track, []).append((time, event[30]))
+            elif event[9] == 1:
+                own = self.slices.setdefault(track, [])
+                open_slices.setdefault(track, []).append((time, event[23].decode(), len(own)))
+                own.append((time, -1, event[23].decode()))
+            else:
+                start, name, place = open_slices[track].pop()
+                assert start <= time
+                self.slices[track][place] = (start, time, name)
+        assert not any(open_slices.values())
+
+    def track(self, name: str) -> int:
+        (found,) = (uuid for uuid, text in self.tracks.items() if text == name)
+        return found
+
+
+def test_perfetto_has_tracks_of_cpus_tasks_and_devices(tmp_path):
+    run = lab.open_run(DATA / "trace" / "7.2-io.dat")
+    run.export_perfetto(tmp_path / "x.pftrace")
+    trace = Perfetto(tmp_path / "x.pftrace")
+    groups = {trace.tracks[parent] for parent in trace.parents.values()}
+    assert groups == {"CPUs", "Tasks", "Device 254,0"}
+    calls = [uuid for uuid, name in trace.tracks.items() if name.endswith(" system calls")]
+    assert sum(len(trace.slices[uuid]) for uuid in calls) == len(run.syscalls().table())
+    switches = run.events("sched_switch", cpus=[1])
+    times, pids, comms = (switches[name].values.tolist() for name in ("time", "next_pid", "next_comm"))
+    expected = [
+        (time, after, f"{comm}-{pid}")
+        for time, after, pid, comm in zip(times, times[1:], pids, comms, strict=False)
+        if pid != 0
+    ]
+    assert trace.slices[trace.track("CPU 1")] == expected
+    requests = run.block().table()
+    lanes = [uuid for uuid, name in trace.tracks.items() if "254,0 requests" in name]
+    assert len(lanes) == 3  # ext4 read three blocks ahead at once
+    shown = sorted(one for uuid in lanes for one in trace.slices[uuid])
+    assert [(start, end) for start, end, _ in shown] == sorted(
+        zip(requests["issued"].codes.tolist(), requests["completed"].codes.tolist(), strict=True)
+    )
+    depth = run.block().queue_depth("254,0")
+    assert trace.counters[trace.track("254,0 queue depth")] == list(
+        zip(depth["time"].codes.tolist(), depth["depth"].codes.tolist(), strict=True)
+    )
+
+
+def test_perfetto_slices_of_functions_nest(tmp_path):
+    run = lab.open_run(DATA / "trace" / "6.12-fsync.dat")
+    run.export_perfetto(tmp_path / "x.pftrace")
+    trace = Perfetto(tmp_path / "x.pftrace")
+    table = run.graph().table()
+    own = [uuid for uuid, name in trace.tracks.items() if name.endswith(" functions")]
+    assert len(own) == len(set(table["pid"]))
+    assert sum(len(trace.slices[uuid]) for uuid in own) == len(table)
+    journal = next(uuid for uuid in own if trace.tracks[uuid].startswith("jbd2/"))
+    first, *rest = trace.slices[journal]
+    assert first[2] == "jbd2_journal_commit_transaction"
+    assert sum(first[0] <= start and end <= first[1] for start, end, _ in rest) > 100
 
 
 def test_chrome_json_has_every_call(tmp_path):
@@ -292,6 +370,10 @@ def test_chrome_json_has_every_call(tmp_path):
     assert trace["otherData"]["lost_events"] == "0"
     slices = [event for event in trace["traceEvents"] if event["ph"] == "X"]
     assert 50 < len(slices) < 213
+    first = min(slices, key=lambda event: event["ts"])
+    switches = run.events("sched_switch")
+    busy = switches["next_pid"].codes != 0
+    assert round(first["ts"] * 1000) == switches["time"].codes[busy][0]
     assert {"CPU 0", "CPU 1"} <= {event["args"]["name"] for event in trace["traceEvents"] if event["ph"] == "M"}
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import subprocess
@@ -160,3 +161,43 @@ def test_probes_and_kernel_histograms_of_a_killed_session_go():
         "instances": sorted(path.name for path in (top / "instances").iterdir())
     }
     assert after == before
+
+
+def place_of(function: str) -> tuple[str, int]:
+    """The file of the C library, and where in it a function begins."""
+    address = ctypes.cast(getattr(ctypes.CDLL(None), function), ctypes.c_void_p).value
+    assert address is not None
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, _, offset, _, _, *path = line.split(maxsplit=5)
+        begin, end = (int(text, 16) for text in span.split("-"))
+        if begin <= address < end:
+            return path[0], address - begin + int(offset, 16)
+    raise AssertionError(function)
+
+
+def test_user_probes_take_calls_and_returns():
+    path, offset = place_of("getppid")
+    libc = ctypes.CDLL(None)
+    with lab.Session() as session:
+        entered = session.uprobe("sblk_enter", path, offset)
+        returned = session.uretprobe("sblk_return", path, offset, parent="$retval:s32")
+        session.enable([entered, returned])
+        for _ in range(3):
+            assert libc.getppid() == os.getppid()
+        text = session.trace_text()
+    assert text.count("sblk_enter:") >= 3
+    assert text.count(f"parent={os.getppid()}") >= 3
+    assert "sblk_" not in Path(core.tracefs_dir(), "uprobe_events").read_text()
+
+
+def test_a_probe_on_an_event_picks_its_fields(tmp_path):
+    with lab.Session() as session:
+        if not session.has_top("dynamic_events") or "e[:" not in Path(core.tracefs_dir(), "README").read_text():
+            pytest.skip("this kernel has no event probes (5.15)")
+        opened = session.eprobe("sblk_open", "syscalls:sys_enter_openat", how="$flags:x32", who="$common_pid:s32")
+        session.enable([opened])
+        os.close(os.open(tmp_path / "x", os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        text = session.trace_text()
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    assert f"how={flags:#x} who={os.getpid()}" in text
+    assert "sblk_" not in Path(core.tracefs_dir(), "dynamic_events").read_text()

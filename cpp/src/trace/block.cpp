@@ -127,6 +127,9 @@ class BlockSink {
         std::string_view rwbs(reinterpret_cast<const char*>(event.data + role->rwbs_offset), role->rwbs_size);
         rwbs = rwbs.substr(0, rwbs.find('\0'));
         now.operation = operation_of(rwbs);
+        if (now.operation == 'F') {
+            now.sector = 0;  // a flush has no place; its completion says -1
+        }
         now.rwbs = names->intern(printable(rwbs));
         step(role->action, now, event.time, static_cast<std::int32_t>(role->error.get(event.data)));
     }
@@ -139,7 +142,7 @@ class BlockSink {
 
     std::vector<Request> requests;
     std::shared_ptr<StringPool> names = std::make_shared<StringPool>();
-    std::uint64_t plugs = 0, unplugs = 0, splits = 0, requeues = 0, merges = 0, unpaired = 0;
+    std::uint64_t plugs = 0, unplugs = 0, splits = 0, requeues = 0, merges = 0, unpaired = 0, flush_sequences = 0;
 
   private:
     void add_role(const EventFormat& format, Action action) {
@@ -205,8 +208,11 @@ class BlockSink {
             case Action::bio_complete: {
                 const auto found = open_.find(key(now));
                 if (found == open_.end()) {
-                    // A bio whose request completed already, or one from before the recording.
-                    unpaired += action == Action::complete ? 1 : 0;
+                    // A bio whose request completed already, a write ending again after the flush behind it, or
+                    // a request from before the recording.
+                    if (action == Action::complete) {
+                        ++(now.sectors == 0 ? flush_sequences : unpaired);
+                    }
                     break;
                 }
                 Request& request = requests[found->second];
@@ -283,9 +289,10 @@ Table block_table(const TraceFile& file, const Selection& selection) {
     BlockSink sink(file);
     const WalkStats stats = walk(file, selection, sink);
     auto metadata = loss_metadata(file, stats);
-    for (const auto& [name, count] : {std::pair{"plugs", sink.plugs}, std::pair{"unplugs", sink.unplugs},
-                                      std::pair{"splits", sink.splits}, std::pair{"requeues", sink.requeues},
-                                      std::pair{"merges", sink.merges}, std::pair{"unpaired", sink.unpaired}}) {
+    for (const auto& [name, count] :
+         {std::pair{"plugs", sink.plugs}, std::pair{"unplugs", sink.unplugs}, std::pair{"splits", sink.splits},
+          std::pair{"requeues", sink.requeues}, std::pair{"merges", sink.merges}, std::pair{"unpaired", sink.unpaired},
+          std::pair{"flush_sequences", sink.flush_sequences}}) {
         metadata[name] = std::to_string(count);
     }
     std::erase_if(sink.requests, [](const Request& request) { return request.swallowed; });

@@ -183,17 +183,18 @@ class Run:
         """
         core.export_trace_file(self.file, str(path), prune=prune, **selection)
 
-    def export_perfetto(self, path: str | os.PathLike[str]) -> None:
-        """Writes a Perfetto trace with tracks per CPU, task and device, for https://ui.perfetto.dev."""
-        from sampleblk_lab.analysis.export import write_perfetto
+    def export_perfetto(self, path: str | os.PathLike[str], **selection: Any) -> None:
+        """Writes a Perfetto trace with tracks per CPU, task and device, for https://ui.perfetto.dev.
 
-        write_perfetto(self, Path(path))
+        Args:
+            path: The file.
+            selection: ``start`` and ``stop`` (ns), ``buffer``.
+        """
+        core.write_perfetto(self.file, str(path), **self._job(None), **selection)
 
-    def export_chrome(self, path: str | os.PathLike[str]) -> None:
-        """Writes the same as Chrome's trace-event JSON."""
-        from sampleblk_lab.analysis.export import write_chrome
-
-        write_chrome(self, Path(path))
+    def export_chrome(self, path: str | os.PathLike[str], **selection: Any) -> None:
+        """Writes the same as Chrome's trace-event JSON. Arguments as for :meth:`export_perfetto`."""
+        core.write_chrome(self.file, str(path), **self._job(None), **selection)
 
     def export_csv(self, event: str, path: str | os.PathLike[str], **selection: Any) -> None:
         """Writes one event's table as CSV. Arguments as for :meth:`events`."""

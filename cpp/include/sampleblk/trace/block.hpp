@@ -13,7 +13,9 @@ namespace sampleblk::trace {
 // "sector", "sectors" (of 512 bytes), "operation" (R, W, D, F, …), "rwbs", "pid" (who queued it), "issuer" and
 // "completer" (the tasks that were running then; -1: no such event), "queued", "gotten", "inserted", "issued",
 // "completed" (ns; 0: no such event), "merges" (bios merged into it), "error" (errno, 0: none).
-// The metadata counts plugs, unplugs, splits, requeues, merges and "unpaired" completions.
+// A flush that the block layer makes itself has sector 0 and was queued by nobody. The metadata counts plugs, unplugs,
+// splits, requeues, merges, "unpaired" completions, and "flush_sequences": writes that ended once more when the flush
+// behind them was done.
 [[nodiscard]] Table block_table(const TraceFile& file, const Selection& selection);
 
 // Where in their files the calls of a system-call table read and wrote: "time", "duration", "pid", "fd", "operation"
