@@ -11,6 +11,7 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 
 
+@pytest.mark.full
 def test_the_how_to_runs(tmp_path, monkeypatch, capsys):
     text = (DOCS / "how-to" / "tracing.md").read_text()
     monkeypatch.chdir(tmp_path)

@@ -53,6 +53,7 @@ def test_a_condition_ends_a_flight_recording():
         lab.record(until="write")
 
 
+@pytest.mark.full
 def test_an_fsync_goes_on_in_the_journals_thread():
     graph = ["*sys_fsync", "jbd2_journal_commit_transaction"]
     with lab.Device(capacity="64M") as device, device.mkfs("ext4").mount() as mount:
