@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sampleblk_lab._native import core
-from sampleblk_lab.analysis.notebook import notes
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:

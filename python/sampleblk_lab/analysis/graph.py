@@ -33,7 +33,9 @@ def _shown(
     columns = (table.column(name).values[window].tolist() for name in ("depth", "duration", "function"))
     return [
         (level, duration, f"{name} [{modules[name]}]" if name in modules else name)
-        for level, duration, name in ((level, time, categories[code]) for level, time, code in zip(*columns, strict=True))
+        for level, duration, name in (
+            (level, time, categories[code]) for level, time, code in zip(*columns, strict=True)
+        )
         if depth is None or level < depth
     ]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
 def notes(metadata: Mapping[str, str]) -> str:
     """What travels with a view, such as its loss counts, as a line of small print each."""
     return "".join(f"<br><small>{html.escape(f'{name}: {value}')}</small>" for name, value in metadata.items())
