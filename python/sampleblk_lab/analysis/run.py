@@ -69,6 +69,8 @@ class Run:
         """The tasks that a view is about: those asked for, else those that the recording was."""
         if pid is not None:
             return {"pids": [pid] if isinstance(pid, int) else list(pid), "children": False}
+        if self.options.get("pids_by_kernel", False):
+            return {"pids": [], "children": False}
         return {"pids": self.options.get("pids", []), "children": self.options.get("children", False)}
 
     # -- events

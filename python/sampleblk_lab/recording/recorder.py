@@ -328,6 +328,8 @@ class Recorder:
             "block": self._block,
             "pids": self._pids,
             "children": self._children,
+            # Then all that is in the recording is of these tasks and their children.
+            "pids_by_kernel": self._kernel_filters_pids,
             "clock": self._clock,
             "buffer_bytes": self._buffer,
             "until": self._until,
