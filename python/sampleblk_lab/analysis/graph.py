@@ -246,11 +246,6 @@ class _Calls:
             picked = np.array(paths, dtype=object)
         return picked
 
-    def _repr_html_(self) -> str:
-        from sampleblk_lab.report.tree import tree_html
-
-        return tree_html(self.table(), 0, len(self))
-
 
 class CallTree:
     """One root call and what it called."""
