@@ -27,7 +27,7 @@ bool wanted(const DecodeRequest& request, const EventFormat& format) {
     if (request.events.empty()) {
         return true;
     }
-    return std::any_of(request.events.begin(), request.events.end(), [&](const std::string& pattern) {
+    return std::ranges::any_of(request.events, [&](const std::string& pattern) {
         return pattern.find(':') == std::string::npos ? glob_match(pattern, format.name)
                                                       : glob_match(pattern, format.system + ":" + format.name);
     });
@@ -35,7 +35,7 @@ bool wanted(const DecodeRequest& request, const EventFormat& format) {
 
 // Whether the request names this event itself, so that its table is handed out even without rows.
 bool named(const DecodeRequest& request, const EventFormat& format) {
-    return std::any_of(request.events.begin(), request.events.end(), [&](const std::string& pattern) {
+    return std::ranges::any_of(request.events, [&](const std::string& pattern) {
         return pattern == format.name || pattern == format.system + ":" + format.name;
     });
 }

@@ -147,7 +147,7 @@ void export_trace_file(const TraceFile& file, const std::string& path, const Exp
             spool.push_back(spool_pages(file, buffer, cpu, request, scratch.back().path()));
         }
     }
-    std::sort(spool.begin(), spool.end(), [](const SpoolFile& a, const SpoolFile& b) { return a.cpu < b.cpu; });
+    std::ranges::sort(spool, {}, &SpoolFile::cpu);
     write_trace_file(path, header, spool);
 }
 

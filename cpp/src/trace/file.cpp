@@ -20,7 +20,7 @@ constexpr std::uint32_t kMaxCpus = 1U << 16;
 constexpr std::uint32_t kMaxPage = 1U << 26;
 
 // Option and section numbers of trace-cmd.dat.v7(5).
-enum : std::uint16_t {
+enum : std::uint8_t {
     kDone = 0,
     kDate = 1,
     kCpuStat = 2,
@@ -167,7 +167,7 @@ void TraceFile::read_v6(ByteReader& reader) {
                                "record without a latency tracer");
     }
     if (!kind.starts_with("flyrecord")) {
-        reader.fail("\"options\", \"latency\" or \"flyrecord\"");
+        reader.fail(R"("options", "latency" or "flyrecord")");
     }
     BufferData top;
     top.clock = clock_;
@@ -179,7 +179,7 @@ void TraceFile::read_v6(ByteReader& reader) {
     for (const auto& [offset, name] : v6_instances_) {
         ByteReader table = reader_at(offset);
         if (!up_to_nul(as_text(table.take(10, "section name"))).starts_with("flyrecord")) {
-            table.fail("\"flyrecord\" of buffer \"" + name + "\"");
+            table.fail(R"("flyrecord" of buffer ")" + name + "\"");
         }
         BufferData buffer;
         buffer.name = name;
@@ -253,9 +253,9 @@ void TraceFile::read_v7(ByteReader& reader) {
     } else if (name == "zlib") {
         compression_ = Compression::zlib;
     } else if (name != "none") {
-        throw FormatError(path_, at, "compression \"none\", \"zlib\" or \"zstd\"");
+        throw FormatError(path_, at, R"(compression "none", "zlib" or "zstd")");
     }
-    std::uint64_t offset = reader.number<std::uint64_t>("offset of the options");
+    auto offset = reader.number<std::uint64_t>("offset of the options");
     struct Known {
         std::uint16_t id;
         std::uint64_t offset;
@@ -265,7 +265,7 @@ void TraceFile::read_v7(ByteReader& reader) {
     std::vector<std::uint64_t> buffer_at;
     std::vector<std::uint64_t> seen;
     while (offset != 0) {
-        if (std::find(seen.begin(), seen.end(), offset) != seen.end() || seen.size() > 4096) {
+        if (std::ranges::find(seen, offset) != seen.end() || seen.size() > 4096) {
             throw FormatError(path_, offset, "an options section that was not read before");
         }
         seen.push_back(offset);
@@ -310,7 +310,7 @@ void TraceFile::read_v7(ByteReader& reader) {
         }
     }
     // header_page first: the other sections and the buffers depend on it.
-    std::stable_sort(sections.begin(), sections.end(), [](const Known& a, const Known& b) { return a.id < b.id; });
+    std::ranges::stable_sort(sections, {}, &Known::id);
     for (const Known& section : sections) {
         read_section(section.offset, section.id);
     }
@@ -618,7 +618,7 @@ const EventFormat* TraceFile::find_event(std::uint32_t id) const noexcept {
 
 const BufferData& TraceFile::buffer(const std::optional<std::string>& name) const {
     const auto holds = [](const BufferData& buffer) {
-        return std::any_of(buffer.cpus.begin(), buffer.cpus.end(), [](const CpuData& cpu) { return cpu.size != 0; });
+        return std::ranges::any_of(buffer.cpus, [](const CpuData& cpu) { return cpu.size != 0; });
     };
     for (const BufferData& buffer : buffers_) {
         if (name ? buffer.name == *name : buffer.name.empty() && holds(buffer)) {

@@ -266,7 +266,7 @@ EventFormat parse_event_format(std::string_view text, std::string_view system, c
         }
     }
     if (out.name.empty() || !has_id) {
-        parser.fail(0, "\"name:\" and \"ID:\"");
+        parser.fail(0, R"("name:" and "ID:")");
     }
     if (common) {
         out.common_fields =

@@ -223,9 +223,8 @@ void sort_depth_first(CallGraph& graph, const std::vector<std::uint8_t>& keep) {
             roots.push_back(i);
         }
     }
-    std::reverse(roots.begin(), roots.end());
-    std::stable_sort(roots.begin(), roots.end(),
-                     [&graph](std::size_t a, std::size_t b) { return graph.time[a] < graph.time[b]; });
+    std::ranges::reverse(roots);
+    std::ranges::stable_sort(roots, {}, [&graph](std::size_t root) { return graph.time[root]; });
     std::vector<std::size_t> order;
     order.reserve(size);
     std::vector<std::int64_t> place(size, -1);
@@ -275,8 +274,8 @@ CallGraph call_graph(const TraceFile& file, const GraphRequest& request) {
     if (!request.functions.empty()) {
         for (std::size_t i = 0; i < out.size(); ++i) {
             const std::string& name = out.names->at(out.function[i]);
-            keep[i] = std::any_of(request.functions.begin(), request.functions.end(),
-                                  [&name](const std::string& glob) { return glob_match(glob, name); })
+            keep[i] = std::ranges::any_of(request.functions,
+                                          [&name](const std::string& glob) { return glob_match(glob, name); })
                           ? 1
                           : 0;
         }

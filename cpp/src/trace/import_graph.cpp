@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <optional>
 
@@ -39,7 +40,7 @@ std::optional<std::uint64_t> duration_of(std::string_view text) {
     if (parsed.ec != std::errc() || value < 0 || value > 1e15) {
         return std::nullopt;
     }
-    return static_cast<std::uint64_t>(value * 1000 + 0.5);
+    return static_cast<std::uint64_t>(std::llround(value * 1000));
 }
 
 // The number after the last '-' of "fio-95069", as the proc column and the switch lines have it.
@@ -110,8 +111,8 @@ class GraphText {
         }
         if (text.starts_with("CPU:") && text.find("LOST") != std::string_view::npos) {
             std::uint64_t count = 0;
-            const auto digits = text.find("LOST ");
-            std::from_chars(text.data() + std::min(digits + 5, text.size()), text.data() + text.size(), count);
+            const auto digits = text.substr(std::min(text.find("LOST ") + 5, text.size()));
+            std::from_chars(digits.data(), digits.data() + digits.size(), count);
             lost_ += std::min<std::uint64_t>(std::max<std::uint64_t>(count, 1), kMaxNs);
             return true;
         }

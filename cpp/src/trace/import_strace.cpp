@@ -24,7 +24,7 @@ std::string_view trim(std::string_view text) {
 std::optional<std::uint64_t> seconds_of(std::string_view text) {
     std::uint64_t whole = 0;
     const char* end = text.data() + text.size();
-    auto parsed = std::from_chars(text.data(), end, whole);
+    auto parsed = std::from_chars(text.data(), text.data() + text.size(), whole);
     if (parsed.ec != std::errc() || whole > UINT64_MAX / 2'000'000'000) {
         return std::nullopt;
     }
@@ -60,7 +60,7 @@ std::optional<std::uint64_t> clock_of(std::string_view text) {
 }
 
 bool is_name(std::string_view text) {
-    return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return !text.empty() && std::ranges::all_of(text, [](char c) {
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
     });
 }
@@ -168,8 +168,9 @@ class StraceLog {
             text = trim(text.substr(end + 1));
         } else if (const auto space = text.find(' '); space != std::string_view::npos) {
             // With -f -o the bare number comes first; a time has a point or colons.
-            const auto parsed = std::from_chars(text.data(), text.data() + space, pid);
-            if (parsed.ec == std::errc() && parsed.ptr == text.data() + space) {
+            const auto digits = text.substr(0, space);
+            const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), pid);
+            if (parsed.ec == std::errc() && parsed.ptr == digits.data() + digits.size()) {
                 text = trim(text.substr(space));
             } else {
                 pid = 0;

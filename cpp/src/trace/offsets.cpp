@@ -66,6 +66,7 @@ Table offset_table(const Table& calls) {
     const auto* ret = column<std::int64_t>(calls, "ret");
     const StringPool& names = *calls.find("syscall")->pool();
     std::vector<Call> kinds;
+    kinds.reserve(names.size());
     for (std::size_t code = 0; code < names.size(); ++code) {
         kinds.push_back(call_of(names.at(static_cast<std::int32_t>(code))));
     }

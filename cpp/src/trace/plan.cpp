@@ -2,6 +2,7 @@
 #include "plan.hpp"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 namespace sampleblk::trace {
@@ -25,8 +26,7 @@ ColumnType number_type(std::uint32_t size, bool is_signed) {
 }
 
 bool asked_for(const DecodeRequest& request, const std::string& name) {
-    return request.fields.empty() ||
-           std::find(request.fields.begin(), request.fields.end(), name) != request.fields.end();
+    return request.fields.empty() || std::ranges::find(request.fields, name) != request.fields.end();
 }
 
 bool holds_address(const Field& field) {
@@ -85,7 +85,7 @@ EventPlan::EventPlan(const TraceFile& file, const EventFormat& format, const Dec
 void EventPlan::add_builder(Builder builder) {
     // Names are unique in a table; an event's own "time", or a field given twice, makes way.
     const auto taken = [this](const std::string& name) {
-        return std::any_of(builders_.begin(), builders_.end(), [&](const Builder& b) { return b.name == name; });
+        return std::ranges::any_of(builders_, [&](const Builder& b) { return b.name == name; });
     };
     while (taken(builder.name)) {
         builder.name += "_";
@@ -204,8 +204,8 @@ std::string EventPlan::stack_text(const Builder& builder, std::size_t row) const
         frames.push_back(address);
     }
     std::string out;
-    for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
-        out += (out.empty() ? "" : ";") + file_->symbols().describe(*frame);
+    for (const std::uint64_t frame : std::views::reverse(frames)) {
+        out += (out.empty() ? "" : ";") + file_->symbols().describe(frame);
     }
     return out;
 }
@@ -317,6 +317,7 @@ void EventPlan::append(EventPlan& later) {
             continue;
         }
         std::vector<std::int32_t> codes;
+        codes.reserve(from.words->pool()->size());
         for (std::size_t code = 0; code < from.words->pool()->size(); ++code) {
             codes.push_back(to.words->pool()->intern(from.words->pool()->at(static_cast<std::int32_t>(code))));
         }

@@ -42,7 +42,7 @@ std::vector<std::uint32_t> buffer_cpus(const std::string& instance_dir) {
             out.push_back(cpu);
         }
     }
-    std::sort(out.begin(), out.end());
+    std::ranges::sort(out);
     return out;
 }
 
@@ -145,14 +145,13 @@ BufferReaders::BufferReaders(const std::string& instance_dir, const std::string&
     }
     const std::string header = tracefs_dir() + "/events/header_page";
     std::uint32_t size = parse_page_layout(read_file(header), false, sizeof(long), 4096, header, 0).page_size;
-    try {
-        // An instance's sub-buffers may be larger than what header_page says of the top level (from 6.8 on).
-        const std::string text = read_file(instance_dir + "/buffer_subbuf_size_kb");
+    // An instance's sub-buffers may be larger than what header_page says of the top level (from 6.8 on).
+    const std::string size_file = instance_dir + "/buffer_subbuf_size_kb";
+    if (access(size_file.c_str(), F_OK) == 0) {
+        const std::string text = read_file(size_file);
         std::uint32_t kib = 0;
         std::from_chars(text.data(), text.data() + text.size(), kib);
         size = std::max(size, kib * 1024);
-    } catch (const SystemError&) {
-        // older kernels: always a page
     }
     for (const std::uint32_t cpu : buffer_cpus(instance_dir)) {
         auto reader = std::make_unique<Impl::Reader>();

@@ -50,13 +50,11 @@ SymbolTable::SymbolTable(std::string_view all) {
         }
     }
     // Of several names for one address the first in the file wins, as with the kernel's own lookup.
-    std::stable_sort(symbols_.begin(), symbols_.end(),
-                     [](const Symbol& a, const Symbol& b) { return a.address < b.address; });
+    std::ranges::stable_sort(symbols_, {}, &Symbol::address);
 }
 
 const Symbol* SymbolTable::find(std::uint64_t address) const noexcept {
-    auto after = std::upper_bound(symbols_.begin(), symbols_.end(), address,
-                                  [](std::uint64_t wanted, const Symbol& symbol) { return wanted < symbol.address; });
+    auto after = std::ranges::upper_bound(symbols_, address, {}, &Symbol::address);
     if (after == symbols_.begin()) {
         return nullptr;
     }

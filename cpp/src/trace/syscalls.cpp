@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -359,7 +360,7 @@ Table syscall_summary(const TraceFile& file, const SyscallRequest& request) {
         sum.ns += call.duration;
     });
     std::erase_if(sums, [](const Sum& sum) { return sum.calls == 0; });
-    std::stable_sort(sums.begin(), sums.end(), [](const Sum& a, const Sum& b) { return a.ns > b.ns; });
+    std::ranges::stable_sort(sums, std::greater{}, &Sum::ns);
     std::uint64_t total = 0;
     for (const Sum& sum : sums) {
         total += sum.ns;

@@ -103,9 +103,8 @@ class Builder {
             before = row;
         }
         // The switches come in time order, CPUs are looked for in their own.
-        std::sort(out_.tracks.begin(), out_.tracks.end(), [](const Track& a, const Track& b) {
-            return std::tuple(a.name.size(), a.name) < std::tuple(b.name.size(), b.name);
-        });
+        std::ranges::sort(out_.tracks, {},
+                          [](const Track& track) { return std::tuple(track.name.size(), track.name); });
     }
 
     std::size_t task(std::map<std::int32_t, std::size_t>& known, std::int32_t pid, std::string_view kind) {
@@ -157,15 +156,12 @@ class Builder {
         for (auto& [code, own] : rows) {
             check_interrupt();
             const std::string name = device.pool()->at(code);
-            std::sort(own.begin(), own.end(), [issued](std::size_t a, std::size_t b) {
-                return std::tuple(issued[a], a) < std::tuple(issued[b], b);
-            });
+            std::ranges::sort(own, {}, [issued](std::size_t row) { return std::pair(issued[row], row); });
             // Requests overlap, slices of one line must not: each goes to the first line that is free.
             std::vector<std::pair<std::uint64_t, std::size_t>> lanes;  // until when it is taken, its track
             std::vector<std::pair<std::uint64_t, std::int64_t>> steps;
             for (const std::size_t row : own) {
-                auto lane = std::find_if(lanes.begin(), lanes.end(),
-                                         [&](const auto& taken) { return taken.first <= issued[row]; });
+                auto lane = std::ranges::find_if(lanes, [&](const auto& taken) { return taken.first <= issued[row]; });
                 if (lane == lanes.end()) {
                     lane = lanes.insert(lane, {0, out_.tracks.size()});
                     (void)add("Device " + name, name + " requests " + std::to_string(lanes.size() - 1));
@@ -184,7 +180,7 @@ class Builder {
 
     void depth(const std::string& device, std::vector<std::pair<std::uint64_t, std::int64_t>> steps) {
         // At one moment completions go first, so that the depth is never overstated.
-        std::sort(steps.begin(), steps.end());
+        std::ranges::sort(steps);
         std::int64_t value = 0;
         for (auto& [time, step] : steps) {
             step = value += step;
@@ -204,7 +200,7 @@ Timeline make_timeline(const TraceFile& file, const SyscallRequest& syscalls) {
     Timeline out = Builder(file, syscalls).build();
     for (Track& track : out.tracks) {
         // A caller before what it calls, where both begin at one moment.
-        std::stable_sort(track.slices.begin(), track.slices.end(), [](const Slice& a, const Slice& b) {
+        std::ranges::stable_sort(track.slices, [](const Slice& a, const Slice& b) {
             return a.start != b.start ? a.start < b.start : a.duration > b.duration;
         });
     }

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <ranges>
 
 #include "sampleblk/error.hpp"
 #include "tracefs_shim.h"
@@ -160,8 +161,8 @@ void remove_instance(const std::string& path) {
          {std::pair{"/tracing_on", "0"}, std::pair{"/events/enable", "0"}, std::pair{"/current_tracer", "nop"}}) {
         try {
             write_control(path + file, text);
-        } catch (const SystemError&) {
-            // rmdir below tells whether it mattered
+        } catch (const SystemError& error) {
+            (void)error;  // rmdir below tells whether it mattered
         }
     }
     // Readers let go of their files a moment after they are told to.
@@ -201,14 +202,14 @@ bool undo_note(const Note& note) {
 std::vector<std::string> undo_notes(const std::vector<Note>& notes, std::vector<std::string>* done) {
     std::vector<std::string> failed;
     std::vector<const Note*> busy;
-    for (auto note = notes.rbegin(); note != notes.rend(); ++note) {
+    for (const Note& note : std::views::reverse(notes)) {
         try {
-            if (undo_note(*note) && done != nullptr) {
-                done->push_back(note->kind + " " + note->path);
+            if (undo_note(note) && done != nullptr) {
+                done->push_back(note.kind + " " + note.path);
             }
         } catch (const SystemError& error) {
             if (error.code() == EBUSY) {
-                busy.push_back(&*note);
+                busy.push_back(&note);
             } else {
                 failed.emplace_back(error.what());
             }
@@ -334,11 +335,13 @@ UndoLog::~UndoLog() {
 }
 
 void UndoLog::note(std::string_view kind, const std::string& path, std::string_view text) {
-    write_full(file_.get(), std::string(kind) + "\t" + path + "\t" + to_hex(text) + "\n", path_);
+    std::string line(kind);
+    line.append("\t").append(path).append("\t").append(to_hex(text)).append("\n");
+    write_full(file_.get(), line, path_);
 }
 
 void UndoLog::keep(const std::string& path) {
-    if (std::find(kept_.begin(), kept_.end(), path) == kept_.end()) {
+    if (std::ranges::find(kept_, path) == kept_.end()) {
         note("knob", path, read_file(path));
         kept_.push_back(path);
     }
@@ -394,7 +397,7 @@ std::vector<std::string> recover(const std::string& directory) {
             files.push_back(directory + "/" + name);
         }
     }
-    std::sort(files.begin(), files.end());
+    std::ranges::sort(files);
     for (const std::string& path : files) {
         try {
             const Fd fd = open_file(path, O_RDWR);

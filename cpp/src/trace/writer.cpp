@@ -23,7 +23,7 @@ namespace sampleblk::trace {
 
 namespace {
 
-enum : std::uint16_t { kOptionDone = 0, kOptionCpuStat = 2, kOptionClock = 4, kOptionUname = 5, kOptionVersion = 9 };
+enum : std::uint8_t { kOptionDone = 0, kOptionCpuStat = 2, kOptionClock = 4, kOptionUname = 5, kOptionVersion = 9 };
 
 // Builds the header in memory: a few megabytes, most of them kallsyms.
 class Builder {
@@ -79,7 +79,7 @@ std::vector<std::string> subdirectories(const std::string& path) {
             out.emplace_back(entry->d_name);
         }
     }
-    std::sort(out.begin(), out.end());
+    std::ranges::sort(out);
     return out;
 }
 
@@ -128,14 +128,17 @@ TraceHeader gather_header(const std::string& instance_dir, const HeaderOptions& 
     out.header_page = read_file(top + "/events/header_page");
     out.header_event = read_file(top + "/events/header_event");
     for (const std::string& event : subdirectories(top + "/events/ftrace")) {
-        out.ftrace_formats.push_back(read_optional(top + "/events/ftrace/" + event + "/format"));
+        std::string path = top;
+        path.append("/events/ftrace/").append(event).append("/format");
+        out.ftrace_formats.push_back(read_optional(path));
     }
     std::map<std::string, std::vector<std::string>> systems;
     for (const std::string& event : options.events) {
         const auto colon = event.find(':');
         const std::string system = event.substr(0, colon);
         // Events of modules and probes live in the instance too; either place has the same text.
-        const std::string path = instance_dir + "/events/" + system + "/" + event.substr(colon + 1) + "/format";
+        std::string path = instance_dir;
+        path.append("/events/").append(system).append("/").append(event.substr(colon + 1)).append("/format");
         systems[system].push_back(read_file(path));
     }
     out.event_formats.assign(systems.begin(), systems.end());

@@ -137,8 +137,8 @@ WalkStats walk(const TraceFile& file, const BufferData& buffer, const Selection&
     std::vector<Lane<Swap>> lanes;
     lanes.reserve(buffer.cpus.size());
     for (const CpuData& cpu : buffer.cpus) {
-        const bool wanted = selection.cpus.empty() ||
-                            std::find(selection.cpus.begin(), selection.cpus.end(), cpu.cpu) != selection.cpus.end();
+        const bool wanted =
+            selection.cpus.empty() || std::ranges::find(selection.cpus, cpu.cpu) != selection.cpus.end();
         if (!wanted || cpu.size == 0) {
             continue;
         }
