@@ -18,7 +18,7 @@ CPP_SOURCES := $(shell find cpp -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o
 CPP_FORMATTED := $(shell find cpp -name '*.cpp' -o -name '*.hpp')
 MODULE_SOURCES := $(shell find module -name '*.[ch]' -o -name Makefile -o -name Kbuild)
 
-.PHONY: help setup packages build kernels demo test test-cpp test-python test-full lint tidy format bench-driver bench-vm bench-trace notebooks test-module-tsan test-debug-kernel clean
+.PHONY: help setup packages build kernels demo test test-cpp test-python test-full lint tidy format bench-driver bench-vm bench-workload bench-trace notebooks test-module-tsan test-debug-kernel clean
 .DELETE_ON_ERROR:
 
 help: ## what there is to make
@@ -114,6 +114,9 @@ bench-driver: $(firstword $(KERNEL_STAMPS)) ## the driver in the guest, against 
 bench-vm: $(firstword $(KERNEL_STAMPS)) ## starting a VM, against virtme-ng
 	@$(BIN)/pip install -q virtme-ng==1.42
 	@$(BIN)/python tests/bench/bench_vm.py
+
+bench-workload: build ## the workload's engines, against fio
+	@$(BIN)/python tests/bench/bench_workload.py
 
 bench-trace: $(firstword $(KERNEL_STAMPS)) ## decoding trace.dat, against trace-cmd report; recording in the guest, against strace
 	@$(BIN)/python tests/bench/bench_trace.py

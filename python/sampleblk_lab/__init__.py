@@ -46,10 +46,12 @@ if TYPE_CHECKING:
     from sampleblk_lab.results import runs as runs
     from sampleblk_lab.table import Column as Column
     from sampleblk_lab.table import Table as Table
+    from sampleblk_lab.workload import FioResult as FioResult
     from sampleblk_lab.workload import Job as Job
     from sampleblk_lab.workload import JobError as JobError
     from sampleblk_lab.workload import JobFile as JobFile
     from sampleblk_lab.workload import JobRun as JobRun
+    from sampleblk_lab.workload import Replay as Replay
     from sampleblk_lab.workload import Result as Result
     from sampleblk_lab.workload import job_keys as job_keys
 
@@ -65,6 +67,7 @@ _HOMES = {
     "DeviceInfo": "device",
     "Fault": "device",
     "Filesystem": "device",
+    "FioResult": "workload",
     "FormatError": "errors",
     "InputError": "errors",
     "Job": "workload",
@@ -74,6 +77,7 @@ _HOMES = {
     "JournalInfo": "device",
     "Measurement": "results",
     "Mount": "device",
+    "Replay": "workload",
     "Result": "workload",
     "FunctionCount": "recording.profile",
     "FunctionLatency": "recording.profile",

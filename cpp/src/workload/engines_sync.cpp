@@ -5,6 +5,7 @@
 #include <linux/falloc.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -61,14 +62,32 @@ struct SyncEngine : DescriptorEngine {
     }
 };
 
+// pread() and pwrite() without glibc's cancellation points, which cost two atomic operations in a process that has, or
+// before its fork had, threads.
+ssize_t plain_pread(int fd, void* buffer, std::size_t length, off_t offset) noexcept {
+#if defined(__LP64__)
+    return ::syscall(SYS_pread64, fd, buffer, length, offset);
+#else
+    return ::pread(fd, buffer, length, offset);
+#endif
+}
+
+ssize_t plain_pwrite(int fd, const void* buffer, std::size_t length, off_t offset) noexcept {
+#if defined(__LP64__)
+    return ::syscall(SYS_pwrite64, fd, buffer, length, offset);
+#else
+    return ::pwrite(fd, buffer, length, offset);
+#endif
+}
+
 struct PsyncEngine : DescriptorEngine {
     static ssize_t transfer(Io& io) {
         const auto offset = static_cast<off_t>(io.offset);
         switch (io.direction) {
             case Direction::read:
-                return ::pread(io.file->fd, io.buffer, io.length, offset);
+                return plain_pread(io.file->fd, io.buffer, io.length, offset);
             case Direction::write:
-                return ::pwrite(io.file->fd, io.buffer, io.length, offset);
+                return plain_pwrite(io.file->fd, io.buffer, io.length, offset);
             default:
                 return trim_range(io);
         }

@@ -121,7 +121,10 @@ JobResult read_state(const JobOptions& options, std::uint64_t seed, const JobSta
         if (!state.error_path.view().empty()) {
             result.error_text += " '" + std::string(state.error_path.view()) + "'";
         }
-        result.error_text += std::string(": ") + std::strerror(state.error);
+        // EILSEQ is what fio ends with too; its text ("multibyte or wide character") would only mislead.
+        result.error_text += state.error == EILSEQ && state.error_operation.view() == "verify"
+                                 ? std::string(": not what was written")
+                                 : std::string(": ") + std::strerror(state.error);
         if (!state.error_detail.view().empty()) {
             result.error_text += ": " + std::string(state.error_detail.view());
         }

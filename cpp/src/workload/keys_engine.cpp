@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <fcntl.h>
 
+#include <algorithm>
 #include <array>
 
 #include "key_setters.hpp"
@@ -38,6 +39,71 @@ constexpr std::array<Word<ClockSource>, 3> clock_words = {{{"clock_gettime", Clo
                                                            {"gettimeofday", ClockSource::clock_gettime},
                                                            {"cpu", ClockSource::tsc}}};
 
+// What fio 3.33 has besides, so that the error can tell a missing engine from a misspelt one.
+constexpr std::array<std::string_view, 49> other_engines = {"posixaio",
+                                                            "solarisaio",
+                                                            "windowsaio",
+                                                            "splice",
+                                                            "sg",
+                                                            "libzbc",
+                                                            "net",
+                                                            "netsplice",
+                                                            "cpuio",
+                                                            "rdma",
+                                                            "falloc",
+                                                            "ftruncate",
+                                                            "e4defrag",
+                                                            "rados",
+                                                            "rbd",
+                                                            "http",
+                                                            "gfapi",
+                                                            "gfapi_async",
+                                                            "libhdfs",
+                                                            "mtd",
+                                                            "filecreate",
+                                                            "filestat",
+                                                            "filedelete",
+                                                            "libpmem",
+                                                            "pmemblk",
+                                                            "dev-dax",
+                                                            "ime_psync",
+                                                            "ime_psyncv",
+                                                            "ime_aio",
+                                                            "libiscsi",
+                                                            "nbd",
+                                                            "libcufile",
+                                                            "dfs",
+                                                            "nfs",
+                                                            "exec",
+                                                            "xnvme",
+                                                            "libblkio",
+                                                            "io_uring_cmd",
+                                                            "guasi",
+                                                            "binject",
+                                                            "mmap-dax",
+                                                            "librpma_apm_client",
+                                                            "librpma_apm_server",
+                                                            "librpma_gpspm_client",
+                                                            "librpma_gpspm_server",
+                                                            "cpp_null",
+                                                            "external",
+                                                            "syslet-rw",
+                                                            "fusion-aw-sync"};
+
+void set_engine(JobOptions& options, std::string_view text) {
+    const std::string_view name = trim(text);
+    if (name.starts_with("external:") ||
+        std::find(other_engines.begin(), other_engines.end(), name) != other_engines.end()) {
+        std::string expected;
+        for (const Word<Engine>& entry : engines) {
+            expected += (expected.empty() ? "" : ", ") + std::string(entry.word);
+        }
+        throw InputError("fio's engine '" + std::string(name) + "' is not supported, and no other does the same", {}, 0,
+                         expected);
+    }
+    options.engine = pick(engines, name);
+}
+
 // "mmap", or "mmaphuge:/dev/hugepages/file".
 void set_memory(JobOptions& options, std::string_view text) {
     const std::size_t colon = text.find(':');
@@ -58,8 +124,7 @@ void set_nonvectored(JobOptions& options, std::string_view text) {
 }
 
 constexpr Key table[] = {
-    {"ioengine", "engine", "str", "psync", Effect::result, Support::full, "how I/O reaches the kernel",
-     choice<&JobOptions::engine, engines>},
+    {"ioengine", "engine", "str", "psync", Effect::result, Support::full, "how I/O reaches the kernel", set_engine},
     {"iodepth", "", "int", "1", Effect::result, Support::full, "I/Os in flight",
      number<&JobOptions::iodepth, 1, 32768>},
     {"iodepth_batch", "iodepth_batch_submit", "int", "1", Effect::result, Support::full, "I/Os submitted at a time",

@@ -141,6 +141,7 @@ constexpr std::array<Word<Distribution>, 6> distributions = {{{"random", Distrib
 // "60/10:30/20:10/70": percent of the accesses, then the zone's part of the file (or its size).
 std::vector<ZoneShare> parse_zones(std::string_view text, bool absolute, KbBase base) {
     std::vector<ZoneShare> zones;
+    std::vector<std::size_t> open_ended;
     std::uint64_t accesses = 0;
     std::uint64_t covered = 0;
     for (const std::string_view entry : split(text, ':')) {
@@ -148,12 +149,23 @@ std::vector<ZoneShare> parse_zones(std::string_view text, bool absolute, KbBase 
         if (slash == std::string_view::npos) {
             throw InputError("zone '" + std::string(entry) + "' has no size", {}, 0, "accesses/size, such as 60/10");
         }
-        const ZoneShare zone{.access_percent = static_cast<std::uint32_t>(
-                                 std::min<std::uint64_t>(parse_unsigned(entry.substr(0, slash)), 1000)),
-                             .size = parse_unsigned(entry.substr(slash + 1), base)};
+        ZoneShare zone{.access_percent = static_cast<std::uint32_t>(
+                           std::min<std::uint64_t>(parse_unsigned(entry.substr(0, slash)), 1000)),
+                       .size = 0};
         accesses += zone.access_percent;
+        if (!absolute && trim(entry.substr(slash + 1)).empty()) {
+            open_ended.push_back(zones.size());
+        } else {
+            zone.size = parse_unsigned(entry.substr(slash + 1), base);
+        }
         covered += absolute ? 0 : std::min<std::uint64_t>(zone.size, 1000);
         zones.push_back(zone);
+    }
+    // What the others leave is shared evenly by the zones without a size, the last one taking the odd percents.
+    for (std::size_t i = 0; i < open_ended.size() && covered < 100; ++i) {
+        const std::uint64_t part = (100 - covered) / (open_ended.size() - i);
+        zones[open_ended[i]].size = part;
+        covered += part;
     }
     if (accesses != 100 || covered > 100) {
         throw InputError("the zones of '" + std::string(text) + "' take " + std::to_string(accesses) +

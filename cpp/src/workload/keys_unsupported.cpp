@@ -10,7 +10,33 @@ constexpr Key other(std::string_view name, std::string_view why) {
     return {name, "", "", "", Effect::result, Support::refused, why, nullptr};
 }
 
+// Options of fio's built-in profiles. fio takes them anywhere, and they do nothing unless profile= chooses theirs,
+// which we refuse.
+constexpr Key of_profile(std::string_view name) {
+    return {name, "", "", "", Effect::result, Support::accepted, "it does nothing without fio's profile=", nullptr};
+}
+
 constexpr Key table[] = {
+    of_profile("threads"),
+    of_profile("block"),
+    of_profile("numruns"),
+    of_profile("dir"),
+    of_profile("device-names"),
+    of_profile("load"),
+    of_profile("prep"),
+    of_profile("threads-per-queue"),
+    of_profile("read-req-num-512-blocks"),
+    of_profile("large-block-op-kbytes"),
+    of_profile("test-duration"),
+    other("busy_poll", "engine rados is not there"),
+    other("nfs_url", "engine nfs is not there"),
+    other("xnvme_async", "engine xnvme is not there"),
+    other("xnvme_sync", "engine xnvme is not there"),
+    other("xnvme_admin", "engine xnvme is not there"),
+    other("xnvme_mem", "engine xnvme is not there"),
+    other("xnvme_dev_nsid", "engine xnvme is not there"),
+    other("xnvme_dev_subnqn", "engine xnvme is not there"),
+    other("xnvme_iovec", "engine xnvme is not there"),
     other("hostname", "engine net is not there"),
     other("port", "engine net is not there"),
     other("listen", "engine net is not there"),
@@ -35,7 +61,7 @@ constexpr Key table[] = {
     other("conf", "engine rados is not there"),
     other("volume", "engine gfapi is not there"),
     other("brick", "engine gfapi is not there"),
-    other("single_instance", "engine gfapi is not there"),
+    other("single-instance", "engine gfapi is not there"),
     other("namenode", "engine libhdfs is not there"),
     other("hdfsdirectory", "engine libhdfs is not there"),
     other("chunk_size", "engine libhdfs is not there"),

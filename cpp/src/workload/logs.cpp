@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "job_fixups.hpp"
 #include "sampleblk/fd.hpp"
 
 namespace sampleblk::workload {
@@ -25,7 +26,9 @@ void append(std::string& out, std::uint64_t value) {
 Logs::Logs(const JobPlan& plan, JobState& state) : plan_(plan), options_(plan.options), state_(state) {
     wanted_[bw] = !options_.write_bw_log.empty();
     wanted_[iops] = !options_.write_iops_log.empty();
-    wanted_[slat] = wanted_[clat] = wanted_[lat] = !options_.write_lat_log.empty();
+    wanted_[clat] = wanted_[lat] = !options_.write_lat_log.empty();
+    // As in fio, whose log of submissions stays empty where the call does the whole I/O.
+    wanted_[slat] = wanted_[lat] && !is_synchronous(options_.engine);
     if (options_.log_avg_ns != 0) {
         window_end_ns_ = options_.log_avg_ns;
     }
@@ -168,9 +171,7 @@ void Logs::write(std::uint64_t now_ns) {
         write_lines(options_.write_iops_log, "iops", iops);
     }
     if (wanted_[lat]) {
-        if (!lines_[slat].empty()) {
-            write_lines(options_.write_lat_log, "slat", slat);
-        }
+        write_lines(options_.write_lat_log, "slat", slat);
         write_lines(options_.write_lat_log, "clat", clat);
         write_lines(options_.write_lat_log, "lat", lat);
     }

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sampleblk_lab._native import core
+from sampleblk_lab.errors import UnsupportedError
 from sampleblk_lab.table import Table
 from sampleblk_lab.workload.run import JobRun, Progress, run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from sampleblk_lab.workload.fio import FioResult
     from sampleblk_lab.workload.result import Result
 
 
@@ -50,8 +52,9 @@ def settings_of(keys: Mapping[str, Any]) -> list[tuple[str, str]]:
 class Workload:
     """Jobs that can be run: the base of :class:`Job` and :class:`JobFile`."""
 
-    def __init__(self, jobs: core.JobSet) -> None:
+    def __init__(self, jobs: core.JobSet, *, by_fio: bool = False) -> None:
         self._jobs = jobs
+        self._by_fio = by_fio
 
     @property
     def names(self) -> list[str]:
@@ -78,7 +81,10 @@ class Workload:
         Raises:
             OSError: A file could not be laid out, or no process started.
             InputError: Sizes and files do not fit together.
+            UnsupportedError: The jobs are for the real fio, which cannot wait.
         """
+        if self._by_fio:
+            raise UnsupportedError("prepare()", 'engine="fio" runs the real fio, which lays out and runs in one go')
         return JobRun(core.JobRun(self._jobs))
 
     def run(
@@ -101,7 +107,27 @@ class Workload:
             JobError: A job failed, say for want of space; what was measured is in its ``result``.
             OSError: The layout failed.
         """
+        if self._by_fio:
+            # Like Result, but for what fio's JSON does not hold.
+            return cast("Result", self.run_by_fio(check=check))
         return run_to_end(self.prepare(), progress, check)
+
+    def run_by_fio(self, *, check: bool = True) -> FioResult:
+        """Runs the jobs by the real fio, as ``engine="fio"`` does, and reads its JSON+.
+
+        Args:
+            check: Raise JobError when a job failed.
+
+        Raises:
+            UnsupportedError: There is no fio, or the jobs have keys that it does not.
+            SampleblkError: fio refused the job file.
+            JobError: A job failed.
+        """
+        from sampleblk_lab.workload.fio import run_fio
+
+        keys = [key for key, _ in self._jobs.globals]
+        keys += [key for job in self._jobs.jobs for key, _ in job["settings"]]
+        return run_fio(self.to_job_file(), keys, check=check)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._jobs.source}: {', '.join(self.names)}>"
@@ -112,6 +138,7 @@ class Job(Workload):
 
     Args:
         name: What the job is called in reports; files without a name are named after it.
+        engine: ``"fio"`` runs the job by the real fio, for cross-checks; else the same as ``ioengine``.
         keys: Any key of fio's job files, such as ``rw="randread"``, ``bs="4k"``, ``size="64M"``, ``numjobs=2``,
             ``filename=path``; :func:`job_keys` lists them. Sizes are in bytes, or strings with fio's units.
 
@@ -124,8 +151,11 @@ class Job(Workload):
         >>> print(job.run())
     """
 
-    def __init__(self, name: str = "job", **keys: Any) -> None:
-        super().__init__(core.JobSet.make([("name", name), *settings_of(keys)]))
+    def __init__(self, name: str = "job", *, engine: str | None = None, **keys: Any) -> None:
+        by_fio = engine == "fio"
+        if not by_fio:
+            keys["engine"] = engine
+        super().__init__(core.JobSet.make([("name", name), *settings_of(keys)]), by_fio=by_fio)
 
 
 class JobFile(Workload):
@@ -133,7 +163,8 @@ class JobFile(Workload):
 
     Args:
         path: The job file.
-        overrides: Keys that are set for every job, whatever the file says, such as ``loops=20``.
+        overrides: Keys that are set for every job, whatever the file says, such as ``loops=20``. ``engine="fio"``
+            runs the file by the real fio.
 
     Raises:
         OSError: The file cannot be read.
@@ -141,7 +172,10 @@ class JobFile(Workload):
     """
 
     def __init__(self, path: str | os.PathLike[str], **overrides: Any) -> None:
-        super().__init__(core.JobSet.read(os.fspath(path), settings_of(overrides)))
+        by_fio = overrides.get("engine") == "fio"
+        if by_fio:
+            del overrides["engine"]
+        super().__init__(core.JobSet.read(os.fspath(path), settings_of(overrides)), by_fio=by_fio)
         self.path = Path(path)
 
     @staticmethod

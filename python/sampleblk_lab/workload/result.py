@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sampleblk_lab.workload.fio import FioResult
+
 
 class JobError(SampleblkError):
     """A job failed.
@@ -28,10 +30,25 @@ class JobError(SampleblkError):
         errno: Of the first job that failed.
     """
 
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: Result | FioResult) -> None:
         super().__init__("; ".join(f"job {name}: {text}" for name, _, text in result.errors))
         self.result = result
         self.errno = result.errors[0][1]
+
+
+def percentiles_of(table: Table, percents: Iterable[float], kind: str, direction: str | None) -> list[float]:
+    """Percentiles of a table of histograms, see :meth:`Result.percentiles`."""
+    chosen = table["kind"].values == kind
+    if direction is not None:
+        chosen &= table["direction"].values == direction
+    low = table["latency"].codes[chosen]
+    order = np.argsort(low, kind="stable")
+    counts = np.cumsum(table["count"].codes[chosen][order])
+    if len(counts) == 0:
+        raise ValueError(f"no {direction or 'I/O'} with a {kind} was measured")
+    middles = (low + table["width"].codes[chosen] // 2)[order]
+    found = np.searchsorted(counts, np.asarray(list(percents)) / 100 * counts[-1])
+    return [float(value) for value in middles[np.minimum(found, len(middles) - 1)]]
 
 
 class Result:
@@ -152,18 +169,7 @@ class Result:
         Raises:
             ValueError: No I/O of that kind was measured.
         """
-        table = self.histogram()
-        chosen = table["kind"].values == kind
-        if direction is not None:
-            chosen &= table["direction"].values == direction
-        low = table["latency"].codes[chosen]
-        order = np.argsort(low, kind="stable")
-        counts = np.cumsum(table["count"].codes[chosen][order])
-        if len(counts) == 0:
-            raise ValueError(f"no {direction or 'I/O'} with a {kind} was measured")
-        middles = (low + table["width"].codes[chosen] // 2)[order]
-        found = np.searchsorted(counts, np.asarray(list(percents)) / 100 * counts[-1])
-        return [float(value) for value in middles[np.minimum(found, len(middles) - 1)]]
+        return percentiles_of(self.histogram(), percents, kind, direction)
 
     # --- together
 

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: MIT
+"""The real fio on the same job, for cross-checks: ``engine="fio"``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sampleblk_lab.errors import SampleblkError, UnsupportedError
+from sampleblk_lab.table import Table
+from sampleblk_lab.workload.result import JobError, percentiles_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Keys of ours that fio has never heard of.
+_OURS = frozenset({"io_log_entries", "advice", "advice_whole_file"})
+_DIRECTIONS = ("read", "write", "trim")
+# fio's histogram has 64 bins to a power of two, and one a nanosecond below 128 (stat.h, plat_idx_to_val).
+_EXACT_BELOW = 128
+_BINS_PER_GROUP = 64
+
+
+class FioResult:
+    """What the real fio measured, in the views of :class:`Result` that its JSON+ has the numbers for.
+
+    Attributes:
+        stop_reason: ``"interrupted"`` after Ctrl-C, else empty.
+    """
+
+    def __init__(self, value: dict[str, Any], text: str, stop_reason: str = "") -> None:
+        self._value = value
+        self._text = text
+        self.stop_reason = stop_reason
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the run."""
+        return self.stop_reason == "interrupted"
+
+    @property
+    def errors(self) -> list[tuple[str, int, str]]:
+        """The jobs that failed: name, errno, and fio's word for it."""
+        return [
+            (job["jobname"], int(job["error"]), f"fio: error {job['error']}")
+            for job in self._value["jobs"]
+            if job["error"]
+        ]
+
+    def text(self) -> str:
+        """Fio's normal output."""
+        return self._text
+
+    def json(self) -> dict[str, Any]:
+        """Fio's JSON+."""
+        return self._value
+
+    def summary(self) -> Table:
+        """A row a job and direction, with the columns of :meth:`Result.summary` that fio knows."""
+        rows = [
+            (job, way, job[way])
+            for job in self._value["jobs"]
+            for way in _DIRECTIONS
+            if job.get(way, {}).get("total_ios")
+        ]
+
+        def floats(of: Any) -> np.ndarray[Any, Any]:
+            return np.array([of(stats) for _, _, stats in rows], dtype=np.float64)
+
+        def counts(of: Any) -> np.ndarray[Any, Any]:
+            return np.array([of(stats) for _, _, stats in rows], dtype=np.uint64)
+
+        columns: dict[str, Any] = {
+            "job": [job["jobname"] for job, _, _ in rows],
+            "direction": [way for _, way, _ in rows],
+            "ios": counts(lambda stats: stats["total_ios"]),
+            "bytes": counts(lambda stats: stats["io_bytes"]),
+            "runtime": counts(lambda stats: stats["runtime"] * 1_000_000),
+            "bandwidth": floats(lambda stats: stats["bw_bytes"]),
+            "iops": floats(lambda stats: stats["iops"]),
+            "clat_mean": floats(lambda stats: stats["clat_ns"]["mean"]),
+            "clat_stddev": floats(lambda stats: stats["clat_ns"]["stddev"]),
+            "clat_min": counts(lambda stats: stats["clat_ns"]["min"]),
+            "clat_max": counts(lambda stats: stats["clat_ns"]["max"]),
+        }
+        units = {"bytes": "bytes", "runtime": "ns", "bandwidth": "bytes/s", "iops": "1/s"}
+        units |= {name: "ns" for name in columns if name.startswith("clat")}
+        return Table.of(columns, units=units, key="job")
+
+    def histogram(self) -> Table:
+        """The latency histograms, as :meth:`Result.histogram` has them."""
+        jobs: list[str] = []
+        ways: list[str] = []
+        kinds: list[str] = []
+        middles: list[int] = []
+        counts: list[int] = []
+        for job in self._value["jobs"]:
+            for way in _DIRECTIONS:
+                for kind in ("slat", "clat", "lat"):
+                    bins = job.get(way, {}).get(f"{kind}_ns", {}).get("bins", {})
+                    jobs += [job["jobname"]] * len(bins)
+                    ways += [way] * len(bins)
+                    kinds += [kind] * len(bins)
+                    middles += [int(middle) for middle in bins]
+                    counts += [int(count) for count in bins.values()]
+        middle = np.array(middles, dtype=np.uint64)
+        # fio names a bin by its middle; a power of two is cut into 64 of them.
+        power = np.floor(np.log2(np.maximum(middle, 1))).astype(np.uint64)
+        width = np.where(middle < _EXACT_BELOW, 1, 2**power // _BINS_PER_GROUP).astype(np.uint64)
+        return Table.of(
+            {
+                "job": jobs,
+                "direction": ways,
+                "kind": kinds,
+                "latency": middle - width // 2,
+                "width": width,
+                "count": np.array(counts, dtype=np.uint64),
+            },
+            units={"latency": "ns", "width": "ns"},
+        )
+
+    def percentiles(
+        self, percents: Iterable[float], *, kind: str = "clat", direction: str | None = None
+    ) -> list[float]:
+        """Percentiles over all jobs together, see :meth:`Result.percentiles`."""
+        return percentiles_of(self.histogram(), percents, kind, direction)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:
+        return self.text()
+
+
+def run_fio(job_file: str, keys: Iterable[str], *, check: bool = True) -> FioResult:
+    """Runs the fio that is on the PATH.
+
+    Args:
+        job_file: The job file's text.
+        keys: The keys that are set in it.
+        check: Raise JobError when a job failed.
+
+    Raises:
+        UnsupportedError: There is no fio, or the jobs have keys that it does not.
+        SampleblkError: fio refused the job file; with what it wrote.
+        JobError: A job failed.
+    """
+    program = shutil.which("fio")
+    if program is None:
+        raise UnsupportedError('engine="fio"', "there is no fio on the PATH", "apt-get install fio")
+    ours = sorted(_OURS.intersection(keys))
+    if ours:
+        raise UnsupportedError(", ".join(ours), 'engine="fio" runs the real fio, which has no such key')
+    with tempfile.TemporaryDirectory(prefix="sampleblk-fio-") as directory:
+        source = Path(directory) / "job.fio"
+        source.write_text(job_file)
+        output = Path(directory) / "output"
+        command = [program, "--eta=never", "--output-format=normal,json+", f"--output={output}"]
+        command += [f"--aux-path={directory}", str(source)]
+        stop_reason = ""
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            try:
+                said, _ = process.communicate()
+            except KeyboardInterrupt:
+                # The terminal's Ctrl-C went to fio too, which ends its jobs and reports what ran.
+                stop_reason = "interrupted"
+                said, _ = process.communicate()
+        report = output.read_text() if output.exists() else ""
+    begin = report.find("\n{\n")
+    if report.startswith("{\n"):
+        begin = 0
+    if begin < 0:
+        raise SampleblkError(f"fio: exit status {process.returncode}: {said.strip()} {report.strip()}")
+    value, end = json.JSONDecoder().raw_decode(report[begin:].lstrip("\n"))
+    skipped = len(report[begin:]) - len(report[begin:].lstrip("\n"))
+    result = FioResult(value, (report[:begin] + report[begin + skipped + end :]).strip() + "\n", stop_reason)
+    if check and result.errors:
+        raise JobError(result)
+    return result

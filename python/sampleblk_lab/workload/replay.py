@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT
+"""Jobs made of recordings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sampleblk_lab._native import core
+from sampleblk_lab.errors import InputError
+from sampleblk_lab.table import Table
+from sampleblk_lab.workload.job import Workload, settings_of
+
+if TYPE_CHECKING:
+    from sampleblk_lab.analysis.block import Block
+    from sampleblk_lab.analysis.syscalls import Syscalls
+
+# read(2): fd, buffer, count. pread(2), preadv(2): the offset is the fourth.
+_COUNT, _OFFSET = "arg2", "arg3"
+
+
+class Replay(Workload):
+    """A job that does again what was recorded: the system calls of programs, or the requests of block devices.
+
+    Times are the recorded ones unless ``replay_time_scale`` (percent) or ``replay_no_stall`` says otherwise. A file
+    of fio's iolog or of blktrace is replayed by ``Job(read_iolog=path)``.
+
+    Args:
+        recorded: ``run.syscalls()``, ``run.block()``, or a :class:`Table` of either kind: system calls with the columns
+            time, syscall and, where they apply, pid, fd, count, ret, offset, path, advice; requests with time, rwbs,
+            sector, and bytes or nr_sector, and dev if there are several devices.
+        name: What the job is called in reports.
+        keys: Keys of the job. ``replay_redirect=path`` sends all to one file or device; ``directory`` says where the
+            recorded names are looked for; ``ioengine``, ``iodepth``, ``replay_skip``, ``replay_scale`` as in fio.
+
+    Raises:
+        InputError: The table has not the columns, or there is nothing in it to replay.
+
+    Example:
+        >>> lab.Replay(run.block(), replay_redirect="/dev/sampleblk0", direct=1).run()
+    """
+
+    def __init__(self, recorded: Table | Syscalls | Block, name: str = "replay", **keys: Any) -> None:
+        table = recorded if isinstance(recorded, Table) else recorded.table()
+        columns = set(table.columns)
+        requests = "rwbs" in columns
+        if not requests and "syscall" not in columns:
+            raise InputError(
+                f"nothing to replay in a table of {', '.join(sorted(columns))}",
+                expected="a column syscall, of system calls, or rwbs, of block requests",
+            )
+        if {"queued", "issued"} <= columns:
+            table = _requests(table)
+        elif "arg0" in columns:
+            table = _calls(table)
+        super().__init__(core.JobSet.replay(table._table, requests, [("name", name), *settings_of(keys)]))  # noqa: SLF001
+
+
+def _requests(table: Table) -> Table:
+    """The block view's table as the replay takes it: by the time at which a request was queued, or else issued."""
+    queued, issued = (table[name].codes.astype(np.int64) for name in ("queued", "issued"))
+    return Table.of(
+        {
+            "time": np.where(queued > 0, queued, issued),
+            "rwbs": [str(word) for word in table["rwbs"].values],
+            "sector": table["sector"].codes,
+            "nr_sector": table["sectors"].codes,
+            "dev": table["device"].codes,
+        },
+        units={"time": "ns"},
+        metadata=table.metadata,
+    )
+
+
+def _calls(table: Table) -> Table:
+    """The system-call view's table as the replay takes it: arguments by their meaning."""
+    calls = [str(word) for word in table["syscall"].values]
+    arguments = {name: table[name].codes.astype(np.int64) for name in ("arg0", "arg1", _COUNT, _OFFSET)}
+    advises = np.array([call.startswith("fadvise") for call in calls], dtype=bool)
+    columns: dict[str, Any] = {
+        "time": table["time"].codes,
+        "pid": table["pid"].codes,
+        "syscall": calls,
+        "fd": arguments["arg0"],
+        "count": arguments[_COUNT],
+        "ret": table["ret"].codes,
+        # fadvise64(2): fd, offset, length, advice.
+        "offset": np.where(advises, arguments["arg1"], arguments[_OFFSET]),
+        "advice": np.where(advises, arguments[_OFFSET], 0),
+    }
+    if "path" in table.columns:
+        columns["path"] = [str(word or "") for word in table["path"].values]
+    return Table.of(columns, units={"time": "ns"}, metadata=table.metadata)

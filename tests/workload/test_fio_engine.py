@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: MIT
+"""engine="fio": the same job by the real fio, and numbers of the same meaning."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import sampleblk_lab as lab
+from conftest import needs_fio
+
+pytestmark = needs_fio
+
+MIXED = {"rw": "randrw", "rwmixread": 70, "bs": "4k", "size": "4M", "io_size": "8M", "norandommap": 1}
+
+
+def test_both_move_the_same_amount(tmp_path: Path) -> None:
+    mine = lab.Job(**MIXED, filename=tmp_path / "f").run(progress=False)
+    theirs = lab.Job(**MIXED, filename=tmp_path / "f", engine="fio").run(progress=False)
+    assert isinstance(theirs, lab.FioResult)
+    for name in ("ios", "bytes"):
+        assert sum(mine.summary()[name].codes) == sum(theirs.summary()[name].codes)
+    ios = [
+        dict(zip(one.summary()["direction"].values, one.summary()["ios"].codes, strict=True)) for one in (mine, theirs)
+    ]
+    assert ios[0].keys() == ios[1].keys() == {"read", "write"}
+    assert abs(int(ios[0]["read"]) - int(ios[1]["read"])) < 2048 * 0.1
+    assert "IO depths" in str(theirs)
+
+
+def test_percentiles_are_fios_within_the_resolution_of_its_histogram(tmp_path: Path) -> None:
+    """Our arithmetic on fio's own bins gives what fio says."""
+    result = lab.Job(rw="randread", size="8M", filename=tmp_path / "f", engine="fio").run(progress=False)
+    said = result.json()["jobs"][0]["read"]["clat_ns"]["percentile"]
+    mine = result.percentiles([float(percent) for percent in said], direction="read")
+    assert len(mine) == 17
+    for value, theirs in zip(mine, said.values(), strict=True):
+        assert abs(value - theirs) <= theirs / 64
+    assert sum(result.histogram()["count"].codes) >= 2048
+
+
+def test_our_bins_give_our_percentiles_to_fios_converter(tmp_path: Path) -> None:
+    """fio_jsonplus_clat2csv, of Debian's fio package, reads our JSON+ and counts every I/O."""
+    result = lab.Job(rw="write", size="4M", filename=tmp_path / "f").run(progress=False)
+    source = result.save(tmp_path / "result.json")
+    subprocess.run(
+        ["fio_jsonplus_clat2csv", str(source), str(tmp_path / "out.csv")], check=True, capture_output=True, timeout=60
+    )
+    (csv,) = tmp_path.glob("out*.csv")
+    header, *lines = ([word.strip() for word in line.split(",")] for line in csv.read_text().splitlines())
+    count, cumulative, share = (header.index(f"write_clat_ns_{name}") for name in ("count", "cumulative", "percentile"))
+    assert sum(int(line[count]) for line in lines if line[count]) == 1024
+    assert int(lines[-1][cumulative]) == 1024
+    # The median is where the share passes one half.
+    median = next(int(line[0]) for line in lines if line[share] and float(line[share]) >= 0.5)
+    assert abs(median - result.percentiles([50])[0]) <= median / 64
+
+
+def test_a_job_file_runs_by_fio_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DIR", str(tmp_path))
+    path = tmp_path / "two.fio"
+    path.write_text("[global]\ndirectory=${DIR}\nsize=64k\n[a]\nrw=write\n[b]\nstonewall\nrw=read\nnumjobs=2\n")
+    result = lab.JobFile(path, engine="fio").run(progress=False)
+    assert [job["jobname"] for job in result.json()["jobs"]] == ["a", "b", "b"]
+    assert result.summary()["ios"].codes.tolist() == [16, 16, 16]
+
+
+def test_what_fio_cannot_do_is_said(tmp_path: Path) -> None:
+    with pytest.raises(lab.UnsupportedError, match="io_log_entries"):
+        lab.Job(rw="read", size="4k", io_log_entries=5, filename=tmp_path / "f", engine="fio").run()
+    with pytest.raises(lab.UnsupportedError, match=r"prepare\(\)"):
+        lab.Job(rw="read", size="4k", filename=tmp_path / "f", engine="fio").prepare()
+
+
+def test_a_failed_job_raises_with_its_result(tmp_path: Path) -> None:
+    with pytest.raises(lab.JobError) as caught:
+        lab.Job(rw="read", size="4k", filename=tmp_path, engine="fio").run()
+    assert caught.value.errno != 0
+
+
+def test_without_fio_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(lab.UnsupportedError, match="apt-get install fio"):
+        lab.Job(rw="read", size="4k", filename=tmp_path / "f", engine="fio").run()

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: MIT
+"""The keys of job files: all of fio's are known, and each is supported, without effect here, or refused."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sampleblk_lab as lab
+from conftest import needs_fio
+
+# What a workload must be able to say.
+WANTED = (
+    "rw rwmixread rwmixwrite bs blocksize bsrange bssplit size io_size filesize offset offset_increment "
+    "number_ios nrfiles filename directory filename_format random_distribution percentage_random norandommap "
+    "randseed randrepeat fsync fdatasync end_fsync fsync_on_close sync sync_file_range fallocate direct ioengine "
+    "iodepth iodepth_batch iodepth_batch_complete_min iodepth_batch_complete_max iodepth_low fadvise_hint "
+    "invalidate pre_read loops numjobs thread group_reporting new_group stonewall wait_for time_based runtime "
+    "ramp_time startdelay thinktime thinktime_spin thinktime_blocks thinktime_blocks_type thinktime_iotime rate "
+    "rate_min rate_iops rate_iops_min rate_process rate_cycle rate_ignore_thinktime latency_target latency_window "
+    "latency_percentile latency_run max_latency verify do_verify verify_offset verify_interval verify_pattern "
+    "verify_fatal verify_dump verify_backlog verify_backlog_batch verify_only buffer_pattern "
+    "buffer_compress_percentage buffer_compress_chunk zero_buffers refill_buffers scramble_buffers "
+    "dedupe_percentage write_bw_log write_lat_log write_iops_log write_hist_log log_avg_msec steadystate "
+    "steadystate_duration steadystate_ramp_time cpus_allowed cpus_allowed_policy nice lockmem unlink "
+    "unlink_each_loop create_fsync create_on_open create_only cgroup cgroup_weight cgroup_nodelete hipri "
+    "fixedbufs registerfiles sqthread_poll read_iolog replay_no_stall replay_redirect replay_scale replay_skip"
+)
+
+
+def names() -> dict[str, dict[str, Any]]:
+    """Every name and alias, with its row."""
+    found = {}
+    for row in lab.job_keys().rows():
+        for name in [str(row["key"]), *str(row["alias"]).split()]:
+            assert name not in found, f"{name} is there twice"
+            found[name] = row
+    return found
+
+
+@pytest.mark.parametrize("key", WANTED.split())
+def test_is_supported(key: str) -> None:
+    assert names()[key]["support"] == "full"
+
+
+@needs_fio
+def test_every_key_of_fios_is_known() -> None:
+    shown = subprocess.run(["fio", "--cmdhelp=all"], check=True, capture_output=True, text=True, timeout=60).stdout
+    theirs = {line.split()[0].rstrip(":") for line in shown.splitlines() if line.strip()}
+    engines = subprocess.run(["fio", "--enghelp"], check=True, capture_output=True, text=True, timeout=60).stdout
+    for engine in engines.split()[3:]:
+        # An engine in a package of its own (libaio's kin) says so instead.
+        done = subprocess.run(["fio", f"--enghelp={engine}"], check=False, capture_output=True, text=True, timeout=60)
+        theirs |= {match[1] for match in re.finditer(r"^(\w[\w-]*) +: ", done.stdout, re.MULTILINE)}
+    assert len(theirs) > 200
+    assert sorted(theirs - names().keys()) == []
+
+
+REFUSED = sorted(name for name, row in names().items() if row["support"] == "refused")
+ACCEPTED = sorted(name for name, row in names().items() if row["support"] == "accepted")
+
+
+@pytest.mark.parametrize("key", REFUSED)
+def test_a_refused_key_is_named_with_file_and_line(key: str) -> None:
+    text = f"[global]\nsize=4k\n\n[a]\nrw=read ; fine\n{key}=1\n"
+    with pytest.raises(
+        lab.InputError, match=rf"jobs\.fio:6: key '{key}' is not supported and would change the result: \w+"
+    ) as caught:
+        lab.JobFile.parse(text, "jobs.fio")
+    assert caught.value.line == 6
+
+
+@pytest.mark.parametrize("key", ACCEPTED)
+def test_a_key_without_effect_is_named_with_file_and_line(key: str, tmp_path: Path) -> None:
+    jobs = lab.JobFile.parse(f"[a]\nrw=read\nsize=4k\nfilename={tmp_path}/f\n{key}=1\n", "jobs.fio")
+    (notice,) = jobs.notices
+    assert re.fullmatch(rf"jobs\.fio:5: {key} does not change the result here: .+", notice)
+
+
+def test_notices_come_with_the_result(tmp_path: Path) -> None:
+    jobs = lab.JobFile.parse(f"[a]\nrw=read\nsize=4k\nfilename={tmp_path}/f\nverify_async=2\n", "jobs.fio")
+    result = jobs.run(progress=False)
+    assert result.notices == jobs.notices != []
+
+
+@pytest.mark.parametrize("engine", ["net", "cpuio", "rados", "posixaio", "external:/lib/x.so"])
+def test_an_engine_of_fios_that_is_missing(engine: str) -> None:
+    with pytest.raises(lab.InputError, match=rf"jobs:3: ioengine: fio's engine '{engine}' is not supported, .*io_uring"):
+        lab.JobFile.parse(f"[a]\nrw=read\nioengine={engine}\nsize=4k\n", "jobs")
+
+
+def test_a_misspelt_engine() -> None:
+    with pytest.raises(lab.InputError, match="'psink' is not known"):
+        lab.Job(rw="read", ioengine="psink", size="4k")
+
+
+def test_zones_without_a_size_share_what_is_left(tmp_path: Path) -> None:
+    """fio's example rand-zones has it so: the last zone is all that the others leave."""
+    keys = {"rw": "randread", "bs": "4k", "size": "400k", "norandommap": 1, "number_ios": 2000, "io_size": "100M"}
+    job = lab.Job(
+        **keys, random_distribution="zoned:50/5:30/15:20/", filename=tmp_path / "f", io_log_entries=2000, loops=20
+    )
+    offsets = job.run(progress=False).io_log()["offset"].codes // 4096
+    shares = [((low <= offsets) & (offsets < high)).mean() for low, high in ((0, 5), (5, 20), (20, 100))]
+    assert [round(float(share), 1) for share in shares] == [0.5, 0.3, 0.2]

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: MIT
+"""Replay: of fio's iologs, of blktrace's files, of tables of system calls and of block requests."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sampleblk_lab as lab
+from conftest import needs_strace, on_files, strace
+
+TRACES = Path(__file__).parent.parent / "data" / "trace"
+
+# include/uapi/linux/blktrace_api.h
+QUEUE, COMPLETE = 1, 8
+READ, WRITE, DISCARD = 1 << 16, 1 << 17, 1 << 29
+
+
+def blktrace_record(time_us: int, sector: int, size: int, action: int) -> bytes:
+    return struct.pack("<IIQQIIIIIHH", 0x65617407, 1, time_us * 1000, sector, size, action, 1, 8 << 20, 0, 0, 0)
+
+
+def io_rows(result: lab.Result) -> list[tuple[object, ...]]:
+    log = result.io_log()
+    return [tuple(row[name] for name in ("direction", "offset", "size")) for row in log.rows()]
+
+
+def test_blktrace_file(tmp_path: Path) -> None:
+    trace = tmp_path / "sda.blktrace.0"
+    trace.write_bytes(
+        blktrace_record(0, 0, 4096, QUEUE | WRITE)
+        + blktrace_record(50, 0, 4096, COMPLETE | WRITE)
+        + blktrace_record(2000, 64, 8192, QUEUE | WRITE)
+        + blktrace_record(4000, 0, 4096, QUEUE | READ)
+        + blktrace_record(60000, 64, 4096, QUEUE | DISCARD | WRITE)
+    )
+    job = lab.Job(read_iolog=trace, replay_redirect=tmp_path / "disk", io_log_entries=10)
+    result = job.run(progress=False)
+    assert io_rows(result) == [("write", 0, 4096), ("write", 32768, 8192), ("read", 0, 4096), ("trim", 32768, 4096)]
+    begins = result.io_log()["time"].codes.astype(np.int64)
+    # With the recorded pauses: none is earlier than it was.
+    assert (begins - begins[0])[1:].tolist() >= [1_990_000, 3_990_000, 59_990_000]
+    hurried = lab.Job(read_iolog=trace, replay_redirect=tmp_path / "disk", io_log_entries=10, replay_no_stall=1)
+    quick = hurried.run(progress=False)
+    assert io_rows(quick) == io_rows(result)
+    times = quick.io_log()["time"].codes
+    assert int(times[-1] - times[0]) < 59_990_000
+
+
+def test_pauses_are_scaled(tmp_path: Path) -> None:
+    trace = tmp_path / "t"
+    trace.write_bytes(b"".join(blktrace_record(i * 20_000, 8 * i, 4096, QUEUE | WRITE) for i in range(4)))
+    job = lab.Job(read_iolog=trace, replay_redirect=tmp_path / "disk", io_log_entries=10, replay_time_scale=300)
+    times = job.run(progress=False).io_log()["time"].codes
+    assert int(times[-1] - times[0]) >= 170_000_000
+
+
+def test_iolog(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    name = tmp_path / "data"
+    log.write_text(
+        f"fio version 2 iolog\n{name} add\n{name} open\n{name} write 0 4096\n{name} sync\n{name} read 0 4096\n"
+        f"{name} close\n"
+    )
+    result = lab.Job(read_iolog=log, io_log_entries=10).run(progress=False)
+    assert io_rows(result) == [("write", 0, 4096), ("read", 0, 4096)]
+    assert result.json()["jobs"][0]["sync"]["total_ios"] == 1
+
+
+@pytest.mark.parametrize("text", ["no log\n", "fio version 2 iolog\nf read 5\n", "fio version 2 iolog\n"])
+def test_a_log_that_is_none_names_the_place(text: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(text)
+    with pytest.raises(lab.FormatError, match="at byte"):
+        lab.Job(read_iolog=log, replay_redirect=tmp_path / "f").run(progress=False)
+
+
+def test_block_requests(tmp_path: Path) -> None:
+    table = lab.Table.of(
+        {
+            "time": np.array([0, 1000, 2000, 3000]),
+            "rwbs": ["WS", "R", "FF", "D"],
+            "sector": np.array([8, 8, 0, 128]),
+            "nr_sector": np.array([8, 8, 0, 8]),
+        },
+        units={"time": "ns"},
+    )
+    result = lab.Replay(table, replay_redirect=tmp_path / "disk", io_log_entries=10).run(progress=False)
+    assert io_rows(result) == [("write", 4096, 4096), ("read", 4096, 4096), ("trim", 65536, 4096)]
+    assert result.json()["jobs"][0]["sync"]["total_ios"] == 1
+
+
+def syscalls() -> lab.Table:
+    return lab.Table.of(
+        {
+            "time": np.arange(7) * 1000,
+            "pid": np.full(7, 10),
+            "syscall": ["openat", "write", "write", "pread64", "lseek", "read", "fsync"],
+            "fd": np.array([-100, 3, 3, 3, 3, 3, 3]),
+            "count": np.array([0, 4096, 4096, 512, 0, 1024, 0]),
+            "offset": np.array([0, 0, 0, 4096, 0, 0, 0]),
+            "ret": np.array([3, 4096, 4096, 512, 2048, 1024, 0]),
+            "path": ["data", "", "", "", "", "", ""],
+        },
+        units={"time": "ns"},
+    )
+
+
+def test_system_calls_follow_their_position(tmp_path: Path) -> None:
+    result = lab.Replay(syscalls(), directory=tmp_path, io_log_entries=10).run(progress=False)
+    assert io_rows(result) == [("write", 0, 4096), ("write", 4096, 4096), ("read", 4096, 512), ("read", 2048, 1024)]
+    assert result.json()["jobs"][0]["sync"]["total_ios"] == 1
+    assert (tmp_path / "data").stat().st_size == 8192
+
+
+_RUN = """
+import sys
+import sampleblk_lab as lab
+run = lab.open_run(sys.argv[1])
+lab.Replay(run.syscalls(), replay_redirect=sys.argv[2], replay_no_stall=1).run(progress=False)
+"""
+
+
+@needs_strace
+def test_a_recording_makes_the_calls_that_it_recorded(tmp_path: Path) -> None:
+    import sys
+
+    trace = TRACES / "6.1-syscalls.dat"
+    recorded = lab.open_run(trace).syscalls().table()
+    moves = [
+        (row["syscall"], row["ret"])
+        for row in recorded.rows()
+        if row["syscall"] in ("read", "write", "pread64", "pwrite64") and int(row["ret"] or 0) > 0
+    ]
+    assert moves
+    calls = strace([sys.executable, "-c", _RUN, str(trace), str(tmp_path / "f")], tmp_path / "log")
+    made = [line.split() for lines in on_files(calls, tmp_path).values() for line in lines]
+    made_moves = [(words[0], int(words[-1])) for words in made if words[0] in ("pread64", "pwrite64")]
+    assert [size for _, size in made_moves] == [size for _, size in moves]
+    assert [name[:2] for name, _ in made_moves] == ["p" + str(name).lstrip("p")[0] for name, _ in moves]
+
+
+def test_a_table_of_something_else_is_refused() -> None:
+    with pytest.raises(lab.InputError, match="a column syscall"):
+        lab.Replay(lab.Table.of({"time": np.arange(3)}))
+    with pytest.raises(lab.InputError, match="nothing to replay"):
+        lab.Replay(lab.Table.of({"time": np.arange(1), "syscall": ["futex"]})).run(progress=False)

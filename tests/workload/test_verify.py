@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT
+"""Verify: data that is right passes, and one wrong byte is found where it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sampleblk_lab as lab
+
+CHECKSUMS = [
+    "md5", "crc64", "crc32c", "crc32", "crc16", "crc7", "xxhash", "sha1", "sha256", "sha512", "sha3-224", "sha3-256",
+    "sha3-384", "sha3-512",
+]  # fmt: skip
+
+
+def corrupt(path: Path, offset: int) -> tuple[int, int]:
+    """Changes the byte at `offset`; what it was, and is."""
+    with path.open("r+b") as file:
+        file.seek(offset)
+        was = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([was ^ 0x40]))
+    return was, was ^ 0x40
+
+
+def mismatches(error: lab.JobError) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = error.result.json()["jobs"][0]["sampleblk"]["verify"]["mismatches"]
+    return found
+
+
+@pytest.mark.parametrize("method", [*CHECKSUMS, "pattern", "pattern_hdr"])
+def test_a_wrong_byte_is_found_at_its_offset(method: str, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    keys = {"bs": "16k", "size": "1M", "verify": method, "filename": path}
+    if method.startswith("pattern"):
+        keys["verify_pattern"] = '0xdeadbeef"text"%o'
+    result = lab.Job(rw="randwrite", **keys).run(progress=False)
+    assert result.json()["jobs"][0]["sampleblk"]["verify"] == {"blocks": 64, "errors": 0, "mismatches": []}
+    at = 3 * 16384 + 5000
+    was, became = corrupt(path, at)
+    with pytest.raises(lab.JobError, match=f"1 blocks differ, the first at offset {at}") as caught:
+        lab.Job(rw="read", **keys).run(progress=False)
+    (mismatch,) = mismatches(caught.value)
+    assert mismatch["offset_bytes"] == at
+    assert mismatch["block_offset_bytes"] == 3 * 16384
+    assert mismatch["path"] == str(path)
+    assert mismatch["expected"][:2] == f"{was:02x}"
+    assert mismatch["found"][:2] == f"{became:02x}"
+    assert f"offset {at}" in str(caught.value.result)
+
+
+@pytest.mark.parametrize("engine", ["sync", "vsync", "pvsync2", "mmap", "libaio", "io_uring"])
+def test_every_engine_reads_back_what_it_wrote(engine: str, tmp_path: Path) -> None:
+    keys: dict[str, Any] = {"ioengine": engine, "rw": "randwrite", "bs": "4k", "size": "2M", "verify": "crc32c"}
+    if engine in ("libaio", "io_uring"):
+        keys |= {"iodepth": 16}
+    result = lab.Job(**keys, filename=tmp_path / "f").run(progress=False)
+    assert result.json()["jobs"][0]["sampleblk"]["verify"] == {"blocks": 512, "errors": 0, "mismatches": []}
+
+
+def test_all_wrong_blocks_are_counted_and_the_first_ones_shown(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    keys = {"bs": "4k", "size": "256k", "verify": "crc32c", "filename": path}
+    lab.Job(rw="write", **keys, do_verify=0).run(progress=False)
+    for block in range(0, 40, 2):
+        corrupt(path, block * 4096 + 2000)
+    with pytest.raises(lab.JobError, match="20 blocks differ, the first at offset 2000") as caught:
+        lab.Job(rw="read", **keys).run(progress=False)
+    assert [one["offset_bytes"] for one in mismatches(caught.value)] == [8192 * i + 2000 for i in range(16)]
+
+
+def test_verify_fatal_stops_at_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    keys = {"bs": "4k", "size": "256k", "verify": "crc32c", "filename": path, "verify_fatal": 1}
+    lab.Job(rw="write", **keys, do_verify=0).run(progress=False)
+    corrupt(path, 5 * 4096 + 1)
+    corrupt(path, 9 * 4096 + 1)
+    with pytest.raises(lab.JobError, match="1 blocks differ") as caught:
+        lab.Job(rw="read", **keys).run(progress=False)
+    assert caught.value.result.json()["jobs"][0]["read"]["total_ios"] == 6
+
+
+def large_run(path: Path, size: int) -> None:
+    keys = {"bs": "64k", "size": size, "verify": "crc32c", "filename": path}
+    result = lab.Job(rw="write", **keys).run(progress=False)
+    assert result.json()["jobs"][0]["sampleblk"]["verify"] == {"blocks": size >> 16, "errors": 0, "mismatches": []}
+    # One byte in the last tenth, and one beyond what 32 bits can count where the file is that long.
+    places = [size // 10 * 9 + 12345, size // 2 + 54321]
+    for place in places:
+        corrupt(path, place)
+    with pytest.raises(lab.JobError, match="2 blocks differ") as caught:
+        lab.Job(rw="read", **keys).run(progress=False)
+    assert sorted(one["offset_bytes"] for one in mismatches(caught.value)) == sorted(places)
+
+
+def test_128_megabytes(tmp_path: Path) -> None:
+    large_run(tmp_path / "f", 128 << 20)
+
+
+@pytest.mark.full
+def test_10_gigabytes(tmp_path: Path) -> None:
+    room = os.statvfs(tmp_path)
+    if room.f_bavail * room.f_frsize < 12 << 30:
+        pytest.skip(f"less than 12 GiB left in {tmp_path}")
+    try:
+        large_run(tmp_path / "f", 10 << 30)
+    finally:
+        (tmp_path / "f").unlink(missing_ok=True)
