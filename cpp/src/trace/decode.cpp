@@ -177,13 +177,15 @@ class ColumnSink {
     }
 
     void short_record(const Event& event, const std::string& what) {
-        const FormatError error(file_.path(), file_offset(event),
-                                "a record of " + what + ", longer than " + std::to_string(event.size) + " bytes");
+        const auto error = [&] {
+            return FormatError(file_.path(), file_offset(event),
+                               "a record of " + what + ", longer than " + std::to_string(event.size) + " bytes");
+        };
         if (file_.on_error() == OnError::strict) {
-            throw error;
+            throw error();
         }
         ++damage_.records;
-        damage_.note(error.what());
+        damage_.note(error().what());
     }
 
     [[nodiscard]] std::uint64_t file_offset(const Event& event) const {

@@ -69,13 +69,15 @@ class GraphText {
             }
             const auto end = std::min(text.find('\n', at), text.size());
             if (!line(text.substr(at, end - at))) {
-                const FormatError error(source_, at,
-                                        "a line of function_graph output, such as \" 0)   0.740 us    |    fn();\"");
+                const auto error = [&] {
+                    return FormatError(source_, at,
+                                       "a line of function_graph output, such as \" 0)   0.740 us    |    fn();\"");
+                };
                 if (on_error_ == OnError::strict) {
-                    throw error;
+                    throw error();
                 }
                 ++unread_;
-                damage_.note(error.what());
+                damage_.note(error().what());
             }
             at = end + 1;
         }

@@ -108,12 +108,14 @@ class StraceLog {
                 break;  // the table of -C
             }
             if (!line(here)) {
-                const FormatError error(source_, at, "a line of strace, such as \"write(3, ..., 4096) = 4096\"");
+                const auto error = [&] {
+                    return FormatError(source_, at, "a line of strace, such as \"write(3, ..., 4096) = 4096\"");
+                };
                 if (on_error_ == OnError::strict) {
-                    throw error;
+                    throw error();
                 }
                 ++unread_;
-                damage_.note(error.what());
+                damage_.note(error().what());
             }
             at = end + 1;
         }

@@ -98,14 +98,14 @@ template <bool Swap, typename Sink>
         }
         if (lane.walker.fault() != PageFault::none) {
             const std::uint64_t at = lane.source.file_offset() + (buffer.compressed ? 0 : lane.walker.position());
-            const FormatError error(file.path(), at, expected_by(lane.walker.fault()));
+            const auto error = [&] { return FormatError(file.path(), at, expected_by(lane.walker.fault())); };
             if (file.on_error() == OnError::strict) {
                 sink.flush();
-                throw error;
+                throw error();
             }
             ++stats.damage.pages;
             stats.damage.bytes += lane.walker.unread();
-            stats.damage.note(error.what());
+            stats.damage.note(error().what());
         }
         if (lane.source.invalidates()) {
             sink.flush();
