@@ -10,6 +10,9 @@ namespace py = pybind11;
 
 void register_device(py::module_& module);
 void register_error(py::module_& module);
+void register_inspect(py::module_& module);
+void register_profile(py::module_& module);
+void register_sampler(py::module_& module);
 void register_table(py::module_& module);
 void register_trace(py::module_& module);
 void register_trace_views(py::module_& module);

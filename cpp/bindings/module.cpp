@@ -10,6 +10,9 @@ PYBIND11_MODULE(_core, module) {
     register_trace(module);
     register_trace_views(module);
     register_tracefs(module);
+    register_inspect(module);
+    register_profile(module);
+    register_sampler(module);
     register_units(module);
     register_workload(module);
 }

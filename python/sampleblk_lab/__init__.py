@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from sampleblk_lab.errors import SampleblkError as SampleblkError
     from sampleblk_lab.errors import TraceCommandError as TraceCommandError
     from sampleblk_lab.errors import UnsupportedError as UnsupportedError
+    from sampleblk_lab.profiling import Profile as Profile
+    from sampleblk_lab.profiling import Profiler as Profiler
+    from sampleblk_lab.profiling import Stacks as Stacks
+    from sampleblk_lab.profiling import open_profile as open_profile
+    from sampleblk_lab.profiling import profile as profile
+    from sampleblk_lab.profiling import read_folded as read_folded
     from sampleblk_lab.recording.profile import FunctionCount as FunctionCount
     from sampleblk_lab.recording.profile import FunctionLatency as FunctionLatency
     from sampleblk_lab.recording.profile import FunctionProfile as FunctionProfile
@@ -84,6 +90,12 @@ _HOMES = {
     "FunctionProfile": "recording.profile",
     "read_funcgraph": "analysis.imports",
     "read_strace": "analysis.imports",
+    "Profile": "profiling",
+    "Profiler": "profiling",
+    "Stacks": "profiling",
+    "open_profile": "profiling",
+    "profile": "profiling",
+    "read_folded": "profiling",
     "Recorder": "recording.recorder",
     "Run": "analysis.run",
     "SampleblkError": "errors",

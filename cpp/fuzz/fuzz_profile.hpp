@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// The bodies of the fuzz targets of profiles; a test replays their corpora through the same functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace sampleblk::fuzz {
+
+// A whole perf.data: header, samples, every view; strict and skipping.
+int perf_data(const std::uint8_t* data, std::size_t size);
+// An ELF file's symbols and build id.
+int elf_symbols(const std::uint8_t* data, std::size_t size);
+// Folded stacks, and what is drawn of them.
+int folded(const std::uint8_t* data, std::size_t size);
+
+}  // namespace sampleblk::fuzz

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+// perf.data, as tools/perf/Documentation/perf.data-file-format.txt describes it: files and pipes, plain or compressed,
+// of any perf since 3.x, in this machine's byte order.
+#pragma once
+
+#include <linux/perf_event.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sampleblk/fd.hpp"
+#include "sampleblk/trace/format.hpp"
+
+namespace sampleblk::profile {
+
+// Record types that perf itself adds to those of the kernel (tools/lib/perf/include/perf/event.h).
+enum : std::uint32_t {
+    kRecordHeaderAttr = 64,
+    kRecordTracingData = 66,
+    kRecordBuildId = 67,
+    kRecordFinishedRound = 68,
+    kRecordAuxtrace = 71,
+    kRecordEventUpdate = 78,
+    kRecordHeaderFeature = 80,
+    kRecordCompressed = 81,
+    kRecordFinishedInit = 82,
+    kRecordCompressed2 = 83,
+};
+
+// Header features (tools/perf/util/header.h).
+enum : std::uint32_t {
+    kFeatureTracingData = 1,
+    kFeatureBuildId = 2,
+    kFeatureHostname = 3,
+    kFeatureOsRelease = 4,
+    kFeatureVersion = 5,
+    kFeatureArch = 6,
+    kFeatureCpus = 7,
+    kFeatureCpuDescription = 8,
+    kFeatureCommandLine = 11,
+    kFeatureEventDescription = 12,
+    kFeatureSampleTime = 21,
+    kFeatureLast = 256,
+};
+
+// What to do with a recording that is cut short or corrupt.
+enum class OnDamage : std::uint8_t {
+    strict,  // throw FormatError
+    skip,    // keep what can be read, and count
+};
+
+struct Event {
+    perf_event_attr attr{};
+    std::vector<std::uint64_t> ids;
+    std::string name;
+};
+
+// One record; `body` is what follows its header.
+struct Record {
+    std::uint64_t time_ns = 0;  // 0 for what perf made up before it began to record
+    const std::byte* data = nullptr;
+    [[nodiscard]] perf_event_header header() const noexcept;
+    [[nodiscard]] std::span<const std::byte> body() const noexcept;
+};
+
+// The parts of a PERF_RECORD_SAMPLE; what its event did not ask for is zero or empty.
+struct Sample {
+    std::size_t event = 0;  // index into PerfFile::events()
+    std::uint64_t ip = 0;
+    std::int32_t pid = 0;
+    std::int32_t tid = 0;
+    std::uint64_t time_ns = 0;
+    std::uint64_t address = 0;
+    std::uint32_t cpu = 0;
+    std::uint64_t period = 1;
+    std::span<const std::byte> chain;  // u64 addresses, unaligned, innermost first, with PERF_CONTEXT_ marks
+    std::span<const std::byte> raw;    // a trace point's record
+    std::uint64_t user_abi = 0;        // PERF_SAMPLE_REGS_ABI_*
+    std::span<const std::byte> user_registers;
+    std::span<const std::byte> user_stack;  // the part that the kernel could copy
+};
+
+// The build id of a file that was mapped while recording.
+struct BuildId {
+    std::string path;
+    std::string id;  // lower-case hex
+};
+
+// A number at any alignment.
+template <typename T>
+[[nodiscard]] T load(const std::byte* from) noexcept {
+    T value;
+    __builtin_memcpy(&value, from, sizeof(T));
+    return value;
+}
+
+class PerfFile {
+  public:
+    explicit PerfFile(const std::string& path, OnDamage damage = OnDamage::strict);
+    // The same of bytes in memory; `path` is for messages.
+    PerfFile(std::vector<std::byte> bytes, std::string path, OnDamage damage = OnDamage::strict);
+
+    [[nodiscard]] const std::string& path() const noexcept { return path_; }
+    [[nodiscard]] bool is_pipe() const noexcept { return pipe_; }
+    [[nodiscard]] bool is_compressed() const noexcept { return compressed_; }
+    [[nodiscard]] const std::vector<Event>& events() const noexcept { return events_; }
+    // All records in order of time, those made up before the recording first.
+    [[nodiscard]] const std::vector<Record>& records() const noexcept { return records_; }
+    // "hostname", "os_release", "version", "arch", "command_line", …
+    [[nodiscard]] const std::map<std::string, std::string>& header() const noexcept { return header_; }
+    [[nodiscard]] const std::vector<BuildId>& build_ids() const noexcept { return build_ids_; }
+    // Formats of the recorded trace points, by event id.
+    [[nodiscard]] const std::map<std::uint64_t, trace::EventFormat>& formats() const noexcept { return formats_; }
+    // The kernel's symbols, where the recording itself carries them (the old tracing data does).
+    [[nodiscard]] std::string_view kallsyms() const noexcept { return kallsyms_; }
+    // What could not be read and was skipped: "kind" -> count. Empty for a sound file.
+    [[nodiscard]] const std::map<std::string, std::uint64_t>& damage() const noexcept { return damage_; }
+
+    // nullopt when the record is too short for what its event promises (strict: FormatError).
+    [[nodiscard]] std::optional<Sample> sample(const Record& record) const;
+    // pid and tid of the sample_id trailer of a record that is no sample; -1 where there is none.
+    [[nodiscard]] std::uint64_t offset_of(const Record& record) const noexcept;
+
+  private:
+    void open(std::span<const std::byte> bytes);
+    void read_file_mode(std::span<const std::byte> bytes);
+    void read_pipe_mode(std::span<const std::byte> bytes);
+    void read_data(std::span<const std::byte> data);
+    void take_record(std::span<const std::byte> record);
+    void inflate(std::span<const std::byte> packed, void* stream, std::vector<std::byte>& out);
+    void read_attr(std::span<const std::byte> bytes, std::uint64_t attr_size, Event& event) const;
+    void read_feature(std::uint32_t feature, std::span<const std::byte> bytes);
+    void read_event_description(std::span<const std::byte> bytes);
+    void read_build_ids(std::span<const std::byte> bytes);
+    void read_tracing_data(std::span<const std::byte> bytes);
+    void finish_events();
+    void name_events();
+    [[nodiscard]] std::size_t event_of(std::uint64_t id, const Record* record) const;
+    [[nodiscard]] std::uint64_t time_of(std::span<const std::byte> record) const;
+    // Throws when strict; else counts `kind`.
+    void damaged(const std::byte* at, const std::string& kind, const std::string& expected);
+
+    std::string path_;
+    OnDamage on_damage_ = OnDamage::strict;
+    MappedFile mapping_;
+    std::vector<std::byte> owned_;
+    std::span<const std::byte> whole_;
+    std::vector<std::vector<std::byte>> inflated_;
+    bool pipe_ = false;
+    bool compressed_ = false;
+    std::vector<Event> events_;
+    std::map<std::uint64_t, std::size_t> event_by_id_;
+    std::vector<Record> records_;
+    std::map<std::string, std::string> header_;
+    std::vector<BuildId> build_ids_;
+    std::map<std::uint64_t, trace::EventFormat> formats_;
+    std::string kallsyms_;
+    std::map<std::string, std::uint64_t> damage_;
+    // Where samples and other records keep their time and id, the same for all events of a file.
+    std::uint64_t sample_type_ = 0;
+    bool sample_id_all_ = false;
+    std::size_t time_at_ = 0;        // in a sample's body
+    std::size_t time_from_end_ = 0;  // in another record
+    bool identifier_ = false;
+};
+
+}  // namespace sampleblk::profile

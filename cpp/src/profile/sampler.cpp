@@ -1,0 +1,557 @@
+// SPDX-License-Identifier: MIT
+#include "sampleblk/profile/sampler.hpp"
+
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <ctime>
+#include <exception>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include "byte_reader.hpp"
+#include "perf_writer.hpp"
+#include "record_maker.hpp"
+#include "ring_buffer.hpp"
+#include "sampleblk/error.hpp"
+#include "sampleblk/fd.hpp"
+#include "sampleblk/interrupt.hpp"
+#include "sampleblk/profile/perf_file.hpp"
+#include "tracing_data.hpp"
+
+namespace sampleblk::profile {
+
+namespace {
+
+// The same in all events, so that one trailer serves every record: 5 u64.
+constexpr std::uint64_t kBaseSample =
+    PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD;
+constexpr std::size_t kTrailerBytes = 8 * 4;     // pid and tid, time, cpu, identifier
+constexpr std::uint64_t kFormatLost = 1U << 4U;  // PERF_FORMAT_LOST, since 6.0
+constexpr std::uint32_t kMaxStackDump = 65528;
+
+int perf_event_open(const perf_event_attr& attr, std::int32_t pid, std::int32_t cpu) {
+    return static_cast<int>(::syscall(SYS_perf_event_open, &attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC));
+}
+
+struct Known {
+    const char* name;
+    std::uint32_t type;
+    std::uint64_t config;
+};
+
+constexpr std::array kKnown = {
+    Known{"cycles", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES},
+    Known{"instructions", PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS},
+    Known{"cache-misses", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_MISSES},
+    Known{"branch-misses", PERF_TYPE_HARDWARE, PERF_COUNT_HW_BRANCH_MISSES},
+    Known{"cpu-clock", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK},
+    Known{"task-clock", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK},
+    Known{"page-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS},
+    Known{"minor-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS_MIN},
+    Known{"major-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS_MAJ},
+    Known{"context-switches", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CONTEXT_SWITCHES},
+    Known{"cpu-migrations", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_MIGRATIONS},
+};
+
+Known known_event(const std::string& name) {
+    std::string all;
+    for (const Known& event : kKnown) {
+        if (name == event.name) {
+            return event;
+        }
+        all += (all.empty() ? "" : ", ") + std::string(event.name);
+    }
+    throw InputError("event '" + name + "'", "event", 0, "one of " + all);
+}
+
+std::vector<std::int32_t> online_cpus() {
+    std::vector<std::int32_t> out;
+    const std::string text = read_file("/sys/devices/system/cpu/online");
+    const char* at = text.data();
+    const char* end = text.data() + text.size();
+    while (at < end) {
+        std::int32_t first = 0;
+        auto [after, code] = std::from_chars(at, end, first);
+        if (code != std::errc()) {
+            break;
+        }
+        std::int32_t last = first;
+        if (after < end && *after == '-') {
+            after = std::from_chars(after + 1, end, last).ptr;
+        }
+        for (std::int32_t cpu = first; cpu <= last; ++cpu) {
+            out.push_back(cpu);
+        }
+        at = after + 1;
+    }
+    return out;
+}
+
+std::vector<std::int32_t> threads_of(std::int32_t pid) {
+    std::vector<std::int32_t> out;
+    std::error_code error;
+    const std::string directory = "/proc/" + std::to_string(pid) + "/task";
+    for (auto it = std::filesystem::directory_iterator(directory, error);
+         !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
+        out.push_back(std::stoi(it->path().filename()));
+    }
+    if (out.empty()) {
+        throw SystemError("look at process", "/proc/" + std::to_string(pid), ESRCH);
+    }
+    return out;
+}
+
+std::string paranoid_remedy() {
+    std::string level = "?";
+    try {
+        level = read_file("/proc/sys/kernel/perf_event_paranoid");
+        level.erase(level.find_last_not_of('\n') + 1);
+    } catch (const SystemError&) {
+        level = "?";
+    }
+    return "run as root or with CAP_PERFMON, or lower kernel.perf_event_paranoid (now " + level + ")";
+}
+
+// Registers that an unwinder of this machine needs, as perf record --call-graph dwarf asks for.
+std::uint64_t user_registers() {
+#if defined(__x86_64__)
+    // ax…r15 but for the segment registers that user space cannot give (PERF_REG_X86_DS, ES, FS, GS).
+    return 0xff0fffULL;
+#elif defined(__aarch64__)
+    return 0x1ffffffffULL;
+#else
+    return 0;
+#endif
+}
+
+}  // namespace
+
+struct Sampler::Impl {
+    explicit Impl(SamplerOptions wanted) : options(std::move(wanted)) {}
+
+    struct Opened {
+        std::size_t event;
+        Fd fd;
+    };
+
+    void choose_event();
+    void add_events();
+    void open_all(const std::string& path);
+    void open_one(std::size_t event, std::int32_t tid, std::int32_t cpu, std::map<std::int32_t, int>& first_of_cpu);
+    void enable(bool tracking);
+    void run();
+    void drain();
+    void take(std::span<const std::byte> first, std::span<const std::byte> second);
+    void look_at(const perf_event_header& header, std::span<const std::byte> body);
+    void count_lost();
+
+    SamplerOptions options;
+    std::vector<Event> events;  // the dummy that tracks tasks and mappings is the last
+    std::vector<Opened> opened;
+    std::vector<RingBuffer> rings;
+    std::vector<pollfd> polled;
+    std::optional<PerfWriter> writer;
+    std::set<std::string> files;
+    SamplerStats stats;
+    bool format_lost = true;
+    bool full = false;
+
+    std::thread thread;
+    Fd stop_read;
+    Fd stop_write;
+    std::exception_ptr failure;
+    bool started = false;
+    bool stopped = false;
+    std::vector<std::byte> joined;
+};
+
+void Sampler::Impl::choose_event() {
+    if (options.frequency_hz == 0) {
+        return;
+    }
+    if (!options.event.empty()) {
+        (void)known_event(options.event);
+        stats.event = options.event;
+        return;
+    }
+    perf_event_attr attr{};
+    attr.size = sizeof(attr);
+    attr.type = PERF_TYPE_HARDWARE;
+    attr.config = PERF_COUNT_HW_CPU_CYCLES;
+    attr.sample_period = 1000000000;
+    attr.exclude_kernel = options.kernel ? 0 : 1;
+    attr.disabled = 1;
+    const Fd probe(perf_event_open(attr, 0, -1));
+    if (probe) {
+        stats.event = "cycles";
+        return;
+    }
+    stats.event = "cpu-clock";
+    stats.fallback =
+        "this machine counts no CPU cycles; sampled by its clock (cpu-clock), which cannot see into "
+        "stretches with interrupts off";
+}
+
+void Sampler::Impl::add_events() {
+    const auto base = [this] {
+        perf_event_attr attr{};
+        attr.size = sizeof(attr);
+        attr.sample_type = kBaseSample;
+        attr.read_format = PERF_FORMAT_ID | (format_lost ? kFormatLost : 0U);
+        attr.disabled = 1;
+        attr.inherit = !options.pids.empty() && options.children ? 1 : 0;
+        attr.sample_id_all = 1;
+        attr.exclude_kernel = options.kernel ? 0 : 1;
+        attr.exclude_user = options.user ? 0 : 1;
+        attr.exclude_guest = 1;
+        // The clock of trace.dat's "mono" and of time.monotonic_ns().
+        attr.use_clockid = 1;
+        attr.clockid = CLOCK_MONOTONIC;
+        attr.watermark = 1;
+        attr.wakeup_watermark = static_cast<std::uint32_t>(options.buffer_pages * 4096U / 4U);
+        return attr;
+    };
+    events.clear();
+    if (options.frequency_hz != 0) {
+        const Known known = known_event(stats.event);
+        Event event;
+        event.name = known.name;
+        event.attr = base();
+        event.attr.type = known.type;
+        event.attr.config = known.config;
+        event.attr.freq = 1;
+        event.attr.sample_freq = options.frequency_hz;
+        if (options.callchains) {
+            event.attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
+        }
+        if (options.user_stack_bytes != 0) {
+            event.attr.sample_type |= PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
+            event.attr.sample_regs_user = user_registers();
+            event.attr.sample_stack_user = std::min(kMaxStackDump, (options.user_stack_bytes + 7U) & ~7U);
+            event.attr.exclude_callchain_user = 1;
+        }
+        events.push_back(std::move(event));
+    }
+    const auto add_trace_point = [&](const std::string& name, bool stack) {
+        const auto colon = name.find(':');
+        if (colon == std::string::npos) {
+            throw InputError("trace point '" + name + "'", "events", 0, "system:name, such as sched:sched_switch");
+        }
+        std::string directory = options.tracefs;
+        directory.append("/events/").append(name, 0, colon).append("/").append(name, colon + 1);
+        Event event;
+        event.name = name;
+        event.attr = base();
+        event.attr.type = PERF_TYPE_TRACEPOINT;
+        try {
+            event.attr.config = std::stoull(read_file(directory + "/id"));
+        } catch (const SystemError& error) {
+            if (error.code() == ENOENT) {
+                throw InputError("trace point '" + name + "'", "events", 0,
+                                 "one that this kernel has, see " + options.tracefs + "/available_events");
+            }
+            throw;
+        }
+        event.attr.sample_period = 1;
+        event.attr.sample_type |= PERF_SAMPLE_RAW;
+        event.attr.exclude_kernel = 0;
+        event.attr.exclude_user = 0;
+        if (stack) {
+            event.attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
+            event.attr.exclude_callchain_user = options.user ? 0 : 1;
+        }
+        events.push_back(std::move(event));
+    };
+    for (const std::string& name : options.trace_points) {
+        add_trace_point(name, options.callchains);
+    }
+    for (const std::string& name : options.count_only_trace_points) {
+        add_trace_point(name, false);
+    }
+    Event tracking;
+    tracking.name = "dummy";
+    tracking.attr = base();
+    tracking.attr.type = PERF_TYPE_SOFTWARE;
+    tracking.attr.config = PERF_COUNT_SW_DUMMY;
+    tracking.attr.sample_period = 1;
+    tracking.attr.exclude_kernel = 1;
+    tracking.attr.exclude_user = 0;
+    tracking.attr.mmap = 1;
+    tracking.attr.mmap2 = 1;
+    tracking.attr.comm = 1;
+    tracking.attr.comm_exec = 1;
+    tracking.attr.task = 1;
+    events.push_back(std::move(tracking));
+}
+
+void Sampler::Impl::open_one(std::size_t event, std::int32_t tid, std::int32_t cpu,
+                             std::map<std::int32_t, int>& first_of_cpu) {
+    Fd fd(perf_event_open(events[event].attr, tid, cpu));
+    if (!fd) {
+        const int code = errno;
+        const std::string what = "perf_event_open of " + events[event].name;
+        if (code == EACCES || code == EPERM) {
+            throw SystemError(what, "", code, paranoid_remedy());
+        }
+        if (code == ENOENT || code == EOPNOTSUPP || code == ENODEV) {
+            throw UnsupportedError("the event " + events[event].name, "this machine does not count it",
+                                   "event='cpu-clock' works everywhere");
+        }
+        throw SystemError(what, "", code);
+    }
+    std::uint64_t id = 0;
+    if (::ioctl(fd.get(), PERF_EVENT_IOC_ID, &id) != 0) {
+        throw_errno("PERF_EVENT_IOC_ID");
+    }
+    events[event].ids.push_back(id);
+    if (const auto first = first_of_cpu.find(cpu); first != first_of_cpu.end()) {
+        if (::ioctl(fd.get(), PERF_EVENT_IOC_SET_OUTPUT, first->second) != 0) {
+            throw_errno("PERF_EVENT_IOC_SET_OUTPUT");
+        }
+    } else {
+        first_of_cpu[cpu] = fd.get();
+        rings.emplace_back(fd.get(), options.buffer_pages);
+        polled.push_back({fd.get(), POLLIN, 0});
+    }
+    opened.push_back({event, std::move(fd)});
+}
+
+void Sampler::Impl::open_all(const std::string& path) {
+    std::vector<std::int32_t> tids;
+    for (const std::int32_t pid : options.pids) {
+        const auto own = threads_of(pid);
+        tids.insert(tids.end(), own.begin(), own.end());
+    }
+    const auto cpus = online_cpus();
+    const auto attempt = [&] {
+        add_events();
+        opened.clear();
+        rings.clear();
+        polled.clear();
+        std::map<std::int32_t, int> first_of_cpu;
+        for (const std::int32_t cpu : cpus) {
+            for (std::size_t event = 0; event < events.size(); ++event) {
+                // What happens to a process is seen on whatever runs it: trace points are for the whole machine.
+                const bool everywhere = tids.empty() || events[event].attr.type == PERF_TYPE_TRACEPOINT;
+                if (everywhere) {
+                    events[event].attr.inherit = 0;
+                    open_one(event, -1, cpu, first_of_cpu);
+                    continue;
+                }
+                for (const std::int32_t tid : tids) {
+                    open_one(event, tid, cpu, first_of_cpu);
+                }
+            }
+        }
+    };
+    try {
+        attempt();
+    } catch (const SystemError& error) {
+        if (error.code() != EINVAL || !format_lost) {
+            throw;
+        }
+        format_lost = false;  // before 6.0
+        attempt();
+    }
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+        throw_errno("pipe");
+    }
+    stop_read = Fd(ends[0]);
+    stop_write = Fd(ends[1]);
+    polled.push_back({stop_read.get(), POLLIN, 0});
+
+    writer.emplace(path, events);
+    // Tracking first: what begins while the rest is looked at is then seen twice, not never.
+    enable(true);
+    const auto take_record = [this](const std::vector<std::byte>& record) { writer->write(record); };
+    make_kernel_records(take_record, kTrailerBytes);
+    make_process_records(options.pids, take_record, kTrailerBytes, files);
+}
+
+void Sampler::Impl::enable(bool tracking) {
+    for (const Opened& one : opened) {
+        if ((one.event + 1 == events.size()) == tracking && ::ioctl(one.fd.get(), PERF_EVENT_IOC_ENABLE, 0) != 0) {
+            throw_errno("PERF_EVENT_IOC_ENABLE");
+        }
+    }
+}
+
+void Sampler::Impl::look_at(const perf_event_header& header, std::span<const std::byte> body) {
+    ByteReader in(body);
+    switch (header.type) {
+        case PERF_RECORD_SAMPLE:
+            ++stats.samples;
+            break;
+        case PERF_RECORD_LOST:
+            in.skip(8);
+            stats.lost += in.number<std::uint64_t>();
+            break;
+        case PERF_RECORD_LOST_SAMPLES:
+            stats.lost += in.number<std::uint64_t>();
+            break;
+        case PERF_RECORD_THROTTLE:
+            ++stats.throttled;
+            break;
+        case PERF_RECORD_MMAP2: {
+            in.skip(8 + 24 + 24 + 8);
+            const std::string path = in.c_string();
+            if (path.starts_with('/') && !path.starts_with("//anon") && !path.starts_with("/dev/")) {
+                files.insert(path);
+            }
+            break;
+        }
+        default:
+            break;
+    }
+}
+
+void Sampler::Impl::take(std::span<const std::byte> first, std::span<const std::byte> second) {
+    const std::size_t length = first.size() + second.size();
+    if (full || writer->bytes() + length > options.limit_bytes) {
+        full = true;
+        stats.dropped_bytes += length;
+        return;
+    }
+    std::span<const std::byte> all = first;
+    if (!second.empty()) {
+        joined.assign(first.begin(), first.end());
+        joined.insert(joined.end(), second.begin(), second.end());
+        all = joined;
+    }
+    writer->write(all);
+    for (std::size_t at = 0; at + sizeof(perf_event_header) <= all.size();) {
+        const auto header = load<perf_event_header>(all.data() + at);
+        if (header.size < sizeof(header) || header.size > all.size() - at) {
+            break;
+        }
+        look_at(header, all.subspan(at + sizeof(header), header.size - sizeof(header)));
+        at += header.size;
+    }
+}
+
+void Sampler::Impl::drain() {
+    const std::uint64_t before = writer->bytes();
+    for (RingBuffer& ring : rings) {
+        ring.drain([this](const std::array<std::span<const std::byte>, 2>& parts) { take(parts[0], parts[1]); });
+    }
+    if (writer->bytes() != before) {
+        // All that is older than this round's start has been written: perf report may sort up to there.
+        writer->write(RecordMaker(kRecordFinishedRound, 0).finish(0));
+    }
+}
+
+void Sampler::Impl::run() {
+    try {
+        for (;;) {
+            const int ready = ::poll(polled.data(), polled.size(), 200);
+            if (ready < 0 && errno != EINTR) {
+                throw_errno("poll of perf events");
+            }
+            drain();
+            if (polled.back().revents != 0) {
+                return;
+            }
+            // A process that has ended hangs its event up; asking again would spin.
+            for (std::size_t i = 0; i + 1 < polled.size(); ++i) {
+                if ((polled[i].revents & (POLLHUP | POLLERR)) != 0) {
+                    polled[i].fd = -1;
+                }
+            }
+        }
+    } catch (...) {
+        failure = std::current_exception();
+    }
+}
+
+// Samples that were lost after the last record that could tell of it.
+void Sampler::Impl::count_lost() {
+    if (!format_lost) {
+        return;
+    }
+    std::uint64_t total = 0;
+    for (const Opened& one : opened) {
+        struct {
+            std::uint64_t value;
+            std::uint64_t id;
+            std::uint64_t lost;
+        } counts{};
+        if (::read(one.fd.get(), &counts, sizeof(counts)) == static_cast<ssize_t>(sizeof(counts))) {
+            total += counts.lost;
+        }
+    }
+    if (total > stats.lost) {
+        RecordMaker record(PERF_RECORD_LOST_SAMPLES, 0);
+        record.put(total - stats.lost);
+        writer->write(record.finish(kTrailerBytes));
+        stats.lost = total;
+    }
+}
+
+Sampler::Sampler(const SamplerOptions& options, const std::string& path) : impl_(std::make_unique<Impl>(options)) {
+    if (options.buffer_pages == 0 || !std::has_single_bit(options.buffer_pages)) {
+        throw InputError("buffer_pages=" + std::to_string(options.buffer_pages), "", 0, "a power of two");
+    }
+    impl_->choose_event();
+    impl_->open_all(path);
+}
+
+Sampler::~Sampler() {
+    try {
+        (void)stop();
+    } catch (...) {  // NOLINT(bugprone-empty-catch): a destructor has nobody to tell; stop() tells whoever asks
+    }
+}
+
+void Sampler::start() {
+    Impl& impl = *impl_;
+    if (impl.started) {
+        return;
+    }
+    impl.started = true;
+    impl.thread = std::thread([&impl] { impl.run(); });
+    impl.enable(false);
+}
+
+SamplerStats Sampler::stop() {
+    Impl& impl = *impl_;
+    if (impl.stopped) {
+        return impl.stats;
+    }
+    impl.stopped = true;
+    for (const Impl::Opened& one : impl.opened) {
+        (void)::ioctl(one.fd.get(), PERF_EVENT_IOC_DISABLE, 0);
+    }
+    if (impl.thread.joinable()) {
+        impl.stop_write.reset();  // the thread sees its end hang up
+        impl.thread.join();
+    }
+    if (impl.failure) {
+        std::rethrow_exception(impl.failure);
+    }
+    impl.drain();
+    impl.count_lost();
+    impl.opened.clear();
+    impl.rings.clear();
+    std::vector<std::string> trace_points = impl.options.trace_points;
+    trace_points.insert(trace_points.end(), impl.options.count_only_trace_points.begin(),
+                        impl.options.count_only_trace_points.end());
+    impl.writer->finish(impl.files, trace_points.empty() ? std::vector<std::byte>{}
+                                                         : make_tracing_data(impl.options.tracefs, trace_points));
+    impl.stats.bytes = impl.writer->bytes();
+    return impl.stats;
+}
+
+}  // namespace sampleblk::profile

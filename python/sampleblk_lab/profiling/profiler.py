@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: MIT
+"""Sampling, as a context manager."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from sampleblk_lab._native import core
+from sampleblk_lab.errors import InputError
+from sampleblk_lab.profiling.recorded import Profile, Report, open_profile
+
+if TYPE_CHECKING:
+    from os import PathLike
+    from types import TracebackType
+
+    from sampleblk_lab.profiling.stacks import FlameGraph, Stacks
+    from sampleblk_lab.table import Table
+
+_PAGE = 4096
+
+
+class Profiler:
+    """Samples while its with block runs; afterwards it has what was sampled. Made by :func:`profile`."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = options
+        self._sampler: core.Sampler | None = None
+        self._spool: str | None = None
+        self._stats: dict[str, Any] = {}
+        self._profile: Profile | None = None
+
+    def start(self) -> Self:
+        """Begins to sample.
+
+        Raises:
+            PermissionError: The kernel does not let this user sample; says which setting.
+            UnsupportedError: This machine does not count the event.
+            InputError: No such event or trace point.
+        """
+        if self._spool is not None:
+            raise RuntimeError("a Profiler samples once; make another one with profile()")
+        self._spool = tempfile.mkdtemp(prefix="sampleblk-profile-")
+        # Goes when nobody can reach the recording any more.
+        self._finalizer = weakref.finalize(self, shutil.rmtree, self._spool, ignore_errors=True)
+        sampler = core.Sampler(f"{self._spool}/perf.data", **self._options)
+        sampler.start()
+        self._sampler = sampler
+        return self
+
+    def stop(self) -> Self:
+        """Ends the sampling and completes the file. Does nothing the second time."""
+        if self._sampler is not None:
+            sampler, self._sampler = self._sampler, None
+            self._stats = sampler.stop()
+        return self
+
+    close = stop
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Counts of the recording.
+
+        event (what was sampled), fallback (why it is not cycles, else empty), bytes, samples, lost, throttled,
+        dropped_bytes.
+        """
+        return dict(self._stats)
+
+    @property
+    def result(self) -> Profile:
+        """What was sampled. Raises RuntimeError while it is still going on."""
+        if self._spool is None or self._sampler is not None:
+            raise RuntimeError("the sampling has not ended yet")
+        if self._profile is None:
+            self._profile = open_profile(self._spool)
+        return self._profile
+
+    def report(self, **selection: Any) -> Report:
+        """See :meth:`Profile.report`."""
+        return self.result.report(**selection)
+
+    def samples(self, **selection: Any) -> Table:
+        """See :meth:`Profile.samples`."""
+        return self.result.samples(**selection)
+
+    def stacks(self, **options: Any) -> Stacks:
+        """See :meth:`Profile.stacks`."""
+        return self.result.stacks(**options)
+
+    def flamegraph(self, path: str | PathLike[str] | None = None, **options: Any) -> FlameGraph:
+        """See :meth:`Profile.flamegraph`."""
+        return self.result.flamegraph(path, **options)
+
+    def save(self, directory: str | PathLike[str], *, symbols: bool = True) -> Profile:
+        """Keeps the recording, with what it takes to read it on another machine.
+
+        Args:
+            directory: It gets ``perf.data``, ``kallsyms`` (where this user may see addresses) and ``symbols/``, a
+                build-id cache of the files whose functions were sampled.
+            symbols: False leaves the latter two out.
+
+        Returns:
+            The profile, opened from there. ``perf --buildid-dir DIR/symbols report -i DIR/perf.data --kallsyms
+            DIR/kallsyms`` shows the same.
+        """
+        result = self.result
+        target = Path(directory)
+        target.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(result.path, target / "perf.data")
+        if symbols:
+            text = Path("/proc/kallsyms").read_bytes()
+            if not _hidden(text):
+                (target / "kallsyms").write_bytes(text)
+            result.save_symbols(target / "symbols")
+        return open_profile(target)
+
+    def __repr__(self) -> str:
+        if self._spool is None:
+            return "<Profiler, not started>"
+        if self._sampler is not None:
+            return "<Profiler, sampling>"
+        return repr(self.result)
+
+    def _repr_html_(self) -> str:
+        return self.result._repr_html_()
+
+
+def _hidden(kallsyms: bytes) -> bool:
+    """Whether kptr_restrict keeps the addresses from this user."""
+    line = next((line for line in kallsyms.splitlines() if line.endswith(b" T _text")), b"0 ")
+    return int(line.split()[0], 16) == 0
+
+
+def profile(
+    *,
+    hz: int = 997,
+    event: str | None = None,
+    pid: int | Iterable[int] | None = None,
+    children: bool = True,
+    kernel: bool = True,
+    user: bool = True,
+    callgraph: str | None = "fp",
+    stack_bytes: int = 8192,
+    offcpu: bool = False,
+    events: str | Iterable[str] = (),
+    buffer: int | str = "512K",
+    limit: int | str = "1G",
+) -> Profiler:
+    """Samples what the CPUs run while the with block runs, as ``perf record -g -F hz`` does.
+
+    Args:
+        hz: Samples a second and CPU; 0: only `events`. 997 is prime, so that it does not keep step with the timer tick.
+        event: ``"cycles"``, ``"cpu-clock"``, ``"page-faults"``, …; None: cycles where the machine counts them, else
+            cpu-clock, and ``stats["fallback"]`` says so.
+        pid: This process or these; None: all CPUs, which needs CAP_PERFMON.
+        children: What those fork from now on, too.
+        kernel: Whether kernel code is sampled.
+        user: Whether user code is sampled.
+        callgraph: ``"fp"`` follows frame pointers in user code (kernel stacks are always whole); ``"dwarf"`` copies
+            registers and stack, to be unwound later; None takes no stacks.
+        stack_bytes: How much of the user stack ``"dwarf"`` copies.
+        offcpu: Records when threads stop and go on (sched_switch with stacks, sched_waking), on all CPUs: for
+            :meth:`Profile.off_cpu` and what builds on it.
+        events: Trace points (``"sched:sched_switch"``) to record with their stacks, on all CPUs.
+        buffer: Each CPU's ring buffer; rounded up to a power of two of 4 KiB pages.
+        limit: The most that is written; what comes later is dropped and counted.
+
+    Returns:
+        A context manager; see :class:`Profiler`.
+    """
+    if callgraph not in ("fp", "dwarf", None):
+        raise InputError(f"callgraph={callgraph!r}", expected="'fp', 'dwarf' or None")
+    pages = max(1, -(-core.parse_bytes(str(buffer), "buffer") // _PAGE))
+    trace_points = [events] if isinstance(events, str) else list(events)
+    wakings: list[str] = []
+    if offcpu:
+        trace_points = list(dict.fromkeys(["sched:sched_switch", *trace_points]))
+        wakings = ["sched:sched_waking"]
+    options: dict[str, Any] = {
+        "frequency_hz": hz,
+        "event": event or "",
+        "pids": [] if pid is None else [pid] if isinstance(pid, int) else list(pid),
+        "children": children,
+        "kernel": kernel,
+        "user": user,
+        "callchains": callgraph is not None,
+        "user_stack_bytes": stack_bytes if callgraph == "dwarf" else 0,
+        "trace_points": trace_points,
+        "count_only_trace_points": wakings,
+        "buffer_pages": 1 << (pages - 1).bit_length(),
+        "limit_bytes": core.parse_bytes(str(limit), "limit"),
+        "tracefs": core.tracefs_dir() if trace_points else "",
+    }
+    return Profiler(options)

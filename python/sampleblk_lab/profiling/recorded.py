@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: MIT
+"""A perf.data opened: report, samples, stacks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sampleblk_lab._native import core
+from sampleblk_lab.profiling.heatmap import HeatMap
+from sampleblk_lab.profiling.stacks import FlameGraph, Stacks
+from sampleblk_lab.table import Table
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+# What of a profile's metadata goes with every picture, when it is not nothing.
+_LOSSES = ("lost_records", "lost_samples", "throttled")
+
+
+class Report(Table):
+    """The table that ``perf report`` prints, in its order: by share with children.
+
+    Columns: children and self (percent), samples, comm, module, space (``k`` for the kernel, else ``.``), symbol, and
+    the two sums behind the shares, children_period and self_period.
+    """
+
+    def text(self, *, limit: int = 40) -> str:
+        """Perf report's layout, the first `limit` rows."""
+        lines = ["# Children      Self  Command          Shared Object         Symbol"]
+        for number, row in enumerate(self.rows()):
+            if number == limit:
+                lines.append(f"({len(self) - limit} rows more)")
+                break
+            lines.append(
+                f"{row['children']:9.2f}% {row['self']:8.2f}%  {row['comm']!s:15}  "
+                f"{_base_name(str(row['module'])):20}  [{row['space']}] {row['symbol']}"
+            )
+        lines.extend(f"# {name}: {value}" for name, value in self.metadata.items())
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return self.text()
+
+
+def _base_name(module: str) -> str:
+    return module.rpartition("/")[2] or module
+
+
+class Profile:
+    """A perf.data with its names resolved. Made by :func:`open_profile`.
+
+    Every view takes the same selection: ``event`` (a name of :attr:`events`; by default the first that is no trace
+    point), ``pid`` (one or several), ``children`` (with what those forked), ``comm`` (a thread's name), ``cpus``,
+    ``start`` and ``stop`` (ns of the recording's clock) and ``idle`` (False leaves the idle task out).
+    """
+
+    def __init__(self, native: core.PerfProfile) -> None:
+        self._native = native
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return Path(self._native.path)
+
+    @property
+    def events(self) -> list[str]:
+        """The recorded events."""
+        return [str(event["name"]) for event in self._native.events]
+
+    @property
+    def header(self) -> dict[str, str]:
+        """What the file tells of the machine: hostname, os_release, arch, cpu, command_line."""
+        return self._native.header
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """Losses (lost_records, lost_samples, throttled), where symbols came from, and damage that was skipped."""
+        return self._native.metadata
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+    def samples(self, **selection: Any) -> Table:
+        """One row a sample: time (ns), cpu, pid, tid, comm, period, symbol and module (the innermost), stack."""
+        return Table(self._native.table(_selection(selection)))
+
+    def report(self, **selection: Any) -> Report:
+        """The table that ``perf report`` prints, with its sums."""
+        return Report(self._native.report(_selection(selection)))
+
+    def stacks(self, *, weight: str = "samples", **selection: Any) -> Stacks:
+        """The samples' stacks.
+
+        Args:
+            weight: ``"samples"`` counts each once, ``"period"`` as many times as its event had happened.
+            **selection: Which samples; see the class.
+        """
+        if weight not in ("samples", "period"):
+            from sampleblk_lab.errors import InputError
+
+            raise InputError(f"weight={weight!r}", expected="'samples' or 'period'")
+        tree = self._native.stacks(_selection(selection), weight == "period")
+        event = selection.get("event") or self._default_event()
+        return Stacks(tree, f"On CPU ({event})", self._notes())
+
+    def off_cpu(self, **selection: Any) -> Stacks:
+        """Stacks by time off the CPU, each ending in what it waited for: a CPU, I/O, a lock, a timer, or else.
+
+        Needs ``sched:sched_switch`` with stacks in the recording: ``profile(offcpu=True)``.
+
+        Raises:
+            UnsupportedError: The recording has no sched_switch.
+        """
+        return Stacks(self._native.off_cpu_stacks(_selection(selection)), "Off CPU", self._notes())
+
+    def wall_clock(self, **selection: Any) -> Stacks:
+        """Stacks by time on and off the CPU together; needs what :meth:`off_cpu` needs."""
+        return Stacks(self._native.wall_clock_stacks(_selection(selection)), "Wall clock", self._notes())
+
+    def waits(self, **selection: Any) -> Table:
+        """One row a stretch off the CPU: time, duration and runnable (ns), tid, pid, comm, wait, syscall, function.
+
+        `duration` is from when the thread stopped until it ran again, `runnable` its part after it was woken.
+        """
+        return Table(self._native.off_cpu_table(_selection(selection)))
+
+    def syscalls(self, **selection: Any) -> Table:
+        """Where the time of each system call goes, keyed by ``syscall``.
+
+        Columns: syscall, on_cpu_percent (of all selected samples), on_cpu, runnable, blocked_io, blocked_lock,
+        sleeping, waiting (all ns), samples. The row ``(user)`` is code outside any call, ``(idle)`` the idle task.
+        Times off the CPU are 0 where the recording has no sched_switch; ``metadata["off_cpu"]`` says so.
+        """
+        return Table(self._native.syscall_split(_selection(selection)), key="syscall")
+
+    def locks(self, **selection: Any) -> Table:
+        """Hot locks: lock (the function that takes it), caller, spin and blocked (ns), samples, waits."""
+        return Table(self._native.lock_table(_selection(selection)))
+
+    def heatmap(self, *, rows: int = 50, **selection: Any) -> HeatMap:
+        """Samples by second (across) and by part of the second (up), as subsecond-offset heat maps show them.
+
+        Args:
+            rows: Into how many parts each second is cut.
+            **selection: Which samples; see the class.
+        """
+        times = self.samples(**selection)["time"].codes
+        return HeatMap.of(times, rows)
+
+    def flamegraph(self, path: str | PathLike[str] | None = None, **options: Any) -> FlameGraph:
+        """A flame graph of the samples; options of :meth:`Stacks.flamegraph` and of the selection.
+
+        Args:
+            path: Where to write the SVG; None: nowhere.
+            **options: title, before, min_percent, inverted, and the selection.
+        """
+        names = ("title", "before", "min_percent", "inverted")
+        drawing = {name: options.pop(name) for name in names if name in options}
+        return self.stacks(**options).flamegraph(path, **drawing)
+
+    def tree(self, *, min_percent: float = 0.5, max_depth: int = 200, **selection: Any) -> str:
+        """The call tree as text; see :meth:`Stacks.tree`."""
+        return self.stacks(**selection).tree(min_percent=min_percent, max_depth=max_depth)
+
+    def save_symbols(self, directory: str | PathLike[str]) -> None:
+        """Copies the files whose functions were sampled to `directory`, as perf's build-id cache keeps them.
+
+        Args:
+            directory: It gets ``.build-id/``; ``perf --buildid-dir`` takes it, and so does :func:`open_profile` when it
+                is named ``symbols`` and lies beside the recording.
+        """
+        for recorded, (build_id, here) in self._native.symbol_files.items():
+            if not build_id:
+                continue
+            home = Path(directory) / recorded.lstrip("/") / build_id
+            home.mkdir(parents=True, exist_ok=True)
+            if not (home / "elf").exists():
+                shutil.copyfile(here, home / "elf")
+            link = Path(directory) / ".build-id" / build_id[:2] / build_id[2:]
+            link.parent.mkdir(parents=True, exist_ok=True)
+            if not link.is_symlink():
+                link.symlink_to(os.path.relpath(home, link.parent))
+
+    def _default_event(self) -> str:
+        for event in self._native.events:
+            if event["type"] != 2 and event["name"] != "dummy":
+                return str(event["name"])
+        return self.events[0]
+
+    def _notes(self) -> dict[str, str]:
+        return {name: value for name, value in self.metadata.items() if name in _LOSSES and value != "0"}
+
+    def __repr__(self) -> str:
+        return f"<Profile {self.path}: {len(self)} samples of {', '.join(self.events)}>"
+
+    def _repr_html_(self) -> str:
+        return self.flamegraph()._repr_html_()
+
+
+def _selection(fields: dict[str, Any]) -> dict[str, Any]:
+    """The selection as the core takes it. Raises TypeError for a word it does not know."""
+    known = {"event", "pid", "children", "comm", "cpus", "start", "stop", "idle"}
+    unknown = set(fields) - known
+    if unknown:
+        raise TypeError(f"no selection by {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
+    out = {name: value for name, value in fields.items() if name != "pid" and value is not None}
+    pid = fields.get("pid")
+    if pid is not None:
+        out["pids"] = list(pid) if isinstance(pid, Iterable) else [pid]
+    if "cpus" in out:
+        out["cpus"] = list(out["cpus"])
+    return out
+
+
+def open_profile(
+    path: str | PathLike[str],
+    *,
+    on_error: str = "strict",
+    kallsyms: str | PathLike[str] | None = None,
+    symbols: str | PathLike[str] | Iterable[str | PathLike[str]] = (),
+    root: str | PathLike[str] = "",
+    use_paths: bool = True,
+) -> Profile:
+    """Opens a perf.data, of ours or of ``perf record`` (pipe mode and compressed ones included).
+
+    Args:
+        path: The file, or a directory that has a ``perf.data``.
+        on_error: ``"strict"`` raises on the first damage, ``"skip"`` reads what there is and counts the rest in
+            :attr:`Profile.metadata`.
+        kallsyms: The recorded kernel's symbols. None: a ``kallsyms`` beside the file, a build-id cache's, or the
+            running kernel's if the recording is of this boot.
+        symbols: Build-id directories as perf keeps them, looked at before ``symbols`` beside the file and ``~/.debug``.
+        root: Put before recorded paths, as ``perf report --symfs`` does.
+        use_paths: Whether recorded paths are looked at at all; a file is used only if its build id is the recorded one.
+
+    Raises:
+        FormatError: The file is no perf.data, cut short or corrupt; gives the offset and what was expected there.
+        OSError: The file cannot be read.
+    """
+    if on_error not in ("strict", "skip"):
+        from sampleblk_lab.errors import InputError
+
+        raise InputError(f"on_error={on_error!r}", expected="'strict' or 'skip'")
+    file = Path(path)
+    if file.is_dir():
+        file = file / "perf.data"
+    places = [symbols] if isinstance(symbols, (str, os.PathLike)) else list(symbols)
+    native = core.PerfProfile(
+        os.fspath(file),
+        skip=on_error == "skip",
+        kallsyms=os.fspath(kallsyms) if kallsyms is not None else "",
+        build_id_dirs=[
+            *(os.fspath(place) for place in places),
+            str(file.parent / "symbols"),
+            str(Path.home() / ".debug"),
+        ],
+        root=os.fspath(root),
+        use_paths=use_paths,
+        use_running_kernel=True,
+    )
+    return Profile(native)

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: MIT
+"""Weighted stacks: folded text, call trees and flame graphs."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sampleblk_lab._native import core
+from sampleblk_lab.errors import InputError
+from sampleblk_lab.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from os import PathLike
+
+
+class Stacks:
+    """Stacks merged by name below the names of their threads, each with a weight.
+
+    Args:
+        tree: The core's tree.
+        title: What flame graphs of it are called.
+        notes: What must be shown with it, such as losses; name to value.
+    """
+
+    def __init__(self, tree: core.StackTree, title: str, notes: Mapping[str, str] | None = None) -> None:
+        self._tree = tree
+        self.title = title
+        self.notes = dict(notes or {})
+
+    @property
+    def native(self) -> core.StackTree:
+        """The core's tree."""
+        return self._tree
+
+    @property
+    def unit(self) -> str:
+        """The unit of the weights: ``"samples"``, ``"ns"`` or an event's name."""
+        return self._tree.unit
+
+    @property
+    def total(self) -> int:
+        """The sum of all weights."""
+        return self._tree.total
+
+    def __len__(self) -> int:
+        return len(self._tree)
+
+    def __add__(self, other: Stacks) -> Stacks:
+        """Both together; they must have one unit."""
+        if self.unit != other.unit:
+            raise InputError(f"stacks in {self.unit} and in {other.unit}", expected="stacks of one unit")
+        notes = {**self.notes, **other.notes}
+        return Stacks(self._tree.merged(other.native), f"{self.title} and {other.title}", notes)
+
+    def weight(self, *path: str) -> int:
+        """The weight of everything below the frames of `path`, outermost first, from a thread's name on; 0 if none."""
+        return self._tree.weight(list(path)) or 0
+
+    def folded(self) -> str:
+        """One line a stack, ``thread;outer;inner 12``, as FlameGraph's and other tools take it."""
+        return self._tree.folded()
+
+    def functions(self) -> Table:
+        """Each function's share of the whole, recursion counted once, keyed by ``function``.
+
+        Columns: total_percent, self_percent, total, self (in :attr:`unit`), function.
+        """
+        return Table(self._tree.functions(), key="function")
+
+    def tree(self, *, min_percent: float = 0.5, max_depth: int = 200) -> str:
+        """The call tree as indented text, largest first.
+
+        Args:
+            min_percent: Branches below this share of the whole are left out, and counted at the end.
+            max_depth: The deepest level shown.
+        """
+        return self._tree.text(min_percent, max_depth)
+
+    def flamegraph(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        title: str | None = None,
+        before: Stacks | None = None,
+        min_percent: float = 0.01,
+        inverted: bool = False,
+    ) -> FlameGraph:
+        """A flame graph: one SVG that needs nothing else.
+
+        Args:
+            path: Where to write it; None: nowhere, the result has it.
+            title: The heading; the stacks' own when None.
+            before: Stacks to compare with. Frames are then red where their share grew and blue where it shrank.
+            min_percent: Frames narrower than this are left out, and counted in the heading.
+            inverted: Roots at the top.
+
+        Returns:
+            The graph: ``svg`` is its text, and a notebook shows it.
+        """
+        subtitle = ", ".join(f"{name}: {value}" for name, value in self.notes.items())
+        title = title or self.title
+        if before is None:
+            svg = self._tree.flamegraph(title=title, subtitle=subtitle, min_percent=min_percent, inverted=inverted)
+        else:
+            svg = self._tree.difference(
+                before.native, title=title, subtitle=subtitle, min_percent=min_percent, inverted=inverted
+            )
+        graph = FlameGraph(svg)
+        if path is not None:
+            graph.save(path)
+        return graph
+
+    def __repr__(self) -> str:
+        notes = "".join(f"\n{name}: {value}" for name, value in self.notes.items())
+        return f"{self.title}: {self.total} {self.unit}\n{self.tree()}{notes}"
+
+    def _repr_html_(self) -> str:
+        return self.flamegraph()._repr_html_()
+
+
+class FlameGraph:
+    """A finished flame graph.
+
+    Args:
+        svg: The whole SVG.
+    """
+
+    def __init__(self, svg: str) -> None:
+        self.svg = svg
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Writes it to a file. Raises OSError."""
+        target = Path(path)
+        target.write_text(self.svg)
+        return target
+
+    @property
+    def height(self) -> int:
+        """In CSS pixels; the width is whatever there is."""
+        return int(self.svg.split('height="', 1)[1].split('"', 1)[0])
+
+    def __repr__(self) -> str:
+        return f"<FlameGraph: {len(self.svg)} bytes of SVG>"
+
+    def _repr_html_(self) -> str:
+        # A frame of its own: notebooks run no script of a bare SVG.
+        page = f'<!doctype html><meta charset="utf-8"><body style="margin:0">{self.svg}'
+        return (
+            f'<iframe srcdoc="{html.escape(page)}" style="width:100%;height:{self.height + 4}px;border:0" '
+            'sandbox="allow-scripts" title="flame graph"></iframe>'
+        )
+
+
+def read_folded(path: str | PathLike[str], *, unit: str = "samples") -> Stacks:
+    """Reads folded stacks of any tool.
+
+    Args:
+        path: The file, a line a stack: ``outer;inner 12``.
+        unit: What its counts are.
+
+    Raises:
+        InputError: A line is no stack with a count; says which.
+    """
+    text = Path(path).read_bytes()
+    return Stacks(core.read_folded(text, str(path), unit), Path(path).name)

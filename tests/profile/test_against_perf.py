@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: MIT
+"""Recordings made on this machine, by perf and by us, against what `perf report` says of the same files."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sampleblk_lab as lab
+
+perf = pytest.mark.skipif(shutil.which("perf") is None, reason="needs perf: apt-get install linux-perf")
+ROOT = os.geteuid() == 0
+
+WORK = """
+import os, sys, time
+end = time.monotonic() + float(sys.argv[1])
+file = os.open(sys.argv[2], os.O_RDWR | os.O_CREAT)
+while time.monotonic() < end:
+    for _ in range(64):
+        os.pwrite(file, bytes(65536), 0)
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    sorted(str(i) for i in range(2000))
+"""
+
+
+def work(tmp_path: Path, seconds: float) -> list[str]:
+    return [sys.executable, "-c", WORK, str(seconds), str(tmp_path / "file")]
+
+
+def perf_report(path: Path, *options: str) -> dict[tuple[str, str], tuple[float, float]]:
+    """(command, symbol) -> (children, self), in percent; the sums of perf's rows of one name."""
+    text = subprocess.run(
+        [
+            "perf",
+            "report",
+            "-i",
+            str(path),
+            "--stdio",
+            "-g",
+            "none",
+            "--no-inline",
+            "-s",
+            "comm,sym",
+            "-t",
+            "\t",
+            *options,
+        ],
+        capture_output=True,
+        check=True,
+        stdin=subprocess.DEVNULL,
+    ).stdout.decode(errors="replace")
+    rows: dict[tuple[str, str], tuple[float, float]] = {}
+    for line in text.splitlines():
+        parts = line.split("\t")
+        if line.startswith("#") or len(parts) != 4:
+            continue
+        children, own = (float(part.strip().rstrip("%")) for part in parts[:2])
+        key = (parts[2].strip(), re.sub(r"^\[.\] ", "", parts[3].strip()))
+        before = rows.get(key, (0.0, 0.0))
+        rows[key] = (before[0] + children, before[1] + own)
+    return rows
+
+
+def our_report(profile: lab.Profile) -> dict[tuple[str, str], tuple[float, float]]:
+    rows: dict[tuple[str, str], tuple[float, float]] = {}
+    for row in profile.report().rows():
+        key = (str(row["comm"]), str(row["symbol"]))
+        before = rows.get(key, (0.0, 0.0))
+        rows[key] = (before[0] + float(row["children"]), before[1] + float(row["self"]))
+    return rows
+
+
+def assert_same(profile: lab.Profile, theirs: dict[tuple[str, str], tuple[float, float]]) -> None:
+    ours = our_report(profile)
+    # Addresses without a name are printed in more ways than one.
+    top = sorted((key for key in theirs if not key[1].startswith("0")), key=lambda key: -theirs[key][0])[:50]
+    assert len(top) > 10
+    wrong = {
+        key: (theirs[key], ours.get(key))
+        for key in top
+        if key not in ours or any(abs(a - b) > 0.1 for a, b in zip(theirs[key], ours[key], strict=True))
+    }
+    assert not wrong
+
+
+@perf
+@pytest.mark.skipif(not ROOT, reason="needs kernel addresses")
+@pytest.mark.parametrize("how", ["file", "compressed", "pipe"])
+def test_totals_are_those_of_perf_report(tmp_path, how):
+    data = tmp_path / "perf.data"
+    command = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "1999", "-g"]
+    if how == "compressed":
+        command += ["-z"]
+    if how == "pipe":
+        with data.open("wb") as out:
+            subprocess.run([*command, "-o", "-", "--", *work(tmp_path, 1)], stdout=out, check=True)
+    else:
+        subprocess.run([*command, "-o", str(data), "--", *work(tmp_path, 1)], check=True)
+    profile = lab.open_profile(data)
+    assert len(profile) > 500
+    assert (profile._native.is_pipe, profile._native.is_compressed) == (how == "pipe", how == "compressed")
+    # Of a pipe, perf knows only too late that it has stacks.
+    assert_same(profile, perf_report(data, *["--children"] * (how == "pipe")))
+
+
+@perf
+@pytest.mark.skipif(not ROOT, reason="needs kernel addresses")
+def test_perf_report_opens_what_we_record(tmp_path):
+    child = subprocess.Popen(work(tmp_path, 1.5))
+    with lab.profile(hz=1999, event="cpu-clock", pid=child.pid) as profiler:
+        child.wait()
+    assert profiler.stats["samples"] > 500
+    assert profiler.stats["lost"] == 0
+    saved = profiler.save(tmp_path / "run")
+    theirs = perf_report(tmp_path / "run" / "perf.data")
+    assert_same(saved, theirs)
+    # the same with nothing but what was saved
+    alone = lab.open_profile(tmp_path / "run", use_paths=False)
+    assert our_report(alone) == our_report(saved)
+    assert alone.metadata["kernel_symbols"] == str(tmp_path / "run" / "kallsyms")
+
+
+@pytest.mark.skipif(not ROOT, reason="needs to sample other processes")
+def test_stacks_lead_to_the_system_call(tmp_path):
+    with lab.profile(hz=1999, event="cpu-clock", pid=os.getpid()) as profiler:
+        subprocess.run(work(tmp_path, 1), check=True)
+    calls = profiler.result.syscalls(idle=False)
+    assert float(calls["on_cpu_percent"]["pwrite64"]) > 10
+    assert calls.metadata["off_cpu"].startswith("not recorded")
+    functions = profiler.stacks().functions()
+    assert float(functions["total_percent"]["do_syscall_64"]) > 10
+
+
+def test_a_profiler_says_what_it_could_not_do():
+    with pytest.raises(lab.InputError, match="one of cycles"):
+        lab.profile(event="bogomips", pid=os.getpid()).start()
+    with pytest.raises(lab.InputError, match="'fp', 'dwarf' or None"):
+        lab.profile(callgraph="lbr")
+    with pytest.raises(ProcessLookupError):
+        lab.profile(pid=2**22 - 1, event="cpu-clock").start()
+
+
+def test_what_is_past_the_limit_is_dropped_and_counted(tmp_path):
+    with lab.profile(hz=4999, event="cpu-clock", pid=os.getpid(), kernel=False, limit="64K") as profiler:
+        subprocess.run(work(tmp_path, 0.5), check=True)
+    assert profiler.stats["dropped_bytes"] > 0
+    assert profiler.stats["bytes"] <= 128 << 10

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: MIT
+"""Flame graphs: well-formed, whole without a script, and alive in a real browser."""
+
+from __future__ import annotations
+
+import html
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+import sampleblk_lab as lab
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-headless-shell")
+FOLDED = """\
+fio;main;write;ksys_write_[k];ext4_file_write_iter_[k] 300
+fio;main;write;ksys_write_[k];ext4_file_write_iter_[k];copy_page_[k] 200
+fio;main;posix_fadvise;invalidate_mapping_pages_[k] 250
+swapper;cpu_idle_[k];halt_[k] 250
+"""
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def stacks(tmp_path):
+    path = tmp_path / "x.folded"
+    path.write_text(FOLDED)
+    return lab.read_folded(path)
+
+
+def test_folded_stacks_add_up(stacks):
+    assert stacks.total == 1000
+    assert stacks.weight("fio", "main", "write") == 500
+    assert stacks.weight("fio", "nowhere") == 0
+    assert stacks.functions().row("ext4_file_write_iter")["total_percent"] == 50.0
+    assert re.search(r"^ +50\.00 +0\.00 +write$", stacks.tree(), re.M)
+
+
+def test_every_frame_is_there_without_a_script(stacks):
+    root = ET.fromstring(stacks.flamegraph().svg)
+    frames = root.find(f"{SVG}g[@class='frames']").findall(f"{SVG}svg")
+    titles = {frame.find(f"{SVG}title").text.split("\n")[0]: frame for frame in frames}
+    write = titles["write"]
+    assert (float(write.get("x")[:-1]), float(write.get("width")[:-1])) == (25.0, 50.0)
+    assert write.find(f"{SVG}text").text == "write"
+    assert "500 samples, 50.00%" in write.find(f"{SVG}title").text
+    # the graph lies upon its root
+    assert int(titles["all"].get("y")) > int(write.get("y"))
+
+
+def test_a_notebook_gets_it_in_a_frame_of_its_own(stacks):
+    shown = stacks._repr_html_()
+    assert shown.startswith("<iframe srcdoc=")
+    assert "ext4_file_write_iter" in html.unescape(shown)
+
+
+def test_a_difference_says_what_grew(stacks, tmp_path):
+    path = tmp_path / "before.folded"
+    path.write_text("fio;main;write;ksys_write_[k] 1\nfio;main;posix_fadvise;invalidate_mapping_pages_[k] 3\n")
+    svg = stacks.flamegraph(before=lab.read_folded(path)).svg
+    assert "+25.00 points (25.00% before)" in svg
+    assert "-50.00 points (75.00% before)" in svg
+
+
+# Drives the graph as a user would, and writes what it found into the page.
+DRIVER = """
+<script>
+var log = [], root = document.querySelector(".sblk-flame");
+window.addEventListener("error", function (e) { log.push("error: " + e.message); });
+function frame(name) {
+    return Array.from(root.querySelectorAll(".f")).find(
+        e => e.querySelector("title").textContent.split("\\n")[0] === name);
+}
+function key(k) { root.dispatchEvent(new KeyboardEvent("keydown", {key: k, bubbles: true, cancelable: true})); }
+function width(name) { return frame(name).style.display === "none" ? "hidden" : frame(name).getAttribute("width"); }
+window.addEventListener("load", function () {
+    log.push("ready " + root.hasAttribute("data-ready"));
+    frame("write").querySelector("rect").dispatchEvent(new MouseEvent("click", {bubbles: true}));
+    log.push("zoomed " + root.getAttribute("data-zoomed") + " " + width("write") + " " + width("copy_page") + " " +
+             width("swapper"));
+    key("Escape");
+    log.push("reset " + width("write") + " " + width("swapper"));
+    var input = root.querySelector("input");
+    input.value = "ext4|halt";
+    input.dispatchEvent(new Event("input", {bubbles: true}));
+    log.push("matched " + root.getAttribute("data-matched") + " " + root.querySelectorAll(".hit").length);
+    input.value = "";
+    input.dispatchEvent(new Event("input", {bubbles: true}));
+    log.push("cleared " + root.querySelectorAll(".hit").length);
+    key("ArrowUp"); key("ArrowUp"); key("Enter");
+    log.push("keys " + root.getAttribute("data-zoomed"));
+    document.body.insertAdjacentHTML("beforeend", "<pre id=log></pre>");
+    document.getElementById("log").textContent = log.join("\\n");
+});
+</script>
+"""
+
+
+def in_chromium(tmp_path: Path, *options: str) -> str:
+    assert CHROMIUM is not None
+    return subprocess.run(
+        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/browser", *options],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    ).stdout
+
+
+@pytest.mark.full
+@pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: apt-get install chromium")
+def test_zoom_search_and_keys_work_in_a_browser(stacks, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text(f"<!doctype html><meta charset=utf-8><body>{stacks.flamegraph().svg}{DRIVER}")
+    dom = in_chromium(tmp_path, "--virtual-time-budget=5000", "--dump-dom", page.as_uri())
+    found = re.search(r'<pre id="log">(.*?)</pre>', dom, re.S)
+    assert found, dom[-2000:]
+    assert html.unescape(found[1]).split("\n") == [
+        "ready true",
+        "zoomed write 100% 40% hidden",
+        "reset 50% 25%",
+        "matched 75.0000 2",
+        "cleared 0",
+        "keys main",
+    ]
+
+
+@pytest.mark.full
+@pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: apt-get install chromium")
+def test_a_bare_svg_is_drawn(stacks, tmp_path):
+    picture = stacks.flamegraph().save(tmp_path / "x.svg")
+    shot = tmp_path / "shot.png"
+    in_chromium(tmp_path, f"--screenshot={shot}", "--window-size=800,400", picture.as_uri())
+    assert shot.stat().st_size > 5000
