@@ -18,7 +18,7 @@ CPP_SOURCES := $(shell find cpp -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o
 CPP_FORMATTED := $(shell find cpp -name '*.cpp' -o -name '*.hpp')
 MODULE_SOURCES := $(shell find module -name '*.[ch]' -o -name Makefile -o -name Kbuild)
 
-.PHONY: help setup packages build kernels demo test test-cpp test-python test-full lint tidy format bench-driver bench-vm bench-workload bench-trace notebooks test-module-tsan test-debug-kernel clean
+.PHONY: help setup packages build kernels demo test test-cpp test-python test-full lint tidy format bench-driver bench-vm bench-workload bench-trace bench-profile notebooks test-module-tsan test-debug-kernel clean
 .DELETE_ON_ERROR:
 
 help: ## what there is to make
@@ -121,6 +121,9 @@ bench-workload: build ## the workload's engines, against fio
 bench-trace: $(firstword $(KERNEL_STAMPS)) ## decoding trace.dat, against trace-cmd report; recording in the guest, against strace
 	@$(BIN)/python tests/bench/bench_trace.py
 	@$(BIN)/sampleblk-lab vm run --timeout 600 -- $(abspath $(BIN))/python $(abspath tests/bench/bench_trace_overhead.py)
+
+bench-profile: build ## perf.data to folded stacks to SVG, against stackcollapse-perf.pl and flamegraph.pl (in $$FLAMEGRAPH_DIR)
+	@$(BIN)/python tests/bench/bench_profile.py
 
 notebooks: kernels ## run the notebooks and store them with their outputs
 	@$(BIN)/python packaging/store_notebooks.py

@@ -180,7 +180,7 @@ void register_profile(py::module_& module) {
                 return profile::flame_graph(
                     self, flame_options(std::move(title), std::move(subtitle), min_percent, inverted));
             },
-            py::kw_only(), py::arg("title"), py::arg("subtitle") = "", py::arg("min_percent") = 0.01,
+            py::kw_only(), py::arg("title"), py::arg("subtitle") = "", py::arg("min_percent") = 0.05,
             py::arg("inverted") = false, py::call_guard<py::gil_scoped_release>())
         .def(
             "difference",
@@ -189,7 +189,7 @@ void register_profile(py::module_& module) {
                 return profile::difference_flame_graph(
                     before, self, flame_options(std::move(title), std::move(subtitle), min_percent, inverted));
             },
-            py::arg("before"), py::kw_only(), py::arg("title"), py::arg("subtitle") = "", py::arg("min_percent") = 0.01,
+            py::arg("before"), py::kw_only(), py::arg("title"), py::arg("subtitle") = "", py::arg("min_percent") = 0.05,
             py::arg("inverted") = false, py::call_guard<py::gil_scoped_release>());
     module.def(
         "read_folded",

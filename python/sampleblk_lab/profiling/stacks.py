@@ -85,7 +85,7 @@ class Stacks:
         *,
         title: str | None = None,
         before: Stacks | None = None,
-        min_percent: float = 0.01,
+        min_percent: float = 0.05,
         inverted: bool = False,
     ) -> FlameGraph:
         """A flame graph: one SVG that needs nothing else.

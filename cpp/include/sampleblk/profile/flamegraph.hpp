@@ -12,7 +12,7 @@ namespace sampleblk::profile {
 struct FlameGraphOptions {
     std::string title = "Flame graph";
     std::string subtitle;       // losses and the like
-    double min_percent = 0.01;  // frames narrower than this are left out, and counted in the subtitle
+    double min_percent = 0.05;  // frames narrower than this are left out, and counted in the subtitle
     bool inverted = false;      // roots at the top (an icicle graph)
 };
 
