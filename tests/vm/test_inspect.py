@@ -16,7 +16,7 @@ drgn = pytest.importorskip("drgn")
 @pytest.fixture(scope="module")
 def mnt():
     with lab.Device(capacity="64M", queues=2) as device, device.mkfs("ext4").mount() as mounted:
-        yield device, Path(mounted.path)
+        yield device, Path(os.fspath(mounted))
 
 
 def test_an_open_file_is_what_proc_says(mnt):
