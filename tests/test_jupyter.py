@@ -8,13 +8,13 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import nbformat
 import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
-from jupyter_client.provisioning import KernelProvisionerFactory
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
@@ -49,7 +49,8 @@ def test_the_kernelspec_is_found_and_names_the_provisioner() -> None:
     spec = KernelSpecManager().get_kernel_spec("sampleblk-vm-6.1")
     assert spec.display_name == "Python (sampleblk VM, 6.1)"
     assert spec.metadata["kernel_provisioner"]["provisioner_name"] == "sampleblk-vm"
-    assert "sampleblk-vm" in KernelProvisionerFactory.get_provisioner_entries()
+    (entry,) = entry_points(group="jupyter_client.kernel_provisioners", name="sampleblk-vm")
+    assert entry.load() is VMProvisioner
 
 
 def test_the_command_is_wrapped(tmp_path: Path) -> None:
@@ -158,6 +159,9 @@ def pipes() -> Iterator[tuple[frames.Wire, frames.Wire]]:
     left, right = socket.socketpair()
     files = [left.makefile("rb"), left.makefile("wb"), right.makefile("rb"), right.makefile("wb")]
     yield frames.Wire(files[0], files[1]), frames.Wire(files[2], files[3])
+    # First the sockets: closing a file that a thread reads from waits for the thread.
+    for end in (left, right):
+        end.shutdown(socket.SHUT_RDWR)
     for file in files:
         file.close()
     left.close()

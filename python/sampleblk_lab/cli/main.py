@@ -8,29 +8,59 @@ import sys
 from importlib import import_module
 
 import sampleblk_lab
-from sampleblk_lab.errors import SampleblkError
+from sampleblk_lab.errors import InputError, SampleblkError
 
-# command -> (module, one line of help)
+# command -> (module, and its function if not configure, one line of help)
 COMMANDS = {
     "demo": ("demo", "the article's first experiment, from the job to the driver, in one command"),
-    "kernel": ("kernel", "kernels to boot: list, fetch, path"),
+    "run": ("job", "run a fio job file on a fresh device in a VM"),
+    "record": ("job:configure_record", "run a fio job file and record what the kernel does"),
+    "report": ("report", "a run as one HTML page, or the measurements there are"),
+    "compare": ("compare", "two saved sets of measurements, or two ways to run the same tests, by turns"),
+    "device": ("device", "devices of this machine: list, add, remove, counters"),
+    "fault": ("fault", "a device's faults: list, set, clear"),
     "vm": ("vm", "run a command, or a shell, in a virtual machine"),
+    "kernel": ("kernel", "kernels to boot: list, fetch, path"),
+    "module": ("module", "the driver: build it for a kernel, find its source"),
+    "jupyter": ("jupyter", "notebook kernels in VMs: install"),
+    "doctor": ("doctor", "what works on this machine, and how to mend what does not"),
+    "completion": ("completion", "completion for bash, zsh or fish"),
 }
+
+_EPILOG = """\
+exit status:
+  0    well
+  1    it failed, a job failed, a check failed, or with --fail-slower something is slower
+  2    called wrongly, or an input that cannot be
+  122  the VM ended under the command      123  the guest's kernel panicked
+  124  a deadline passed                   125  the VM could not be started
+  126, 127  the command could not be started in the guest, or was not found
+  130  interrupted
+"""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command; returns its exit status: 0 well, 1 failed, 2 called wrongly, 122 to 127 the VM failed."""
-    parser = argparse.ArgumentParser(prog="sampleblk-lab", description=sampleblk_lab.__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="sampleblk-lab",
+        description=sampleblk_lab.__doc__.splitlines()[0],
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version=f"%(prog)s {sampleblk_lab.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     argv = sys.argv[1:] if argv is None else argv
     for name, (module, text) in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)
         if name in argv[:1]:
-            import_module(f"sampleblk_lab.cli.{module}").configure(command)
+            home, _, function = module.partition(":")
+            getattr(import_module(f"sampleblk_lab.cli.{home}"), function or "configure")(command)
     options = parser.parse_args(argv)
     try:
         status: int = options.run(options)
+    except InputError as error:
+        print(f"sampleblk-lab: {error}", file=sys.stderr)
+        return 2
     except SampleblkError as error:
         print(f"sampleblk-lab: {error}", file=sys.stderr)
         return int(getattr(error, "exit_status", 1))

@@ -305,6 +305,12 @@ class Device(Tuning, State):
         self._open = False
         control.release()
 
+    def leave(self) -> None:
+        """Lets go of the device without removing it: it stays when this process ends. Idempotent."""
+        if self._open:
+            self._open = False
+            control.release()
+
     def __enter__(self) -> Self:
         return self
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -86,6 +87,14 @@ class Page:
     def add_outline(self, heading: str, outline: CallOutline, note: str = "") -> None:
         """A call outline, foldable."""
         self._add(heading, f"<div class='scroll calls'>{outline.html()}</div>", note)
+
+    def add_picture(self, heading: str, light: str, dark: str, note: str = "") -> None:
+        """A plot as two SVG documents, of which the reader's theme shows one; paper gets the light one."""
+        parts = []
+        for svg, theme in ((light, "light"), (dark, "dark")):
+            data = base64.b64encode(svg.encode()).decode()
+            parts.append(f"<img class='plot {theme}' alt='{_escape(heading)}' src='data:image/svg+xml;base64,{data}'>")
+        self._add(heading, "".join(parts), note)
 
     def add_files(self, heading: str, paths: Sequence[tuple[str, str]], note: str = "") -> None:
         """Files beside the page, each with what it is for."""

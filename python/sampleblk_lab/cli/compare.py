@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""``sampleblk-lab compare``: two saved sets, or two ways to run the same tests, by turns."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from sampleblk_lab.cli.output import add_json, show
+from sampleblk_lab.errors import InputError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the options to the command's parser."""
+    parser.usage = "sampleblk-lab compare [options] BEFORE AFTER [-- PYTEST ARGUMENTS]"
+    parser.description = (
+        "Compares the sets BEFORE and AFTER, as --sblk-save named them. With --rounds it makes them first: it runs "
+        "pytest with the arguments after -- and those of --before or --after, by turns (A B, B A, A B, …), so that a "
+        "machine that changes meanwhile changes both."
+    )
+    parser.add_argument("before", metavar="BEFORE", help="the one set")
+    parser.add_argument("after", metavar="AFTER", help="the other")
+    parser.add_argument("pytest", nargs=argparse.REMAINDER, metavar="-- ARGUMENTS", help="for both runs of pytest")
+    parser.add_argument("--rounds", type=int, default=0, metavar="N", help="run both so often, by turns; 6 or more")
+    parser.add_argument("--before-args", default="", metavar="ARGS", help="pytest's arguments for BEFORE only")
+    parser.add_argument("--after-args", default="", metavar="ARGS", help="pytest's arguments for AFTER only")
+    parser.add_argument("--across", action="append", default=[], help="accelerator, kernel, machine: may differ")
+    parser.add_argument("--runs", default="runs", metavar="DIR", help="where tests keep their runs (runs)")
+    parser.add_argument("--fail-slower", action="store_true", help="end with status 1 when a measurement is slower")
+    parser.add_argument("-o", "--output", metavar="FILE", help="also write a page")
+    add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def _pytest(options: argparse.Namespace, name: str, own: str) -> None:
+    shared = [argument for argument in options.pytest if argument != "--"]
+    command = [sys.executable, "-m", "pytest", "-q", *shared, *shlex.split(own)]
+    command += ["--sblk-save", name, "--sblk-runs", str(Path(options.runs).absolute())]
+    # Standard output is the comparison's.
+    done = subprocess.run(command, stdout=2, check=False)
+    if done.returncode != 0:
+        raise InputError(
+            f"pytest ended with status {done.returncode}: {shlex.join(command)}", expected="tests that pass"
+        )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs what is to be run, and prints the verdicts."""
+    from sampleblk_lab.results import sets, store
+
+    if options.rounds:
+        sides = [(options.before, options.before_args), (options.after, options.after_args)]
+        for number in range(options.rounds):
+            for name, own in sides if number % 2 == 0 else reversed(sides):
+                _pytest(options, name, own)
+    runs = Path(options.runs)
+    found = {}
+    for name in (options.before, options.after):
+        found[name] = store.load(runs, store.check_name(name, "compare"))
+        if not found[name]:
+            raise InputError(f"there are no measurements in {runs / name}", expected="a set that --sblk-save made")
+    rows = sets.compare_sets(found[options.before], found[options.after], across=options.across)
+    show(options, sets.to_json(rows), "\n".join(sets.text(rows)) or "the sets have no measurement in common")
+    if options.output:
+        from sampleblk_lab.report.run_page import comparison_page
+
+        Path(options.output).write_text(comparison_page(options.before, options.after, rows).html())
+    slower = [row for row in rows if row.comparison is not None and row.comparison.verdict == "slower"]
+    return 1 if slower and options.fail_slower else 0

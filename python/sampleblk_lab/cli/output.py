@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: MIT
+"""What the commands print: tables for people, JSON for programs (``--json``)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
+
+    from sampleblk_lab.table import Table
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Adds ``--json``."""
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def as_json(value: Any) -> str:
+    """JSON; what has no form of its own there becomes text."""
+    return json.dumps(value, indent=1, default=str)
+
+
+def show(options: argparse.Namespace, value: Any, text: str) -> None:
+    """Prints one of the two forms."""
+    print(as_json(value) if options.json else text)
+
+
+def show_table(options: argparse.Namespace, table: Table, empty: str) -> None:
+    """Prints a table, or what to say when it has no rows."""
+    rows = list(table.rows())
+    show(options, rows, repr(table) if rows else empty)

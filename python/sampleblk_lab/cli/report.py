@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: MIT
+"""``sampleblk-lab report``: a run's recording and results as one page."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from sampleblk_lab.cli.output import add_json, show
+from sampleblk_lab.errors import InputError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the options to the command's parser."""
+    parser.add_argument(
+        "directory", nargs="?", metavar="RUN", help="the run's directory; without one, the measurements below --runs"
+    )
+    parser.add_argument("--runs", default="runs", metavar="DIR", help="where tests keep their runs (runs)")
+    parser.add_argument("-o", "--output", metavar="FILE", help="the page (report.html in the run's directory)")
+    add_json(parser)
+    parser.set_defaults(run=report)
+
+
+def report(options: argparse.Namespace) -> int:
+    """Writes the page and says where it is; without a run, lists the measurements there are."""
+    if options.directory is None:
+        from sampleblk_lab.cli.output import show_table
+        from sampleblk_lab.results import runs
+
+        show_table(options, runs(options.runs), f"no measurements below {options.runs}")
+        return 0
+    from sampleblk_lab.report.run_page import run_page
+
+    directory = Path(options.directory)
+    if not directory.is_dir():
+        raise InputError(f"{directory} is no directory", expected="the directory of a run")
+    target = Path(options.output) if options.output else directory / "report.html"
+    target.write_text(run_page(directory).html())
+    show(options, {"report": str(target)}, f"The report: {target}")
+    return 0
