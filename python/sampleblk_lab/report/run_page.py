@@ -58,7 +58,10 @@ def run_page(directory: Path) -> Page:
         _recording(page, open_run(directory))
     counters = _read(directory / "counters.json")
     if counters:
-        columns: dict[str, Any] = {"counter": list(counters), "value": np.array(list(counters.values()), dtype=np.int64)}
+        columns: dict[str, Any] = {
+            "counter": list(counters),
+            "value": np.array(list(counters.values()), dtype=np.int64),
+        }
         page.add_table("Driver", Table.of(columns, key="counter"))
     page.add_files("Files", [(path.name, "") for path in sorted(directory.iterdir()) if path.suffix != ".html"])
     return page

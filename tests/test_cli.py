@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: MIT
+"""The command line, as its users meet it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sampleblk_lab import doctor
+from sampleblk_lab.cli import completion, main
+from sampleblk_lab.cli.main import COMMANDS
+from sampleblk_lab.results import store
+from support import RunsInVM
+
+JOB = "[job]\nrw=write\nbs=4k\nsize=256k\nioengine=psync\nfilename=file\n"
+
+
+def test_doctor_says_what_works_and_how_to_mend_the_rest(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["doctor", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["ready"]
+    states = {check["name"]: check["state"] for check in said["checks"]}
+    assert states["C++ core"] == states["QEMU"] == states["driver source"] == "ok"
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(doctor.shutil, "which", lambda *_, **__: None)
+    assert main(["doctor"]) == 1
+    text = capsys.readouterr().out
+    assert "failed  make" in text
+    assert "→ apt-get install e2fsprogs" in text
+    assert "failed\n" in text.splitlines(keepends=True)[-1]
+
+
+def test_every_broken_check_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setenv("SAMPLEBLK_CACHE", "/proc/none")
+    for check in doctor.examine():
+        assert (check.state == doctor.WELL) == (check.remedy == ""), check
+
+
+def test_completion_knows_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    words = completion.words()
+    assert set(words) == set(COMMANDS)
+    assert {"list", "fetch", "--json"} <= set(words["kernel"])
+    for shell in ("bash", "zsh", "fish"):
+        assert main(["completion", shell]) == 0
+        text = capsys.readouterr().out
+        assert all(name in text for name in COMMANDS)
+
+
+def test_bash_completes_commands_and_options() -> None:
+    script = subprocess.run(
+        [sys.executable, "-c", "from sampleblk_lab.cli import main; main(['completion', 'bash'])"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    ask = 'COMP_WORDS=(sampleblk-lab {}); COMP_CWORD={}; _sampleblk_lab; echo "${{COMPREPLY[@]}}"'
+    for words, at, expected in (("do", 1, "doctor"), ("kernel fe", 2, "fetch"), ("compare --ro", 2, "--rounds")):
+        done = subprocess.run(
+            ["bash", "-c", script + ask.format(words, at)], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.split() == [expected]
+
+
+def test_help_documents_the_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    for status in (0, 1, 2, 122, 123, 124, 125, 126, 130):
+        assert f" {status}" in text
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["run", "job", "keys"], "'keys' is no key of a job (expected KEY=VALUE)"),
+        (["report", "nowhere"], "nowhere is no directory"),
+        (["compare", "a", "b"], "there are no measurements in runs/a"),
+        (["compare", "../a", "b"], "'../a'"),
+        (["fault", "set", "speed=1"], "a fault has no parameter 'speed'; there are"),
+        (["fault", "set", "ops=read"], "the fault has no action"),
+        (["device", "add", "size=1"], "a device has no parameter 'size'"),
+        (["device", "add", "64M"], "'64M' is no parameter of a device (expected NAME=VALUE)"),
+    ],
+)
+def test_what_cannot_be_is_named(
+    argv: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job").write_text(JOB)
+    assert main(argv) == 2
+    assert said.replace("; there are", "") in capsys.readouterr().err
+
+
+def test_a_job_file_s_mistake_is_found_before_a_vm_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job").write_text(JOB + "blocksise=8k\n")
+    assert main(["run", "job"]) == 2
+    assert "job:7" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def _save(root: Path, name: str, samples: list[float]) -> None:
+    scratch = root / "scratch/test_a"
+    measured = {"name": "", "unit": "ns", "better": "lower", "samples": samples, "value": 1.0, "low": 1.0, "high": 1.0}
+    store.write(scratch, "t.py::test_a", {}, [{**measured, "confidence": 0.98, "stopped": "narrow"}])
+    store.add_round(root / "runs", name, [scratch])
+
+
+def test_compare_and_report_of_measurements(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    _save(tmp_path, "a", [1.0, 1.01, 0.99] * 4)
+    _save(tmp_path, "b", [1.5, 1.51, 1.49] * 4)
+    assert main(["compare", "--json", "--fail-slower", "-o", "page.html", "a", "b"]) == 1
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["verdict"] == "slower"
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("data:image/svg+xml") == 2
+    assert "t.py::test_a" in page
+    assert main(["report"]) == 0
+    assert "t.py::test_a" in capsys.readouterr().out
+    (run,) = (tmp_path / "runs/a/0001").iterdir()
+    assert main(["report", str(run)]) == 0
+    assert "Measurements" in (run / "report.html").read_text()
+
+
+@pytest.mark.full
+def test_compare_makes_the_sets_by_turns(tmp_path: Path) -> None:
+    (tmp_path / "test_t.py").write_text(
+        "import itertools\n"
+        "def test_t(measure):\n"
+        "    values = itertools.cycle([0.99, 1.0, 1.01])\n"
+        "    measure(lambda: next(values))\n"
+    )
+    command = [sys.executable, "-c", "from sampleblk_lab.cli import main; raise SystemExit(main())", "compare"]
+    command += ["--json", "--rounds", "6", "a", "b", "--", "-p", "no:cacheprovider", "-p", "no:xdist", "test_t.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)
+    assert row["paired"]
+    assert row["samples"] == [6, 6]
+    assert row["verdict"] == "no difference shown"
+
+
+def test_run_and_record_in_a_vm(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "job").write_text(JOB)
+    run_dir = tmp_path / "run"
+    argv = ["record", "--syscalls", "--block", "--json", "--run-dir", str(run_dir), str(tmp_path / "job"), "fsync=8"]
+    assert main(argv) == 0
+    said = json.loads(capfd.readouterr().out)
+    assert said["run"] == str(run_dir)
+    assert said["result"]["jobs"][0]["write"]["total_ios"] == 64
+    from sampleblk_lab import open_run
+
+    assert open_run(run_dir).syscalls().summary()["calls"]["pwrite64"] == 64
+    assert main(["report", str(run_dir)]) == 0
+    page = (run_dir / "report.html").read_text()
+    for heading in ("Machine", "Job", "System calls", "I/O sizes", "Offsets", "Block requests", "Driver"):
+        assert f"<h2>{heading}</h2>" in page
+
+
+def test_devices_and_faults_in_a_vm(sampleblk_python: RunsInVM) -> None:
+    code = (
+        "import json, subprocess, sys\n"
+        "def lab(*argv):\n"
+        "    code = 'import sys; from sampleblk_lab.cli import main; sys.exit(main())'\n"
+        "    argv = [sys.executable, '-c', code, *argv, '--json']\n"
+        "    return json.loads(subprocess.run(argv, stdout=-1, check=True).stdout)\n"
+        "path = lab('device', 'add', 'capacity=32M', 'queues=2')['path']\n"
+        "assert lab('fault', 'set', 'action=error', 'ops=write,flush', 'count=1')['rules'] == 1\n"
+        "try:\n"
+        "    with open(path, 'wb', buffering=0) as f: f.write(bytes(4096)); import os; os.fsync(f.fileno())\n"
+        "except OSError: print('failed as told')\n"
+        "(rule,) = lab('fault', 'list')\n"
+        "assert rule['hits'] == 1, rule\n"
+        "assert lab('fault', 'clear')['rules'] == 0\n"
+        "(info,) = [d for d in lab('device', 'list') if d['path'] == path]\n"
+        "assert info['capacity_bytes'] == 32 << 20\n"
+        "rows = {row['counter']: row['value'] for row in lab('device', 'counters', str(info['index']))}\n"
+        "assert rows['faults'] == 1, rows\n"
+        "lab('device', 'remove', str(info['index']))\n"
+        "assert path not in [d['path'] for d in lab('device', 'list')]\n"
+    )
+    done = sampleblk_python("-c", code)
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"failed as told" in done.stdout
