@@ -18,7 +18,7 @@ CPP_SOURCES := $(shell find cpp -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o
 CPP_FORMATTED := $(shell find cpp -name '*.cpp' -o -name '*.hpp')
 MODULE_SOURCES := $(shell find module -name '*.[ch]' -o -name Makefile -o -name Kbuild)
 
-.PHONY: help setup packages build kernels demo test test-cpp test-python test-full lint tidy format bench-driver bench-vm bench-workload bench-trace bench-profile notebooks test-module-tsan test-debug-kernel clean
+.PHONY: help setup packages build kernels demo test test-cpp test-python test-full lint tidy format bench-driver bench-vm bench-workload bench-trace bench-profile bench-plugin docs notebooks test-module-tsan test-debug-kernel clean
 .DELETE_ON_ERROR:
 
 help: ## what there is to make
@@ -124,6 +124,13 @@ bench-trace: $(firstword $(KERNEL_STAMPS)) ## decoding trace.dat, against trace-
 
 bench-profile: build ## perf.data to folded stacks to SVG, against stackcollapse-perf.pl and flamegraph.pl (in $$FLAMEGRAPH_DIR)
 	@$(BIN)/python tests/bench/bench_profile.py
+
+bench-plugin: build ## what the plugin adds to a session that has nothing of ours
+	@$(BIN)/python tests/bench/bench_plugin.py
+
+docs: build ## the documentation, in build/docs; a warning is an error
+	@$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
+	@echo build/docs/index.html
 
 notebooks: kernels ## run the notebooks and store them with their outputs
 	@$(BIN)/python packaging/store_notebooks.py

@@ -27,7 +27,7 @@ COMMANDS = {
     "completion": ("completion", "completion for bash, zsh or fish"),
 }
 
-_EPILOG = """\
+EPILOG = """\
 exit status:
   0    well
   1    it failed, a job failed, a check failed, or with --fail-slower something is slower
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="sampleblk-lab",
         description=sampleblk_lab.__doc__.splitlines()[0],
-        epilog=_EPILOG,
+        epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {sampleblk_lab.__version__}")
