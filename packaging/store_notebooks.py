@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -10,15 +11,27 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
-FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
+from sampleblk_lab.jupyter.install import install
 
-for path in [Path(name) for name in sys.argv[1:]] or sorted(FOLDER.glob("*.ipynb")):
-    print(f"running {path.name}", flush=True)
-    notebook = nbformat.read(path, as_version=4)
-    with tempfile.TemporaryDirectory() as folder:
-        client = NotebookClient(notebook, timeout=900, kernel_name="python3", resources={"metadata": {"path": folder}})
-        client.execute()
-    for cell in notebook.cells:
-        # When and by whom a cell was run changes with every run, and says nothing to a reader.
-        cell.metadata.pop("execution", None)
-    nbformat.write(notebook, path)
+FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
+VM_KERNEL = "sampleblk-vm-"
+
+with tempfile.TemporaryDirectory() as jupyter:
+    os.environ["JUPYTER_PATH"] = f"{jupyter}/share/jupyter"
+    for path in [Path(name) for name in sys.argv[1:]] or sorted(FOLDER.glob("*.ipynb")):
+        print(f"running {path.name}", flush=True)
+        notebook = nbformat.read(path, as_version=4)
+        kernel = notebook.metadata.kernelspec.name
+        if kernel.startswith(VM_KERNEL):
+            install(kernel.removeprefix(VM_KERNEL), prefix=jupyter)
+        with tempfile.TemporaryDirectory() as folder:
+            resources = {"metadata": {"path": folder}}
+            NotebookClient(
+                notebook, timeout=900, startup_timeout=200, kernel_name=kernel, resources=resources
+            ).execute()
+        for cell in notebook.cells:
+            # When and by whom a cell was run changes with every run, and says nothing to a reader.
+            cell.metadata.pop("execution", None)
+        # The version of the Python that ran it would change with the machine.
+        notebook.metadata.language_info = {"name": "python"}
+        nbformat.write(notebook, path)
