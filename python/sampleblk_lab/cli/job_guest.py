@@ -36,10 +36,11 @@ def work(run_dir: Path) -> int:
     parameters = {"capacity": "512M", **parameters_of(spec["device"], known, "a device")}
     with contextlib.ExitStack() as stack:
         device = stack.enter_context(lab.Device(**parameters))
-        stack.callback(os.chdir, Path.cwd())
         if spec["fs"] != "none":
-            # So that relative file names of the job are on the device.
-            os.chdir(stack.enter_context(device.mkfs(spec["fs"]).mount()))
+            mount = stack.enter_context(device.mkfs(spec["fs"]).mount())
+            # So that relative file names of the job are on the device; left again before it is unmounted.
+            stack.callback(os.chdir, Path.cwd())
+            os.chdir(mount)
         text = spec["job_file"].replace("DEVICE", device.path)
         keys = {name: value.replace("DEVICE", device.path) for name, value in spec["keys"].items()}
         before = device.counters()
