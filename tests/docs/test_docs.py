@@ -20,7 +20,7 @@ def _blocks(page: Path) -> list[str]:
 
 
 # Pages of the rooms whose own tests, in tests/vm, run their blocks.
-ELSEWHERE = {"abi", "faults", "journal", "power-cuts", "trace", "tracing", "workload"}
+ELSEWHERE = {"abi", "faults", "journal", "power-cuts", "profile", "profiling", "trace", "tracing", "workload"}
 WITH_CODE = [page for page in PAGES if _blocks(page) and page.stem not in ELSEWHERE]
 
 
