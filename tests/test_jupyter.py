@@ -4,6 +4,7 @@
 import asyncio
 import io
 import json
+import re
 import socket
 import sys
 import threading
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from IPython.core.error import UsageError
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
@@ -79,6 +81,8 @@ def test_cells_run_in_the_guest(tmp_path: Path) -> None:
         "import sampleblk_lab as lab\ndev = lab.Device(capacity='16M')\npath = dev.path",
         "%%sblk_trace run --syscalls\nresult = %sblk_job rw=write bs=4k size=64k filename={path} ioengine=psync",
         "calls = run.syscalls().summary()['calls']['pwrite64']; print(calls, result.summary()['ios'][0])",
+        "%%sblk_profile where\nfor _ in range(300_000): pass",
+        "print(len(where) > 0)",
         "open(os.environ['SAMPLEBLK_RUN_DIR'] + '/note', 'w').write('from the guest')",
         "print(open('/proc/sys/kernel/hostname').read()); dev.close()",
     )
@@ -95,6 +99,8 @@ def test_cells_run_in_the_guest(tmp_path: Path) -> None:
     assert "pwrite64" in shown["text/plain"]
     assert "<table" in shown["text/html"]
     assert _texts(notebook.cells[3]).split() == ["16", "16"]
+    assert "flame graph" in notebook.cells[4].outputs[0]["data"]["text/html"]
+    assert _texts(notebook.cells[5]).strip() == "True"
     assert (tmp_path / "runs/note").read_text() == "from the guest"
     assert (tmp_path / "runs/console.log").exists()
 
@@ -212,8 +218,21 @@ def test_connections_carry_bytes_both_ways_and_end_together(pipes: tuple[frames.
 
 @pytest.mark.parametrize("line", ["rw", "=write", "rw=write 4k"])
 def test_a_job_line_that_cannot_be_is_named(line: str) -> None:
-    with pytest.raises(Exception, match="is no key=value"):
+    with pytest.raises(UsageError, match="is no key=value"):
         magics.job_keys(line)
+
+
+@pytest.mark.parametrize(
+    ("magic", "line", "said"),
+    [
+        ("sblk_trace", "a-b", "'a-b' is no name of a variable"),
+        ("sblk_trace", "--graf x", "unrecognized arguments: --graf"),
+        ("sblk_profile", "--hz fast", "invalid int value: 'fast'"),
+    ],
+)
+def test_a_magic_s_options_are_checked(magic: str, line: str, said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)):
+        getattr(magics.SampleblkMagics(), magic)(line, "pass")
 
 
 def test_job_lines_may_have_dashes() -> None:

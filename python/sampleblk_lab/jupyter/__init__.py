@@ -10,7 +10,7 @@ from typing import Any
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Registers ``%sblk_job`` and ``%%sblk_trace``."""
+    """Registers ``%sblk_job``, ``%%sblk_trace`` and ``%%sblk_profile``."""
     from sampleblk_lab.jupyter import magics
 
     ipython.register_magics(magics.SampleblkMagics)

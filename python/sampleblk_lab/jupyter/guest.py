@@ -106,4 +106,5 @@ def main(argv: list[str] | None = None) -> int:
 __all__ = ["CLOSE", "Guest", "main"]
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # Not sys.exit: a thread still reads standard input, and a buffered file that is read from cannot be finalized.
+    os._exit(main())

@@ -45,6 +45,21 @@ def _trace_parser() -> _Parser:
     return parser
 
 
+def _profile_parser() -> _Parser:
+    parser = _Parser(prog="%%sblk_profile", add_help=False)
+    parser.add_argument("name", nargs="?", default="profile", help="the variable that the profile is put in (profile)")
+    parser.add_argument("--hz", type=int, default=997, help="samples a second and CPU (997)")
+    parser.add_argument("--offcpu", action="store_true", help="also where threads wait")
+    parser.add_argument("--all", action="store_true", help="all tasks, not only this kernel and what it starts")
+    return parser
+
+
+def _name(name: str, magic: str) -> str:
+    if not name.isidentifier():
+        raise UsageError(f"{magic}: {name!r} is no name of a variable")
+    return name
+
+
 def job_keys(line: str) -> dict[str, str]:
     """The keys of a ``%sblk_job`` line: ``rw=write bs=4k size=2M``.
 
@@ -62,7 +77,7 @@ def job_keys(line: str) -> dict[str, str]:
 
 @magics_class
 class SampleblkMagics(Magics):
-    """``%sblk_job`` and ``%%sblk_trace``."""
+    """``%sblk_job``, ``%%sblk_trace`` and ``%%sblk_profile``."""
 
     @line_magic
     def sblk_job(self, line: str) -> lab.Result:
@@ -85,8 +100,7 @@ class SampleblkMagics(Magics):
         Afterwards the run is in the variable NAME (``trace``), and its system calls or call graph are shown.
         """
         options = _trace_parser().parse_args(shlex.split(line))
-        if not options.name.isidentifier():
-            raise UsageError(f"%%sblk_trace: {options.name!r} is no name of a variable")
+        name = _name(options.name, "%%sblk_trace")
         nothing = not (options.graph or options.functions or options.events or options.block)
         syscalls = options.syscalls or nothing
         pid = None if options.all else os.getpid()
@@ -101,7 +115,7 @@ class SampleblkMagics(Magics):
         shell: Any = self.shell
         with recording:
             shell.run_cell(cell).raise_error()
-        shell.user_ns[options.name] = recording.run
+        shell.user_ns[name] = recording.run
         if syscalls:
             _show(recording.run.syscalls().summary())
         if options.graph:
@@ -110,3 +124,20 @@ class SampleblkMagics(Magics):
             _show(recording.run.block().latency())
         if options.functions or options.events:
             _show(recording.run.counts())
+
+    @cell_magic
+    def sblk_profile(self, line: str, cell: str) -> None:
+        """Profiles while the cell runs: ``%%sblk_profile [NAME] [--hz N] [--offcpu] [--all]``.
+
+        Afterwards the profile is in the variable NAME (``profile``), and its flame graph is shown; with ``--offcpu``
+        also the one of the waiting.
+        """
+        options = _profile_parser().parse_args(shlex.split(line))
+        name = _name(options.name, "%%sblk_profile")
+        shell: Any = self.shell
+        with lab.profile(hz=options.hz, offcpu=options.offcpu, pid=None if options.all else os.getpid()) as profiler:
+            shell.run_cell(cell).raise_error()
+        shell.user_ns[name] = profiler.result
+        _show(profiler.result.flamegraph())
+        if options.offcpu:
+            _show(profiler.result.off_cpu().flamegraph())
