@@ -83,14 +83,15 @@ test-module-tsan: build/tsan/build.ninja ## the driver's store, cache and journa
 	$(BIN)/ctest --test-dir build/tsan --output-on-failure -R '^module\.'
 
 test-debug-kernel: build ## the driver's cases on a kernel with KASAN, lockdep, kmemleak and fault injection
-	tree=$$(module/debug/build) && SAMPLEBLK_STRESS=full $(BIN)/sampleblk-lab vm run --kernel $$tree/ --memory 2G \
-		--timeout 14400 -- $(abspath $(BIN))/python -m pytest -p no:cacheprovider -p no:xdist -p no:sampleblk \
-		-c /dev/null --rootdir=$(CURDIR) $(abspath tests/vm)/test_device_*.py
+	tree=$$(module/debug/build) && $(BIN)/python module/debug/run $$tree $(abspath $(BIN))/python -m pytest \
+		-p no:cacheprovider -p no:xdist -p no:sampleblk -c /dev/null --rootdir=$(CURDIR) \
+		$(abspath tests/vm)/test_device_*.py
 
 test: lint test-cpp test-python ## the fast lane
 
-test-full: lint tidy test-cpp $(FULL_KERNEL_STAMPS) ## everything, on FULL_KERNELS
+test-full: lint tidy test-cpp test-module-tsan $(FULL_KERNEL_STAMPS) ## everything, on FULL_KERNELS
 	$(BIN)/pytest --sblk-kernel $(FULL_KERNELS)
+	SAMPLEBLK_MODEL_OPERATIONS=2000000 $(BIN)/ctest --test-dir build/asan --output-on-failure -R '^module\.'
 
 lint: build ## ruff, mypy, clang-format
 	$(BIN)/ruff check python tests

@@ -365,7 +365,7 @@ class Driver {
 
 u64 operations() {
     const char* asked = std::getenv("SAMPLEBLK_MODEL_OPERATIONS");
-    return asked != nullptr ? std::strtoull(asked, nullptr, 10) : 1'000'000;
+    return asked != nullptr ? std::strtoull(asked, nullptr, 10) : 200'000;
 }
 
 struct Shape {
