@@ -31,17 +31,19 @@ set --
 for call in write openat fsync close read; do
 	set -- "$@" -e "syscalls:sys_enter_$call" -e "syscalls:sys_exit_$call"
 done
-trace-cmd record -b 2000 -o "$out/$kernel-io.dat" \
+# Into memory first: a 9p folder takes no splice(2).
+trace-cmd record -b 2000 -o "/tmp/$kernel-io.dat" \
 	-p function -l vfs_read -l vfs_write -l vfs_fsync_range -l 'submit_bio*' \
 	-e block -e sched:sched_switch -e sched:sched_waking -e sched:sched_process_fork -e sched:sched_process_exec "$@" \
 	sh /tmp/job.sh
 
-trace-cmd record -b 8000 -o "$out/$kernel-fsync.dat" \
+trace-cmd record -b 8000 -o "/tmp/$kernel-fsync.dat" \
 	-p function_graph -g __x64_sys_fsync -g jbd2_journal_commit_transaction -g blk_mq_run_work_fn \
 	-g blk_mq_complete_request --max-graph-depth 8 \
 	-e block -e sched:sched_switch -e syscalls:sys_enter_write -e syscalls:sys_exit_write \
 	-e syscalls:sys_enter_fsync -e syscalls:sys_exit_fsync \
 	dd if=/dev/zero of=c bs=4k count=8 conv=fsync
 
+cp "/tmp/$kernel-io.dat" "/tmp/$kernel-fsync.dat" "$out"
 cd /
 umount "$mount"
