@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -67,3 +68,31 @@ def test_it_runs_the_driver_in_a_vm(installed: Path, tmp_path: Path) -> None:
     code = "import sampleblk_lab as lab; d = lab.Device('32M'); print(open(d.path, 'rb').read(4) == bytes(4))"
     setup = "import subprocess; subprocess.run(['modprobe', 'sampleblk'], check=True); "
     assert run([installed / "sampleblk-python", "-c", setup + code], tmp_path) == "True\n"
+
+
+def test_doctor_is_ready_in_it(installed: Path, tmp_path: Path) -> None:
+    """Without the extras: what lacks is named with how to get it, and nothing that everything needs is missing."""
+    text = run([installed / "sampleblk-lab", "doctor"], tmp_path)
+    assert text.splitlines()[-1] == "ready: sampleblk-lab demo"
+    assert "pip install 'sampleblk-lab[plot]'" in text
+    assert "site-packages/sampleblk_lab/_module" in text
+
+
+def test_plots_say_what_to_install(installed: Path, tmp_path: Path) -> None:
+    code = (
+        "import sampleblk_lab as lab\nfrom sampleblk_lab import plot\n"
+        "made = plot.comparison(lab.compare([1.0] * 6, [2.0] * 6))\n"
+        "try: made.figure()\nexcept lab.UnsupportedError as error: print(error)\n"
+    )
+    assert "pip install 'sampleblk-lab[plot]'" in run([installed / "python", "-c", code], tmp_path)
+
+
+def test_the_sdist_has_all_that_a_build_reads(tmp_path: Path) -> None:
+    code = f"import scikit_build_core.build as backend; print(backend.build_sdist({str(tmp_path)!r}))"
+    run([sys.executable, "-c", code], CHECKOUT)
+    [path] = tmp_path.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    for name in ("CMakeLists.txt", "pyproject.toml", "README.md", "CHANGELOG.md", "module/main.c", "docs/conf.py"):
+        assert name in names
+    assert not any(name.startswith(("runs/", "build/", ".venv/", ".ci/")) for name in names)
