@@ -74,6 +74,7 @@ def test_the_command_is_wrapped(tmp_path: Path) -> None:
     assert "sampleblk_lab.jupyter" in kernelspec("6.1")["argv"][-1]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("_specs", "no_leftovers")
 def test_cells_run_in_the_guest(tmp_path: Path) -> None:
     notebook = _notebook(
