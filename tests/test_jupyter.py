@@ -2,13 +2,14 @@
 """Notebook kernels in the VM, the magics, and what carries the bytes between."""
 
 import asyncio
+import contextlib
 import io
 import json
 import re
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -159,24 +160,31 @@ def test_a_panic_ends_the_kernel_and_the_console_says_why(tmp_path: Path) -> Non
 
 # --- without a VM
 
+Wires = tuple[frames.Wire, frames.Wire, Callable[[], None]]
+
 
 @pytest.fixture
-def pipes() -> Iterator[tuple[frames.Wire, frames.Wire]]:
-    """Two ends of a wire."""
+def pipes() -> Iterator[Wires]:
+    """Two ends of a wire, and what ends it."""
     left, right = socket.socketpair()
     files = [left.makefile("rb"), left.makefile("wb"), right.makefile("rb"), right.makefile("wb")]
-    yield frames.Wire(files[0], files[1]), frames.Wire(files[2], files[3])
+
+    def finish() -> None:
+        for end in (left, right):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    yield frames.Wire(files[0], files[1]), frames.Wire(files[2], files[3]), finish
     # First the sockets: closing a file that a thread reads from waits for the thread.
-    for end in (left, right):
-        end.shutdown(socket.SHUT_RDWR)
+    finish()
     for file in files:
         file.close()
     left.close()
     right.close()
 
 
-def test_frames_come_out_as_they_went_in(pipes: tuple[frames.Wire, frames.Wire]) -> None:
-    left, right = pipes
+def test_frames_come_out_as_they_went_in(pipes: Wires) -> None:
+    left, right, _ = pipes
     sent = [frames.Frame(frames.OPEN, 1, 3), frames.Frame(frames.DATA, 1, 0, bytes(range(256))), frames.Frame(b"c", 1)]
     for frame in sent:
         left.send(frame)
@@ -192,13 +200,17 @@ def test_a_wire_that_ends_within_a_frame_says_so(cut: int) -> None:
     assert frames.Wire(io.BytesIO(), io.BytesIO()).receive() is None
 
 
-def test_connections_carry_bytes_both_ways_and_end_together(pipes: tuple[frames.Wire, frames.Wire]) -> None:
-    left, right = pipes
+def test_connections_carry_bytes_both_ways_and_end_together(pipes: Wires) -> None:
+    left, right, finish = pipes
     outer, near = socket.socketpair()
     far, inner = socket.socketpair()
     ends = frames.Connections(left), frames.Connections(right)
-    for wire, connections in ((left, ends[0]), (right, ends[1])):
-        threading.Thread(target=frames.serve, args=(wire, lambda _: None, connections), daemon=True).start()
+    threads = [
+        threading.Thread(target=frames.serve, args=(wire, lambda _: None, connections))
+        for wire, connections in ((left, ends[0]), (right, ends[1]))
+    ]
+    for thread in threads:
+        thread.start()
     ends[0].add(7, near)
     ends[1].add(7, far)
     outer.sendall(b"ping" * 50_000)
@@ -215,6 +227,10 @@ def test_connections_carry_bytes_both_ways_and_end_together(pipes: tuple[frames.
     outer.close()
     for end in ends:
         end.close()
+    finish()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("line", ["rw", "=write", "rw=write 4k"])

@@ -54,14 +54,14 @@ def test_a_slowdown_of_5_percent_is_found_in_95_of_100() -> None:
     assert "faster" not in verdicts
 
 
-@pytest.mark.parametrize("n", [6, 10, 30])
+@pytest.mark.parametrize("n", [6, 10])
 def test_intervals_hold_the_truth_as_often_as_they_say(n: int) -> None:
     rng = np.random.default_rng(n)
     held = sum(
         made.low <= 1.0 <= made.high
-        for made in (stats.interval(np.exp(0.05 * rng.standard_t(4, n)), seed=i) for i in range(400))
+        for made in (stats.interval(np.exp(0.05 * rng.standard_t(4, n)), seed=i) for i in range(300))
     )
-    assert held >= 0.96 * 400
+    assert held >= 0.96 * 300
 
 
 def test_the_same_seed_gives_the_same_interval() -> None:

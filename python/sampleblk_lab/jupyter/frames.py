@@ -96,8 +96,8 @@ class Connections:
         try:
             while data := made.recv(_PIECE):
                 self._wire.send(Frame(DATA, number, 0, data))
-        except OSError:
-            pass  # closed under us: by its peer, or by the other side
+        except (OSError, ValueError):
+            pass  # closed under us: by its peer, or by the other side; or the wire itself is closed
         if self._take(number) is not None:
             made.close()
             self._tell_closed(number)
@@ -105,7 +105,7 @@ class Connections:
     def _tell_closed(self, number: int) -> None:
         try:
             self._wire.send(Frame(CLOSE, number))
-        except OSError:
+        except (OSError, ValueError):
             return  # the other side is gone altogether
 
     def _take(self, number: int) -> socket.socket | None:
