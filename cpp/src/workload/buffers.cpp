@@ -160,7 +160,7 @@ void BufferFiller::fill_compressible(std::span<std::byte> buffer) {
         fill_random(part.first(noise), random_);
         const std::span<std::byte> rest = part.subspan(noise);
         if (options_.buffer_pattern.empty()) {
-            std::fill(rest.begin(), rest.end(), std::byte{0});
+            std::ranges::fill(rest, std::byte{0});
         } else {
             fill_pattern(rest, options_.buffer_pattern, 0);
         }

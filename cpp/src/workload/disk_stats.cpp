@@ -105,8 +105,7 @@ void DiskWatch::add(const std::string& path) {
     if (name.empty()) {
         return;
     }
-    const bool known =
-        std::any_of(disks_.begin(), disks_.end(), [&](const Disk& disk) { return disk.directory == name; });
+    const bool known = std::ranges::any_of(disks_, [&](const Disk& disk) { return disk.directory == name; });
     if (!known) {
         disks_.push_back({.directory = name, .at_begin = {}});
     }

@@ -62,7 +62,7 @@ struct MmapEngine {
         }
     }
 
-    bool map(const Io& io) const {
+    [[nodiscard]] bool map(const Io& io) const {
         FileState& file = *io.file;
         const JobOptions& options = worker.options();
         unmap(file);

@@ -74,7 +74,7 @@ std::vector<std::string> file_names(const JobOptions& options) {
         if (error) {
             throw SystemError("opendir", options.opendir, error.value());
         }
-        std::sort(names.begin(), names.end());
+        std::ranges::sort(names);
         if (names.empty()) {
             refuse(options, "opendir '" + options.opendir + "' holds no file", "a directory with files");
         }
@@ -400,9 +400,8 @@ JobPlan prepare_files(const JobOptions& options, std::uint64_t seed) {
         lay_out_replay(plan);
         return plan;
     }
-    const bool known = std::any_of(plan.files.begin(), plan.files.end(), [](const FileTarget& file) {
-        return file.size_bytes != 0 && file.size_bytes != unlimited;
-    });
+    const bool known = std::ranges::any_of(
+        plan.files, [](const FileTarget& file) { return file.size_bytes != 0 && file.size_bytes != unlimited; });
     if (options.size.bytes == 0 && !known && options.filesize.lower == 0 && !options.fill_device) {
         refuse(options, "the files are not there and no size is given", "size=…");
     }

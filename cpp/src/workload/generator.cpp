@@ -196,8 +196,7 @@ bool Generator::usable(FileState& file, bool& busy) {
         return false;
     }
     if (!file.is_open()) {
-        const auto open =
-            std::count_if(files_.begin(), files_.end(), [](const FileState& one) { return one.is_open(); });
+        const auto open = std::ranges::count_if(files_, [](const FileState& one) { return one.is_open(); });
         if (static_cast<std::uint32_t>(open) >= files_open_limit_) {
             busy = true;
             return false;

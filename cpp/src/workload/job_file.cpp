@@ -185,6 +185,7 @@ void apply_all(JobOptions& options, const std::vector<Assignment>& assignments, 
 
 std::vector<Setting> as_written(const std::vector<Assignment>& assignments) {
     std::vector<Setting> out;
+    out.reserve(assignments.size());
     for (const Assignment& assignment : assignments) {
         out.emplace_back(assignment.key, assignment.value.value_or(""));
     }
@@ -193,6 +194,7 @@ std::vector<Setting> as_written(const std::vector<Assignment>& assignments) {
 
 std::vector<Assignment> as_assignments(const std::vector<Setting>& settings, const std::string& source) {
     std::vector<Assignment> out;
+    out.reserve(settings.size());
     for (const auto& [key, value] : settings) {
         out.push_back({.key = key, .value = value, .source = source, .line = 0});
     }
@@ -217,9 +219,8 @@ JobSet build(const std::vector<Section>& sections, const std::string& source, co
         job.new_group = false;
         // The base must be known before any size, also before those of [global].
         const bool own_base =
-            std::any_of(section.assignments.begin(), section.assignments.end(),
-                        [](const Assignment& one) { return one.key == "kb_base"; }) ||
-            std::any_of(last.begin(), last.end(), [](const Assignment& one) { return one.key == "kb_base"; });
+            std::ranges::any_of(section.assignments, [](const Assignment& one) { return one.key == "kb_base"; }) ||
+            std::ranges::any_of(last, [](const Assignment& one) { return one.key == "kb_base"; });
         std::vector<Assignment> own = section.assignments;
         own.insert(own.end(), last.begin(), last.end());
         if (own_base) {
@@ -301,7 +302,12 @@ std::string write_job_file(const JobSet& set) {
     const auto put = [](std::string& out, const std::vector<Setting>& settings) {
         for (const auto& [key, value] : settings) {
             if (key != "name") {
-                out += value.empty() ? key + "\n" : key + "=" + value + "\n";
+                out += key;
+                if (!value.empty()) {
+                    out += '=';
+                    out += value;
+                }
+                out += '\n';
             }
         }
     };

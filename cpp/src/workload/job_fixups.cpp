@@ -154,7 +154,7 @@ void check_jobs(const JobSet& set) {
         if (job.wait_for.empty()) {
             continue;
         }
-        const bool before = std::any_of(set.jobs.begin(), set.jobs.end(), [&](const JobOptions& other) {
+        const bool before = std::ranges::any_of(set.jobs, [&](const JobOptions& other) {
             return other.name == job.wait_for && other.job_number < job.job_number && other.name != job.name;
         });
         if (!before) {

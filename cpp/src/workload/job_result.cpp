@@ -97,7 +97,7 @@ std::vector<JobResult> RunResult::reported() const {
             continue;
         }
         if (job.options.group_reporting) {
-            const auto same = std::find_if(out.begin(), out.end(), [&](const JobResult& one) {
+            const auto same = std::ranges::find_if(out, [&](const JobResult& one) {
                 return one.options.group_reporting && one.options.group_id == job.options.group_id;
             });
             if (same != out.end()) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "sampleblk/workload/job_run.hpp"
 
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
@@ -14,10 +13,11 @@
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
+#include <csignal>
 #include <ctime>
+#include <memory>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <span>
 #include <thread>
 
@@ -53,7 +53,7 @@ class SharedMemory {
         const std::size_t states = sizeof(SharedHead) + alignof(JobShared) + jobs_ * sizeof(JobShared);
         std::size_t end = (states + alignof(IoLogEntry) - 1) / alignof(IoLogEntry) * alignof(IoLogEntry);
         for (const std::uint64_t entries : log_entries) {
-            logs_.push_back({end, static_cast<std::size_t>(entries)});
+            logs_.emplace_back(end, static_cast<std::size_t>(entries));
             end += static_cast<std::size_t>(entries) * sizeof(IoLogEntry);
         }
         bytes_ = end;
@@ -150,7 +150,7 @@ struct Member {
 struct JobRun::Impl {
     JobSet set;
     std::vector<JobPlan> plans;
-    std::optional<SharedMemory> shared;
+    std::unique_ptr<SharedMemory> shared;
     std::vector<Member> members;
     std::vector<std::string> messages;
     DiskWatch disks;
@@ -251,6 +251,7 @@ struct JobRun::Impl {
             return;
         }
         std::vector<std::thread> threads;
+        threads.reserve(member.jobs.size());
         for (const std::size_t i : member.jobs) {
             threads.emplace_back(run_one, i);
         }
@@ -294,7 +295,7 @@ struct JobRun::Impl {
     }
 
     [[nodiscard]] bool all_gone() const {
-        return std::all_of(members.begin(), members.end(), [](const Member& member) { return member.gone; });
+        return std::ranges::all_of(members, [](const Member& member) { return member.gone; });
     }
 
     [[nodiscard]] bool finished(std::size_t i) const { return phase_of(shared->state(i)) == Phase::finished; }
@@ -443,10 +444,11 @@ JobRun::JobRun(JobSet set) : impl_(std::make_unique<Impl>()) {
         (void)Clock::best();  // once, before the fork, for all
     }
     std::vector<std::uint64_t> log_entries;
+    log_entries.reserve(impl.plans.size());
     for (const JobPlan& plan : impl.plans) {
         log_entries.push_back(plan.options.io_log_entries);
     }
-    impl.shared.emplace(log_entries);
+    impl.shared = std::make_unique<SharedMemory>(log_entries);
     impl.started.assign(impl.plans.size(), false);
     impl.begin_at_ns.assign(impl.plans.size(), 0);
     Member threads;
@@ -504,6 +506,7 @@ JobRun::~JobRun() {
 
 std::vector<int> JobRun::pids() const {
     std::vector<int> out;
+    out.reserve(impl_->plans.size());
     for (std::size_t i = 0; i < impl_->plans.size(); ++i) {
         out.push_back(impl_->shared->state(i).pid);
     }
@@ -512,6 +515,7 @@ std::vector<int> JobRun::pids() const {
 
 std::vector<int> JobRun::thread_ids() const {
     std::vector<int> out;
+    out.reserve(impl_->plans.size());
     for (std::size_t i = 0; i < impl_->plans.size(); ++i) {
         out.push_back(impl_->shared->state(i).thread_id);
     }

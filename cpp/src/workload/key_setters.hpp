@@ -93,8 +93,8 @@ template <typename Set>
 void each_of_triple(std::string_view text, Set set) {
     const auto triple = split_triple(text);
     for (std::size_t i = 0; i < data_directions; ++i) {
-        if (triple[i]) {
-            set(i, *triple[i]);
+        if (const auto& part = triple[i]; part) {
+            set(i, *part);
         }
     }
 }

@@ -64,7 +64,7 @@ const Key* find_key(std::string_view name) {
 
 std::string_view nearest_key(std::string_view name) {
     std::string_view best;
-    std::size_t least = static_cast<std::size_t>(-1);
+    auto least = static_cast<std::size_t>(-1);
     for (const Key& key : all_keys()) {
         each_name(key, [&](std::string_view known) {
             const std::size_t distance = edit_distance(name, known);

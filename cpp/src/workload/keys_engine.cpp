@@ -92,8 +92,7 @@ constexpr std::array<std::string_view, 49> other_engines = {"posixaio",
 
 void set_engine(JobOptions& options, std::string_view text) {
     const std::string_view name = trim(text);
-    if (name.starts_with("external:") ||
-        std::find(other_engines.begin(), other_engines.end(), name) != other_engines.end()) {
+    if (name.starts_with("external:") || std::ranges::find(other_engines, name) != other_engines.end()) {
         std::string expected;
         for (const Word<Engine>& entry : engines) {
             expected += (expected.empty() ? "" : ", ") + std::string(entry.word);

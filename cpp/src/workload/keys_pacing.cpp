@@ -41,7 +41,9 @@ void set_thinktime_blocks(JobOptions& options, std::string_view text) {
 
 void set_latency_percentile(JobOptions& options, std::string_view text) {
     options.latency_percentile = parse_float(text);
-    if (!(options.latency_percentile > 0 && options.latency_percentile <= 100)) {
+    // Written so that not-a-number fails too.
+    const bool in_range = options.latency_percentile > 0 && options.latency_percentile <= 100;
+    if (!in_range) {
         throw InputError("'" + std::string(text) + "' is out of range", {}, 0, "above 0, at most 100");
     }
 }

@@ -73,8 +73,8 @@ void set_bs(JobOptions& options, std::string_view text) {
 
 void set_bsrange(JobOptions& options, std::string_view text) {
     std::string commas(text);
-    std::replace(commas.begin(), commas.end(), '/', ',');
-    std::replace(commas.begin(), commas.end(), ':', '-');
+    std::ranges::replace(commas, '/', ',');
+    std::ranges::replace(commas, ':', '-');
     each_of_triple(commas, [&](std::size_t i, std::string_view part) {
         const Range range = parse_range(part, options.kb_base);
         if (range.lower == 0 || range.upper > largest_block) {

@@ -42,7 +42,7 @@ void set_percentile_list(JobOptions& options, std::string_view text) {
     if (list.size() > most) {
         throw InputError("more than 20 percentiles", {}, 0, "up to 20, parted by colons");
     }
-    std::sort(list.begin(), list.end());
+    std::ranges::sort(list);
     options.percentile_list = std::move(list);
 }
 

@@ -119,7 +119,7 @@ void Logs::end_histogram(std::uint64_t now_ns) {
     for (std::size_t d = 0; d < data_directions; ++d) {
         const auto& bins = state_.data[d].clat.bins;
         std::vector<std::uint64_t>& before = previous_bins_[d];
-        if (std::equal(bins.begin(), bins.end(), before.begin())) {
+        if (std::ranges::equal(bins, before)) {
             continue;
         }
         append(histogram_text_, (now_ns + epoch_ns_) / ms);

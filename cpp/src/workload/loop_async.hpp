@@ -278,9 +278,9 @@ class AsyncLoop {
     // A short transfer is finished by calls of its own, as it is rare. True when it has ended.
     bool finish_short(Io& io, std::int32_t moved) {
         ++worker_.state().data[index_of(io.direction)].short_ios;
-        std::uint64_t done = static_cast<std::uint64_t>(moved);
+        auto done = static_cast<std::uint64_t>(moved);
         while (done < io.length && io.offset + done < io.file->target->size_bytes) {
-            const std::size_t left = static_cast<std::size_t>(io.length - done);
+            const auto left = static_cast<std::size_t>(io.length - done);
             const auto at = static_cast<off_t>(io.offset + done);
             const ssize_t more = io.direction == Direction::read ? ::pread(io.file->fd, io.buffer + done, left, at)
                                                                  : ::pwrite(io.file->fd, io.buffer + done, left, at);

@@ -235,8 +235,8 @@ ReplayLog parse_blktrace(std::span<const std::byte> bytes, const std::string& pa
         record.time_ns -= first_ns;
     }
     // blktrace writes a file a CPU; joined by blkparse they are in order, as concatenated they are not.
-    std::stable_sort(log.records.begin(), log.records.end(),
-                     [](const ReplayRecord& a, const ReplayRecord& b) { return a.time_ns < b.time_ns; });
+    std::ranges::stable_sort(log.records,
+                             [](const ReplayRecord& a, const ReplayRecord& b) { return a.time_ns < b.time_ns; });
     return log;
 }
 

@@ -76,8 +76,8 @@ class Reader {
 };
 
 void start_at_zero(ReplayLog& log) {
-    std::stable_sort(log.records.begin(), log.records.end(),
-                     [](const ReplayRecord& a, const ReplayRecord& b) { return a.time_ns < b.time_ns; });
+    std::ranges::stable_sort(log.records,
+                             [](const ReplayRecord& a, const ReplayRecord& b) { return a.time_ns < b.time_ns; });
     const std::uint64_t first = log.records.empty() ? 0 : log.records.front().time_ns;
     for (ReplayRecord& record : log.records) {
         record.time_ns -= first;
@@ -85,7 +85,7 @@ void start_at_zero(ReplayLog& log) {
 }
 
 std::uint32_t number_of(ReplayLog& log, const std::string& path) {
-    const auto found = std::find(log.paths.begin(), log.paths.end(), path);
+    const auto found = std::ranges::find(log.paths, path);
     if (found == log.paths.end()) {
         log.paths.push_back(path);
         return static_cast<std::uint32_t>(log.paths.size() - 1);

@@ -83,8 +83,8 @@ void put_percentiles(std::string& out, const char* name, const LatencyStats& sta
     for (const double percent : list) {
         values.push_back(stats.percentile_ns(percent));
     }
-    const std::uint64_t least = *std::min_element(values.begin(), values.end());
-    const std::uint64_t most = *std::max_element(values.begin(), values.end());
+    const std::uint64_t least = *std::ranges::min_element(values);
+    const std::uint64_t most = *std::ranges::max_element(values);
     const bool ms = least > 2'000'000 && most > 99'999'999;
     const bool us = !ms && least > 2'000 && most > 99'999;
     const std::uint64_t divisor = ms ? 1'000'000 : us ? 1'000 : 1;

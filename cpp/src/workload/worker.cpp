@@ -265,10 +265,11 @@ void Worker::set_up_features() {
     refills_ =
         options_.refill_buffers || options_.dedupe_percentage != 0 || !options_.buffer_pattern.offset_fields.empty();
     extras_ = verifier_ || pacer_ || replay_ || refills_ || watches;
-    features_ = (!is_synchronous(options_.engine) || extras_ ? separate_lat : 0U) |
-                (replay_ || (pacer_ && pacer_->limits_rate()) ? response_time : 0U) | (log_files ? log_lines : 0U) |
-                (!io_log_.empty() ? log_entries : 0U) | (watches ? watch_latency : 0U) |
-                (options_.sync_file_range_every != 0 ? track_writes : 0U);
+    const auto when = [](bool wanted, Feature feature) { return wanted ? std::uint32_t{feature} : 0U; };
+    features_ = when(!is_synchronous(options_.engine) || extras_, separate_lat) |
+                when(replay_ || (pacer_ && pacer_->limits_rate()), response_time) | when(log_files, log_lines) |
+                when(!io_log_.empty(), log_entries) | when(watches, watch_latency) |
+                when(options_.sync_file_range_every != 0, track_writes);
 }
 
 void Worker::set_up() {
@@ -306,7 +307,7 @@ bool Worker::another_pass(std::uint64_t& loops_left) const noexcept {
         return false;
     }
     // io_size above size: more passes over the same files.
-    const std::uint64_t largest = *std::max_element(options_.max_bs.begin(), options_.max_bs.end());
+    const std::uint64_t largest = *std::ranges::max_element(options_.max_bs);
     return plan_.io_bytes > plan_.size_bytes && total_issued_bytes_ < total_limit_bytes_ &&
            total_limit_bytes_ - total_issued_bytes_ >= largest;
 }

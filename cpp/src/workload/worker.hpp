@@ -139,7 +139,7 @@ class Worker final : public FileOpener {
     [[nodiscard]] int sync_file(FileState& file, SyncKind kind) const noexcept;
 
   private:
-    enum Feature : std::uint32_t {
+    enum Feature : std::uint8_t {
         separate_lat = 1,    // an I/O begins before it is issued
         response_time = 2,   // its rate is limited
         log_lines = 4,       // write_*_log

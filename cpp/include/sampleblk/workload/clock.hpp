@@ -48,7 +48,7 @@ class Clock {
 
     [[nodiscard]] static std::uint64_t monotonic_ns() noexcept {
         timespec now{};
-        ::clock_gettime(CLOCK_MONOTONIC, &now);
+        (void)::clock_gettime(CLOCK_MONOTONIC, &now);
         return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
     }
 

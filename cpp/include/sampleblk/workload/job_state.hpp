@@ -17,7 +17,7 @@
 
 namespace sampleblk::workload {
 
-enum class Phase : std::uint32_t {
+enum class Phase : std::uint8_t {
     created,  // forked, setting itself up
     ready,    // waits for the word to start
     delayed,  // startdelay

@@ -102,6 +102,8 @@ struct Pattern {
     [[nodiscard]] bool empty() const noexcept { return bytes.empty(); }
 };
 
+// In the order of the documentation; there are few of these, so their padding does not matter.
+// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
 struct JobOptions {
     // --- identity and reporting
     std::string name;

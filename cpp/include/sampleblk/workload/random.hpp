@@ -58,7 +58,7 @@ class Random {
 
 // What a job's random choices are for: each has a stream of its own, so that one does not shift
 // another.
-enum class Stream : std::uint64_t {
+enum class Stream : std::uint8_t {
     offset,
     direction,
     block_size,
