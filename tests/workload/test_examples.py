@@ -128,6 +128,7 @@ def test_runs(name: str, tmp_path: Path) -> None:
         "size": "1M",
         "io_size": "1M",
         "offset": 0,
+        "offset_increment": "1M",
         "runtime": 2,
         "ramp_time": 0,
         "startdelay": 0,
@@ -141,6 +142,7 @@ def test_runs(name: str, tmp_path: Path) -> None:
     }
     if name == "disk-zone-profile":
         shrunk |= {"zonesize": "64k", "zonerange": "64k", "zoneskip": "64k"}
+    (tmp_path / "file").write_bytes(bytes(1 << 20))  # some want a device, which is there already
     result = lab.JobFile(EXAMPLES / f"{name}.fio", **shrunk).run(progress=False)
     assert result.errors == []
     moved = [job[way]["total_ios"] for job in result.json()["jobs"] for way in ("read", "write", "trim")]
