@@ -18,7 +18,7 @@ CPP_SOURCES := $(shell find cpp -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o
 CPP_FORMATTED := $(shell find cpp -name '*.cpp' -o -name '*.hpp')
 MODULE_SOURCES := $(shell find module -name '*.[ch]' -o -name Makefile -o -name Kbuild)
 
-.PHONY: help setup packages build kernels demo test test-cpp test-python test-full lint tidy format bench-driver bench-vm bench-workload bench-trace bench-profile bench-plugin docs notebooks test-module-tsan test-debug-kernel clean
+.PHONY: help setup packages build kernels demo test test-cpp test-python test-full lint tidy format bench-driver bench-driver-counted bench-vm bench-workload bench-trace bench-profile bench-plugin docs notebooks test-module-tsan test-debug-kernel clean
 .DELETE_ON_ERROR:
 
 help: ## what there is to make
@@ -111,6 +111,10 @@ format: build ## rewrite to the project's format
 
 bench-driver: $(firstword $(KERNEL_STAMPS)) ## the driver in the guest, against brd and null_blk
 	@$(BIN)/sampleblk-lab vm run --memory 1536M --timeout 1800 -- $(abspath $(BIN))/python $(abspath tests/bench/bench_driver.py)
+
+bench-driver-counted: $(firstword $(KERNEL_STAMPS)) ## the same by counted instructions, which no load disturbs
+	@SAMPLEBLK_QEMU=$(abspath tests/bench/qemu-counted) ROUNDS=1 $(BIN)/sampleblk-lab vm run --accel tcg --cpus 1 \
+		--timeout 3600 -- $(abspath $(BIN))/python $(abspath tests/bench/bench_driver.py)
 
 bench-vm: $(firstword $(KERNEL_STAMPS)) ## starting a VM, against virtme-ng
 	@$(BIN)/pip install -q virtme-ng==1.42

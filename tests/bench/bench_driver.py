@@ -6,9 +6,12 @@ devices are filled before, but for `first…` and `sparse…`, where each run be
 null_blk that moves no data: what fio, the system call and the block layer cost by themselves. Its ratio to null_blk
 with memory is what a driver that costs nothing would reach, so no ratio of ours can be more.
 
+Where the kernel plugs a direct write (6.1: blkdev_write_iter()), a synchronous one is handed to kblockd when the writer
+goes to sleep, and two context switches cost more than any driver of the multi-queue kind: hence the ceiling there.
+
 null_blk has as many queues as ours and so no I/O scheduler either; `default…` are both as they are made when nothing is
-said. Run by `make bench-driver`, inside the VM; BENCH=… runs only the jobs whose name has that in it, ROUNDS=… so many
-rounds.
+said. Run by `make bench-driver`, inside the VM, or by `make bench-driver-counted`, where the guest's clock counts its
+instructions. BENCH=… runs only the jobs whose name has that in it, ROUNDS=… so many rounds.
 """
 
 import dataclasses
