@@ -57,7 +57,8 @@ py::dict event_dict(const profile::Event& event) {
     return out;
 }
 
-profile::FlameGraphOptions flame_options(std::string title, std::string subtitle, double min_percent, bool inverted) {
+profile::FlameGraphOptions flame_options(std::string title, std::string subtitle, double min_percent,
+                                         std::optional<bool> inverted) {
     profile::FlameGraphOptions options;
     options.title = std::move(title);
     options.subtitle = std::move(subtitle);
@@ -176,21 +177,22 @@ void register_profile(py::module_& module) {
             py::arg("other"), py::call_guard<py::gil_scoped_release>())
         .def(
             "flamegraph",
-            [](const StackTree& self, std::string title, std::string subtitle, double min_percent, bool inverted) {
+            [](const StackTree& self, std::string title, std::string subtitle, double min_percent,
+               std::optional<bool> inverted) {
                 return profile::flame_graph(
                     self, flame_options(std::move(title), std::move(subtitle), min_percent, inverted));
             },
             py::kw_only(), py::arg("title"), py::arg("subtitle") = "", py::arg("min_percent") = 0.05,
-            py::arg("inverted") = false, py::call_guard<py::gil_scoped_release>())
+            py::arg("inverted") = py::none(), py::call_guard<py::gil_scoped_release>())
         .def(
             "difference",
             [](const StackTree& self, const StackTree& before, std::string title, std::string subtitle,
-               double min_percent, bool inverted) {
+               double min_percent, std::optional<bool> inverted) {
                 return profile::difference_flame_graph(
                     before, self, flame_options(std::move(title), std::move(subtitle), min_percent, inverted));
             },
             py::arg("before"), py::kw_only(), py::arg("title"), py::arg("subtitle") = "", py::arg("min_percent") = 0.05,
-            py::arg("inverted") = false, py::call_guard<py::gil_scoped_release>());
+            py::arg("inverted") = py::none(), py::call_guard<py::gil_scoped_release>());
     module.def(
         "read_folded",
         [](const std::string& text, const std::string& source, const std::string& unit) {

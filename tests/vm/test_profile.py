@@ -22,7 +22,7 @@ def recorded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("profile")
     with lab.Device(capacity="64M") as device, device.mkfs("ext4").mount() as mnt:
         job = lab.Job(rw="write", bs="4k", size="2M", loops=20, numjobs=1, filename=mnt / "test")
-        with lab.profile(hz=499, offcpu=True) as profiler:
+        with lab.profile(hz=1999, offcpu=True) as profiler:
             job.run(progress=False)
     profile = profiler.save(folder)
     print(profiler.stats, file=sys.stderr)

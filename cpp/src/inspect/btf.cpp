@@ -106,6 +106,12 @@ Btf::Btf(std::vector<std::byte> bytes, std::string source, std::shared_ptr<const
         if (const auto name = text(number(at)); !name.empty()) {
             by_name_[name].push_back(id);
         }
+        if (const BtfKind kind = kind_of(info); kind == BtfKind::enumeration || kind == BtfKind::enumeration64) {
+            const std::size_t each = kind == BtfKind::enumeration ? 8 : 12;
+            for (std::size_t i = 0; i < length_of(info); ++i) {
+                by_constant_.emplace(text(number(at + kHead + each * i)), id);
+            }
+        }
         at += kHead + tail;
     }
 }
@@ -215,6 +221,13 @@ BtfType Btf::type(std::uint32_t id) const {
             break;
     }
     return out;
+}
+
+std::uint32_t Btf::enumeration_of(std::string_view constant) const {
+    if (const auto found = by_constant_.find(constant); found != by_constant_.end()) {
+        return found->second;
+    }
+    return base_ ? base_->enumeration_of(constant) : 0;
 }
 
 std::vector<std::uint32_t> Btf::find(std::string_view name, BtfKind kind) const {

@@ -122,6 +122,8 @@ std::string draw(const Painter& painter, const std::string& extra) {
         std::reverse(todo.begin() + static_cast<std::ptrdiff_t>(from), todo.end());
     }
 
+    constexpr std::size_t tall = 40;
+    const bool inverted = painter.options.inverted.value_or(deepest > tall);
     const std::size_t height = kHead + (deepest + 1) * kRow + 8;
     std::string subtitle = amount(tree.total(), tree.unit());
     if (!painter.options.subtitle.empty()) {
@@ -133,7 +135,7 @@ std::string draw(const Painter& painter, const std::string& extra) {
     }
     std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"sblk-flame\" width=\"100%\" height=\"";
     out += std::to_string(height) + "\" role=\"group\" aria-label=\"" + xml_text(painter.options.title) + "\"";
-    out += painter.options.inverted ? " data-inverted=\"\">" : ">";
+    out += inverted ? " data-inverted=\"\">" : ">";
     out.append("<style>").append(kFlameStyle).append("</style>");
     out += R"(<rect class="bg" width="100%" height="100%"/>)";
     out += R"(<text class="h" x="8" y="20">)" + xml_text(painter.options.title) + "</text>";
@@ -146,7 +148,7 @@ std::string draw(const Painter& painter, const std::string& extra) {
         const StackTree::Node& node = tree.nodes()[frame.node];
         const double width = width_of(frame.node);
         const Look look = painter.look(frame.node);
-        const std::size_t row = painter.options.inverted ? frame.depth : deepest - frame.depth;
+        const std::size_t row = inverted ? frame.depth : deepest - frame.depth;
         const std::string name = xml_text(tree.label(node));
         out += R"(<svg class="f )" + look.classes + "\" data-d=\"" + std::to_string(frame.depth) + "\" x=\"" +
                number(frame.x) + "%\" y=\"" + std::to_string(kHead + row * kRow) + "\" width=\"" + number(width) +

@@ -61,6 +61,14 @@ class BtfTypes:
             return self.get(int(self.btf.type(identity)["type"]))
         return None
 
+    def constant(self, name: str) -> drgn.Object | None:
+        """The constant of that name of any enumeration; None when there is none."""
+        identity = self.btf.enumeration_of(name)
+        if identity == 0:
+            return None
+        value = next(member[4] for member in self.btf.type(identity)["members"] if member[0] == name)
+        return drgn.Object(self.program, self.get(identity), value)
+
     def get(self, identity: int) -> drgn.Type:
         """The type of that BTF id."""
         made = self._made.get(identity)

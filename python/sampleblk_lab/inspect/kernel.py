@@ -36,6 +36,9 @@ _GLOBALS = {
     "file_systems": "struct file_system_type *",
     "modules": "struct list_head",
     "block_class": "struct class",
+    "class_kset": "struct kset *",
+    "bus_kset": "struct kset *",
+    "devices_kset": "struct kset *",
     "disk_type": "struct device_type",
     "part_type": "struct device_type",
     "slab_caches": "struct list_head",
@@ -107,8 +110,11 @@ class _Kernel:
                 variable = types.variable(name)
                 if variable is not None and places:
                     return drgn.Object(program, variable, address=places[0][1])
-        if flags & drgn.FindObjectFlags.CONSTANT:
-            return None
+        if flags & drgn.FindObjectFlags.CONSTANT and filename is None:
+            for types in self.types:
+                constant = types.constant(name)
+                if constant is not None:
+                    return constant
         return None
 
     def _find_symbols(self, _: drgn.Program, name: str | None, address: int | None, one: bool) -> Sequence[drgn.Symbol]:

@@ -86,7 +86,7 @@ class Stacks:
         title: str | None = None,
         before: Stacks | None = None,
         min_percent: float = 0.05,
-        inverted: bool = False,
+        inverted: bool | None = None,
     ) -> FlameGraph:
         """A flame graph: one SVG that needs nothing else.
 
@@ -95,7 +95,7 @@ class Stacks:
             title: The heading; the stacks' own when None.
             before: Stacks to compare with. Frames are then red where their share grew and blue where it shrank.
             min_percent: Frames narrower than this are left out, and counted in the heading.
-            inverted: Roots at the top.
+            inverted: Roots at the top; None: only where a tall graph would otherwise hide its root below the screen.
 
         Returns:
             The graph: ``svg`` is its text, and a notebook shows it.

@@ -3,6 +3,7 @@
 // hovered without JavaScript, and with it zoomed and searched by mouse, touch or keyboard.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "sampleblk/profile/stack_tree.hpp"
@@ -11,9 +12,9 @@ namespace sampleblk::profile {
 
 struct FlameGraphOptions {
     std::string title = "Flame graph";
-    std::string subtitle;       // losses and the like
-    double min_percent = 0.05;  // frames narrower than this are left out, and counted in the subtitle
-    bool inverted = false;      // roots at the top (an icicle graph)
+    std::string subtitle;          // losses and the like
+    double min_percent = 0.05;     // frames narrower than this are left out, and counted in the subtitle
+    std::optional<bool> inverted;  // roots at the top; by itself where a tall graph would hide its root below the fold
 };
 
 [[nodiscard]] std::string flame_graph(const StackTree& tree, const FlameGraphOptions& options);
