@@ -21,7 +21,7 @@ def recorded(tmp_path_factory):
     """The article's job, small: sequential 4 KiB writes to ext4 on the driver, each loop begun by an invalidation."""
     folder = tmp_path_factory.mktemp("profile")
     with lab.Device(capacity="64M") as device, device.mkfs("ext4").mount() as mnt:
-        job = lab.Job(rw="write", bs="4k", size="2M", loops=20, numjobs=1, filename=mnt / "test")
+        job = lab.Job(ioengine="sync", rw="write", bs="4k", size="2M", loops=20, numjobs=1, filename=mnt / "test")
         with lab.profile(hz=1999, offcpu=True) as profiler:
             job.run(progress=False)
     profile = profiler.save(folder)
