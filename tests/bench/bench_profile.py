@@ -114,7 +114,7 @@ def theirs(path: Path, out: Path, collapse: str, draw: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=4.0, help="how long to record")
-    parser.add_argument("--peer-samples", type=int, default=50_000, help="samples of the file that the peer reads, too")
+    parser.add_argument("--peer-samples", type=int, default=400_000, help="of the file that the peer reads, too")
     arguments = parser.parse_args()
     if shutil.which("perf") is None:
         sys.exit("bench-profile needs perf, the peer: apt-get install linux-perf")

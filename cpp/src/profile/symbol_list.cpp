@@ -75,7 +75,7 @@ void SymbolList::finish(bool groups_apart) {
             continue;
         }
         const bool last = i + 1 == entries_.size();
-        if (last || (groups_apart && (entries_[i + 1].group == 0) != (entry.group == 0))) {
+        if (last || (groups_apart && entries_[i + 1].group != entry.group)) {
             entry.end = (entry.start + 2 * page - 1) / page * page;
         } else {
             entry.end = entries_[i + 1].start;

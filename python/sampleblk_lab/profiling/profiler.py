@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 import weakref
@@ -57,6 +58,10 @@ class Profiler:
         if self._sampler is not None:
             sampler, self._sampler = self._sampler, None
             self._stats = sampler.stop()
+            # Now: a module that is unloaded later takes its names along.
+            names = Path("/proc/kallsyms").read_bytes()
+            if not _hidden(names):
+                Path(f"{self._spool}/kallsyms").write_bytes(names)
         return self
 
     close = stop
@@ -120,9 +125,9 @@ class Profiler:
         target.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(result.path, target / "perf.data")
         if symbols:
-            text = Path("/proc/kallsyms").read_bytes()
-            if not _hidden(text):
-                (target / "kallsyms").write_bytes(text)
+            names = result.path.with_name("kallsyms")
+            if names.exists():
+                shutil.copyfile(names, target / "kallsyms")
             result.save_symbols(target / "symbols")
         return open_profile(target)
 
@@ -139,8 +144,8 @@ class Profiler:
 
 def _hidden(kallsyms: bytes) -> bool:
     """Whether kptr_restrict keeps the addresses from this user."""
-    line = next((line for line in kallsyms.splitlines() if line.endswith(b" T _text")), b"0 ")
-    return int(line.split()[0], 16) == 0
+    line = re.search(rb"^([0-9a-f]+) T _text$", kallsyms, re.M)
+    return line is None or int(line[1], 16) == 0
 
 
 def profile(
