@@ -34,4 +34,8 @@ with tempfile.TemporaryDirectory() as jupyter:
             cell.metadata.pop("execution", None)
         # The version of the Python that ran it would change with the machine.
         notebook.metadata.language_info = {"name": "python"}
-        nbformat.write(notebook, path)
+        text = nbformat.writes(notebook)
+        # Where the checkout and its user's home are is nobody's business.
+        for place, name in ((FOLDER.parent, "sampleblk-lab"), (Path.home(), "~")):
+            text = text.replace(f"{place}/", f"{name}/")
+        path.write_text(text + "\n")

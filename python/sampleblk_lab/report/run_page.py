@@ -84,7 +84,7 @@ def _recording(page: Page, run: Run) -> None:
 
     counts = run.counts()
     page.add_table("Events", counts, bar="count")
-    names = set(run.file.events)
+    names = {str(name) for name in counts["event"]}  # the file knows the formats of many more
     if "raw_syscalls:sys_enter" in names or any(name.startswith("syscalls:") for name in names):
         calls = run.syscalls()
         page.add_table("System calls", calls.summary(), bar="seconds")

@@ -65,9 +65,8 @@ def aspects(environment: dict[str, Any]) -> dict[str, str]:
     """Accelerator, kernel and machine of an env.json, as words; older files lack some."""
     vm = environment.get("vm") or {}
     about = environment.get("host") or {}
-    machine = ", ".join(filter(None, (about.get("name"), about.get("cpu"))))
-    if vm:
-        machine += f", VM of {vm.get('cpus')} CPUs and {vm.get('memory_mib')} MiB"
+    guest = f"VM of {vm.get('cpus')} CPUs and {vm.get('memory_mib')} MiB" if vm else ""
+    machine = ", ".join(filter(None, (about.get("name"), about.get("cpu"), guest)))
     return {
         "accelerator": environment.get("accel") or vm.get("accel") or "none",
         "kernel": environment.get("kernel") or "",
