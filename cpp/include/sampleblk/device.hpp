@@ -104,7 +104,7 @@ class DeviceControl {
 
   private:
     void call(unsigned long request, void* argument, const char* name, const std::string& device) const;
-    sampleblk_snapshot snapshot(sampleblk_snapshot request) const;
+    [[nodiscard]] sampleblk_snapshot snapshot(sampleblk_snapshot request) const;
 
     std::string path_;
     Fd fd_;
