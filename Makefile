@@ -18,7 +18,7 @@ CPP_SOURCES := $(shell find cpp -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o
 CPP_FORMATTED := $(shell find cpp -name '*.cpp' -o -name '*.hpp')
 MODULE_SOURCES := $(shell find module -name '*.[ch]' -o -name Makefile -o -name Kbuild)
 
-.PHONY: help setup packages build kernels demo test test-cpp test-python test-full lint tidy format bench-driver bench-driver-counted bench-vm bench-workload bench-trace bench-profile bench-plugin docs notebooks test-module-tsan test-debug-kernel clean
+.PHONY: help setup packages packages-tests build kernels demo test test-cpp test-python test-full lint tidy format bench-driver bench-driver-counted bench-vm bench-workload bench-trace bench-profile bench-plugin docs notebooks test-module-tsan test-debug-kernel clean
 .DELETE_ON_ERROR:
 
 help: ## what there is to make
@@ -28,6 +28,9 @@ help: ## what there is to make
 
 packages: ## the Debian packages that are missing
 	@packaging/install-packages.sh
+
+packages-tests: ## the same, with those that only tests and benchmarks need
+	@packaging/install-packages.sh --tests
 
 $(STAMPS)/venv: pyproject.toml | packages
 	@mkdir -p $(STAMPS)
@@ -62,7 +65,7 @@ demo: $(firstword $(KERNEL_STAMPS)) ## the article's first experiment, from the 
 # --- tests
 
 # C++ tests under the address and undefined-behaviour sanitizers.
-build/asan/build.ninja: $(STAMPS)/venv
+build/asan/build.ninja: $(STAMPS)/venv | packages-tests
 	@$(BIN)/cmake -S . -B build/asan -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DSAMPLEBLK_TESTS=ON \
 		-DSAMPLEBLK_WERROR=ON -DSAMPLEBLK_SANITIZE=address,undefined >/dev/null
 
@@ -70,11 +73,11 @@ test-cpp: build/asan/build.ninja ## GoogleTest, under ASan and UBSan
 	$(BIN)/cmake --build build/asan -j $(JOBS)
 	$(BIN)/ctest --test-dir build/asan --output-on-failure -j $(JOBS)
 
-test-python: build kernels ## pytest: on this host, and in a VM on each of KERNELS
+test-python: packages-tests build kernels ## pytest: on this host, and in a VM on each of KERNELS
 	$(BIN)/pytest --sblk-kernel $(KERNELS) -m "not full"
 
 # The driver's data structures again, for races.
-build/tsan/build.ninja: $(STAMPS)/venv
+build/tsan/build.ninja: $(STAMPS)/venv | packages-tests
 	$(BIN)/cmake -S . -B build/tsan -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DSAMPLEBLK_TESTS=ON \
 		-DSAMPLEBLK_WERROR=ON -DSAMPLEBLK_SANITIZE=thread
 
@@ -109,28 +112,28 @@ format: build ## rewrite to the project's format
 
 # --- benchmarks: each ends with `ratio NAME VALUE`, how many times better than the peer
 
-bench-driver: $(firstword $(KERNEL_STAMPS)) ## the driver in the guest, against brd and null_blk
+bench-driver: packages-tests $(firstword $(KERNEL_STAMPS)) ## the driver in the guest, against brd and null_blk
 	@$(BIN)/sampleblk-lab vm run --memory 1536M --timeout 1800 -- $(abspath $(BIN))/python $(abspath tests/bench/bench_driver.py)
 
-bench-driver-counted: $(firstword $(KERNEL_STAMPS)) ## the same by counted instructions, which no load disturbs
+bench-driver-counted: packages-tests $(firstword $(KERNEL_STAMPS)) ## the same by counted instructions, which no load disturbs
 	@SAMPLEBLK_QEMU=$(abspath tests/bench/qemu-counted) ROUNDS=1 $(BIN)/sampleblk-lab vm run --accel tcg --cpus 1 \
 		--timeout 3600 -- $(abspath $(BIN))/python $(abspath tests/bench/bench_driver.py)
 
-bench-vm: $(firstword $(KERNEL_STAMPS)) ## starting a VM, against virtme-ng
+bench-vm: packages-tests $(firstword $(KERNEL_STAMPS)) ## starting a VM, against virtme-ng
 	@$(BIN)/pip install -q virtme-ng==1.42
 	@$(BIN)/python tests/bench/bench_vm.py
 
-bench-workload: build ## the workload's engines, against fio
+bench-workload: packages-tests build ## the workload's engines, against fio
 	@$(BIN)/python tests/bench/bench_workload.py
 
-bench-trace: $(firstword $(KERNEL_STAMPS)) ## decoding trace.dat, against trace-cmd report; recording in the guest, against strace
+bench-trace: packages-tests $(firstword $(KERNEL_STAMPS)) ## decoding trace.dat, against trace-cmd report; recording in the guest, against strace
 	@$(BIN)/python tests/bench/bench_trace.py
 	@$(BIN)/sampleblk-lab vm run --timeout 600 -- $(abspath $(BIN))/python $(abspath tests/bench/bench_trace_overhead.py)
 
-bench-profile: build ## perf.data to folded stacks to SVG, against stackcollapse-perf.pl and flamegraph.pl (in $$FLAMEGRAPH_DIR)
+bench-profile: packages-tests build ## perf.data to folded stacks to SVG, against stackcollapse-perf.pl and flamegraph.pl (in $$FLAMEGRAPH_DIR)
 	@$(BIN)/python tests/bench/bench_profile.py
 
-bench-plugin: build ## what the plugin adds to a session that has nothing of ours
+bench-plugin: packages-tests build ## what the plugin adds to a session that has nothing of ours
 	@$(BIN)/python tests/bench/bench_plugin.py
 
 docs: build ## the documentation, in build/docs; a warning is an error

@@ -2,11 +2,23 @@
 # SPDX-License-Identifier: MIT
 # Installs what packaging/debian.txt lists and this system lacks. On Debian by apt-get, with sudo where we are not
 # root; elsewhere it says what to install. Does nothing, quickly, when everything is there.
+#
+# usage: install-packages.sh [--tests]
+# What only tests and benchmarks need, its purpose says so first, is left out unless asked for.
 set -eu
 list=${PACKAGE_LIST:-$(dirname "$0")/debian.txt}
 
+case ${1:-} in
+'') left_out='| *tests' ;;
+--tests) left_out='^$' ;;
+*)
+	echo "usage: $0 [--tests], not \"$1\"" >&2
+	exit 2
+	;;
+esac
+
 # package|probe|purpose, without comments and blanks
-entries() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' -e 's/[[:space:]]*|[[:space:]]*/|/g' "$list"; }
+entries() { sed -e 's/#.*//' "$list" | grep -v "$left_out" | sed -e '/^[[:space:]]*$/d' -e 's/[[:space:]]*|[[:space:]]*/|/g'; }
 
 found() {
 	case $1 in

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Each notebook runs from top to bottom, and is stored with outputs that a reader without a kernel can see."""
 
+import re
 from pathlib import Path
 
 import nbformat
@@ -42,5 +43,4 @@ def test_is_stored_with_its_outputs(path: Path) -> None:
     for cell in shown:
         for output in cell.outputs:
             assert output.output_type != "error"
-            assert "/work/" not in str(output)
-            assert "/root/" not in str(output)
+            assert not re.search(r"/(root|home|work)/", str(output)), "a path of the machine that ran it"

@@ -13,12 +13,12 @@ from sampleblk_lab._native import _explain
 ROOT = Path(__file__).parents[1]
 
 
-def _install(tmp_path: Path, listed: str) -> subprocess.CompletedProcess[str]:
+def _install(tmp_path: Path, listed: str, *options: str) -> subprocess.CompletedProcess[str]:
     (tmp_path / "os-release").write_text("ID=fedora\n")
     (tmp_path / "list").write_text(listed)
     env = {**os.environ, "OS_RELEASE": str(tmp_path / "os-release"), "PACKAGE_LIST": str(tmp_path / "list")}
     script = ROOT / "packaging/install-packages.sh"
-    return subprocess.run(["sh", str(script)], capture_output=True, text=True, check=False, env=env)
+    return subprocess.run(["sh", str(script), *options], capture_output=True, text=True, check=False, env=env)
 
 
 def test_another_distribution_is_told_what_to_install(tmp_path: Path) -> None:
@@ -38,12 +38,25 @@ def test_another_distribution_with_everything_goes_on(tmp_path: Path) -> None:
     assert _install(tmp_path, "make | cmd:make | building\n").returncode == 0
 
 
+def test_what_only_tests_need_is_left_out_unless_asked_for(tmp_path: Path) -> None:
+    listed = "make | cmd:make | building\nperf | cmd:no-such-perf | tests and benchmarks: the peer\n"
+    assert _install(tmp_path, listed).returncode == 0
+    asked = _install(tmp_path, listed, "--tests")
+    assert asked.returncode == 1
+    assert "no-such-perf (Debian's package perf): tests and benchmarks: the peer" in asked.stderr
+    assert _install(tmp_path, listed, "--test").returncode == 2
+
+
 def test_the_list_s_probes_hold_here() -> None:
     if "ID=debian" not in Path("/etc/os-release").read_text():
         pytest.skip("the list is Debian's")
     env = {**os.environ, "OS_RELEASE": "/dev/null"}
     done = subprocess.run(
-        ["sh", str(ROOT / "packaging/install-packages.sh")], capture_output=True, text=True, check=False, env=env
+        ["sh", str(ROOT / "packaging/install-packages.sh"), "--tests"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=env,
     )
     assert done.returncode == 0, done.stderr
 
