@@ -123,5 +123,5 @@ def test_bad_options_are_named() -> None:
     done = subprocess.run(
         [script("sampleblk-lab"), "demo", "--loops", "0"], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "--loops 0 is out of range" in done.stderr
