@@ -18,7 +18,7 @@ CPP_SOURCES := $(shell find cpp -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o
 CPP_FORMATTED := $(shell find cpp -name '*.cpp' -o -name '*.hpp')
 MODULE_SOURCES := $(shell find module -name '*.[ch]' -o -name Makefile -o -name Kbuild)
 
-.PHONY: help setup packages packages-tests build kernels demo test test-cpp test-python test-full lint tidy format bench-driver bench-driver-counted bench-vm bench-workload bench-trace bench-profile bench-plugin docs notebooks test-module-tsan test-debug-kernel clean
+.PHONY: help setup packages packages-tests build kernels demo test test-cpp test-python test-full lint tidy fuzz format bench-driver bench-driver-counted bench-vm bench-workload bench-trace bench-profile bench-plugin docs notebooks test-module-tsan test-debug-kernel clean
 .DELETE_ON_ERROR:
 
 help: ## what there is to make
@@ -92,9 +92,20 @@ test-debug-kernel: build ## the driver's cases on a kernel with KASAN, lockdep, 
 
 test: lint test-cpp test-python ## the fast lane
 
-test-full: lint tidy test-cpp test-module-tsan $(FULL_KERNEL_STAMPS) ## everything, on FULL_KERNELS
+test-full: lint tidy test-cpp fuzz test-module-tsan $(FULL_KERNEL_STAMPS) ## everything, on FULL_KERNELS
 	$(BIN)/pytest --sblk-kernel $(FULL_KERNELS)
 	SAMPLEBLK_MODEL_OPERATIONS=2000000 $(BIN)/ctest --test-dir build/asan --output-on-failure -R '^module\.'
+
+FUZZ_SECONDS ?= 60
+build/fuzz/build.ninja: $(STAMPS)/venv
+	@PACKAGE_LIST=packaging/debian-fuzz.txt packaging/install-packages.sh
+	@$(BIN)/cmake -S . -B build/fuzz -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DSAMPLEBLK_FUZZ=ON \
+		-DSAMPLEBLK_SANITIZE=address,undefined,fuzzer-no-link -DCMAKE_C_COMPILER=clang-19 \
+		-DCMAKE_CXX_COMPILER=clang++-19 >/dev/null
+
+fuzz: build/fuzz/build.ninja ## every parser under libFuzzer, FUZZ_SECONDS each
+	$(BIN)/cmake --build build/fuzz -j $(JOBS)
+	$(BIN)/python packaging/fuzz.py build/fuzz $(FUZZ_SECONDS)
 
 lint: build ## ruff, mypy, clang-format
 	$(BIN)/ruff check python tests

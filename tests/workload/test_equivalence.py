@@ -51,7 +51,7 @@ def test_calls_are_fios(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         # fio lays the shared file out for the last copy only; we do for each, to the same end.
         mine, theirs = mine[1:], theirs[1:]
         # A race for the file's lock makes some of fio's copies open it twice.
-        theirs = [without_doubles(calls) for calls in theirs]
+        theirs = sorted(without_doubles(calls) for calls in theirs)
     if name in EXCEPT:
         call, _why = EXCEPT[name]
         mine, theirs = ([[c for c in calls if not c.startswith(call)] for calls in side] for side in (mine, theirs))
