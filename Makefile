@@ -108,8 +108,8 @@ fuzz: build/fuzz/build.ninja ## every parser under libFuzzer, FUZZ_SECONDS each
 	$(BIN)/python packaging/fuzz.py build/fuzz $(FUZZ_SECONDS)
 
 lint: build ## ruff, mypy, clang-format
-	$(BIN)/ruff check python tests
-	$(BIN)/ruff format --check python tests
+	$(BIN)/ruff check python tests packaging
+	$(BIN)/ruff format --check python tests packaging
 	$(BIN)/mypy
 	@$(BIN)/clang-format --dry-run -Werror $(CPP_FORMATTED)
 
@@ -117,8 +117,8 @@ tidy: build/asan/build.ninja ## clang-tidy
 	$(BIN)/python packaging/tidy.py build/asan $(JOBS)
 
 format: build ## rewrite to the project's format
-	$(BIN)/ruff format python tests
-	$(BIN)/ruff check --fix python tests
+	$(BIN)/ruff format python tests packaging
+	$(BIN)/ruff check --fix python tests packaging
 	$(BIN)/clang-format -i $(CPP_FORMATTED)
 
 # --- benchmarks: each ends with `ratio NAME VALUE`, how many times better than the peer

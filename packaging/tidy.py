@@ -22,6 +22,7 @@ files = [file for file in files if file.endswith(".cpp") and "/cpp/src/" in file
 
 
 def tidy(file: str) -> tuple[str, int, str]:
+    """The file, clang-tidy's status and what it printed."""
     command = [str(tool), "-p", str(build), "--quiet", "--extra-arg=-Wno-unknown-warning-option", file]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return file, done.returncode, done.stdout
