@@ -19,6 +19,9 @@ Profile::Profile(std::shared_ptr<const PerfFile> file, const SymbolSources& sour
 
 std::size_t Profile::event_number(const std::optional<std::string>& name) const {
     const auto& events = file_->events();
+    if (events.empty()) {
+        throw FormatError(file_->path(), 0, "the description of at least one event");
+    }
     if (!name) {
         for (std::size_t i = 0; i < events.size(); ++i) {
             const perf_event_attr& attr = events[i].attr;

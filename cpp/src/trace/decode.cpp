@@ -304,12 +304,15 @@ std::vector<std::uint64_t> cuts(const TraceFile& file, const DecodeRequest& requ
             fullest = &cpu;
         }
     }
-    if (threads < 2 || (request.threads == 0 && bytes < kParallelBytes) || buffer.compressed ||
+    if (fullest == nullptr || threads < 2 || (request.threads == 0 && bytes < kParallelBytes) || buffer.compressed ||
         file.on_error() == OnError::skip) {
         return {};
     }
     const bool swap = swap_needed(file.big_endian());
     const std::uint64_t pages = fullest->size / buffer.layout.page_size;
+    if (pages == 0) {
+        return {};
+    }
     std::vector<std::uint64_t> out;
     for (unsigned i = 1; i < threads; ++i) {
         const std::uint64_t at = fullest->offset + pages * i / threads * buffer.layout.page_size;
