@@ -168,6 +168,7 @@ def test_run_and_record_in_a_vm(tmp_path: Path, capfd: pytest.CaptureFixture[str
         assert f"<h2>{heading}</h2>" in page
 
 
+@pytest.mark.full
 def test_devices_and_faults_in_a_vm(sampleblk_python: RunsInVM) -> None:
     code = (
         "import json, subprocess, sys\n"

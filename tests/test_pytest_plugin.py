@@ -100,6 +100,7 @@ def test_each_test_runs_where_it_belongs(pytester: pytest.Pytester) -> None:
     assert "[120%]" not in result.stdout.str()
 
 
+@pytest.mark.full
 def test_several_kernels_and_host_workers(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_it="""

@@ -134,6 +134,7 @@ GUEST = """
 """
 
 
+@pytest.mark.full
 def test_in_the_guest_too(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=GUEST)
     report = pytester.path / "j.xml"

@@ -167,7 +167,9 @@ CHILD = textwrap.dedent("""
     import sampleblk_lab as lab
     with lab.record(syscalls=["write"], graph="*sys_fadvise64"):
         print("started", flush=True)
-        time.sleep(120)
+        # In steps: a signal just before the system call of one long sleep would be seen at its end only.
+        for _ in range(2400):
+            time.sleep(0.05)
 """)
 
 
