@@ -178,3 +178,23 @@ def test_a_missing_directory_is_an_os_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(NotADirectoryError):
         lab.Job(rw="write", size="1M", filename=tmp_path / "file" / "below").run(progress=False)
+
+
+def test_our_threads_take_no_signals(tmp_path: Path) -> None:
+    """A signal taken by a helper thread would not end the call that the interpreter's own thread waits in."""
+
+    def blocks(thread: Path, number: int) -> bool:
+        status = dict(line.split(":", 1) for line in (thread / "status").read_text().splitlines())
+        return bool(int(status["SigBlk"], 16) >> (number - 1) & 1)
+
+    before = set(Path("/proc/self/task").iterdir())
+    run = lab.Job(filename=tmp_path / "f", **ENDLESS).prepare()
+    run.start()
+    try:
+        ours = set(Path("/proc/self/task").iterdir()) - before
+        assert ours
+        assert all(blocks(thread, number) for thread in ours for number in (signal.SIGINT, signal.SIGTERM))
+        assert not blocks(Path(f"/proc/self/task/{os.getpid()}"), signal.SIGINT)
+    finally:
+        run.stop()
+        run.wait()

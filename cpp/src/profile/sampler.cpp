@@ -28,6 +28,7 @@
 #include "sampleblk/fd.hpp"
 #include "sampleblk/interrupt.hpp"
 #include "sampleblk/profile/perf_file.hpp"
+#include "sampleblk/signals.hpp"
 #include "tracing_data.hpp"
 
 namespace sampleblk::profile {
@@ -521,7 +522,10 @@ void Sampler::start() {
         return;
     }
     impl.started = true;
-    impl.thread = std::thread([&impl] { impl.run(); });
+    {
+        const SignalsBlocked in_the_thread;
+        impl.thread = std::thread([&impl] { impl.run(); });
+    }
     impl.enable(false);
 }
 

@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "plan.hpp"
+#include "sampleblk/signals.hpp"
 
 namespace sampleblk::trace {
 
@@ -354,8 +355,11 @@ std::unique_ptr<ColumnSink> decode_parts(const TraceFile& file, const DecodeRequ
     };
     {
         std::vector<std::jthread> threads;
-        for (std::size_t i = 1; i < parts.size(); ++i) {
-            threads.emplace_back([&run, &part = parts[i]] { run(part); });
+        {
+            const SignalsBlocked in_the_threads;
+            for (std::size_t i = 1; i < parts.size(); ++i) {
+                threads.emplace_back([&run, &part = parts[i]] { run(part); });
+            }
         }
         run(parts[0]);  // here, so that Ctrl-C reaches it
     }

@@ -16,6 +16,7 @@
 
 #include "sampleblk/error.hpp"
 #include "sampleblk/fd.hpp"
+#include "sampleblk/signals.hpp"
 #include "sampleblk/trace/format.hpp"
 #include "sampleblk/trace/tracefs.hpp"
 #include "tracefs_shim.h"
@@ -168,6 +169,7 @@ BufferReaders::BufferReaders(const std::string& instance_dir, const std::string&
         reader->page.resize(size);
         impl_->readers.push_back(std::move(reader));
     }
+    const SignalsBlocked in_the_threads;
     for (const auto& reader : impl_->readers) {
         reader->thread = std::thread([impl = impl_.get(), target = reader.get()] { impl->run(*target); });
     }

@@ -25,6 +25,7 @@
 #include "futex.hpp"
 #include "sampleblk/error.hpp"
 #include "sampleblk/interrupt.hpp"
+#include "sampleblk/signals.hpp"
 #include "worker.hpp"
 
 namespace sampleblk::workload {
@@ -209,10 +210,7 @@ struct JobRun::Impl {
     }
 
     void fork_members() {
-        sigset_t all;
-        sigset_t before;
-        (void)::sigfillset(&all);
-        (void)::pthread_sigmask(SIG_SETMASK, &all, &before);
+        const SignalsBlocked until_the_job_is_set_up;
         const pid_t parent = ::getpid();
         for (Member& member : members) {
             const pid_t pid = ::fork();
@@ -228,7 +226,6 @@ struct JobRun::Impl {
             }
             member.pid = pid;
         }
-        (void)::pthread_sigmask(SIG_SETMASK, &before, nullptr);
         if (fork_errno != 0) {
             for (std::size_t i = 0; i < plans.size(); ++i) {
                 ask_to_stop(shared->state(i));
@@ -474,7 +471,10 @@ JobRun::JobRun(JobSet set) : impl_(std::make_unique<Impl>()) {
     if (!threads.jobs.empty()) {
         impl.members.push_back(std::move(threads));
     }
-    impl.supervisor = std::thread([&impl] { impl.supervise(); });
+    {
+        const SignalsBlocked in_the_thread;
+        impl.supervisor = std::thread([&impl] { impl.supervise(); });
+    }
     for (;;) {
         std::unique_lock lock(impl.mutex);
         impl.changed.wait_for(lock, std::chrono::nanoseconds(interrupt_interval_ns));

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+// Which thread a signal reaches. A signal to the process may be delivered to any thread that lets it
+// through; only the one that runs the interpreter (or main) is meant to, as only there does it end a
+// blocking call and is its meaning known. So helper threads begin with every signal blocked.
+#pragma once
+
+#include <csignal>
+
+namespace sampleblk {
+
+// All signals are blocked in this thread while one is alive. Threads started meanwhile, and their
+// children, keep them blocked (pthread_sigmask(3)); so does a forked process until it says otherwise.
+class SignalsBlocked {
+  public:
+    SignalsBlocked() noexcept {
+        sigset_t all;
+        (void)::sigfillset(&all);
+        (void)::pthread_sigmask(SIG_SETMASK, &all, &before_);
+    }
+    SignalsBlocked(const SignalsBlocked&) = delete;
+    SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+    ~SignalsBlocked() { (void)::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+  private:
+    sigset_t before_{};
+};
+
+}  // namespace sampleblk

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <thread>
+
+#include "sampleblk/signals.hpp"
+
+namespace sampleblk {
+namespace {
+
+bool blocked(int signal) {
+    sigset_t now;
+    (void)::pthread_sigmask(SIG_SETMASK, nullptr, &now);
+    return ::sigismember(&now, signal) == 1;
+}
+
+TEST(SignalsTest, BlocksWhileAliveAndGivesBackWhatWas) {
+    sigset_t one;
+    (void)::sigemptyset(&one);
+    (void)::sigaddset(&one, SIGUSR1);
+    sigset_t before;
+    ASSERT_EQ(::pthread_sigmask(SIG_BLOCK, &one, &before), 0);
+    {
+        const SignalsBlocked guard;
+        EXPECT_TRUE(blocked(SIGINT));
+        EXPECT_TRUE(blocked(SIGCHLD));
+    }
+    EXPECT_FALSE(blocked(SIGINT));
+    EXPECT_TRUE(blocked(SIGUSR1));
+    ASSERT_EQ(::pthread_sigmask(SIG_SETMASK, &before, nullptr), 0);
+}
+
+TEST(SignalsTest, AThreadStartedMeanwhileKeepsThemBlocked) {
+    bool during = false;
+    std::thread thread;
+    {
+        const SignalsBlocked guard;
+        thread = std::thread([&during] { during = blocked(SIGINT); });
+    }
+    thread.join();
+    EXPECT_TRUE(during);
+    EXPECT_FALSE(blocked(SIGINT));
+}
+
+}  // namespace
+}  // namespace sampleblk
