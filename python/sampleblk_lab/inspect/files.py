@@ -3,19 +3,24 @@
 
 from __future__ import annotations
 
+import html
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import drgn
-from drgn.helpers.linux.fs import for_each_file
+from drgn.helpers.linux.fs import fget
 from drgn.helpers.linux.pid import find_task
 
 from sampleblk_lab.inspect.kernel import kernel, symbol_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from os import PathLike
+
+# How often a descriptor is looked at again that changed while it was looked at.
+_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,7 @@ class OpenFile:
     inode_number: int
     size_bytes: int
     position_bytes: int
+    task: int
     file: int
     dentry: int
     inode: int
@@ -39,10 +45,69 @@ class OpenFile:
     obj: drgn.Object
 
     def __str__(self) -> str:
-        return (
-            f"{self.pid:7} {self.comm:15} {self.fd:4}  file {self.file:#x}  dentry {self.dentry:#x}  "
-            f"inode {self.inode:#x}  mapping {self.mapping:#x}  {self.f_op}  {self.path}"
+        return _text([self])
+
+    __repr__ = __str__
+
+
+# Heading, and what stands below it.
+_COLUMNS: dict[str, Callable[[OpenFile], str]] = {
+    "PID": lambda one: str(one.pid),
+    "COMMAND": lambda one: one.comm,
+    "FD": lambda one: str(one.fd),
+    "FILE": lambda one: f"{one.file:x}",
+    "DENTRY": lambda one: f"{one.dentry:x}",
+    "INODE": lambda one: f"{one.inode:x}",
+    "MAPPING": lambda one: f"{one.mapping:x}",
+    "POSITION": lambda one: str(one.position_bytes),
+    "SIZE": lambda one: str(one.size_bytes),
+    "F_OP": lambda one: one.f_op,
+    "A_OPS": lambda one: one.a_ops,
+    "PATH": lambda one: one.path,
+}
+_NUMBERS = {"PID", "FD", "POSITION", "SIZE"}
+
+
+def _text(files: list[OpenFile]) -> str:
+    rows = [list(_COLUMNS), *([show(one) for show in _COLUMNS.values()] for one in files)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    align = [str.rjust if heading in _NUMBERS else str.ljust for heading in _COLUMNS]
+    return "\n".join(
+        "  ".join(put(cell, width) for put, cell, width in zip(align, row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+class OpenFiles(list[OpenFile]):
+    """Open descriptors by pid and fd; printed, they are the table of crash's ``foreach files -R``.
+
+    Attributes:
+        closed: How many descriptors of /proc were closed before their structures were read.
+        races: What changed under each of the attempts to read it, and so is left out.
+    """
+
+    def __init__(self, files: list[OpenFile], closed: int, races: list[str]) -> None:
+        super().__init__(files)
+        self.closed = closed
+        self.races = races
+
+    def _notes(self) -> list[str]:
+        closed = [f"{self.closed} closed while this looked"] if self.closed else []
+        return [*closed, *self.races]
+
+    def __repr__(self) -> str:
+        return "\n".join([_text(self), *(f"# {note}" for note in self._notes())])
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{heading}</th>" for heading in _COLUMNS)
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(show(one))}</td>" for show in _COLUMNS.values()) + "</tr>"
+            for one in self
         )
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._notes())
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{notes}"
 
 
 def _holders(device: int, inode: int | None) -> list[tuple[int, int, str]]:
@@ -54,7 +119,7 @@ def _holders(device: int, inode: int | None) -> list[tuple[int, int, str]]:
         try:
             entries = list((process / "fd").iterdir())
         except OSError:
-            continue  # it ended, or is a kernel thread's
+            continue  # it ended
         for entry in entries:
             try:
                 status = entry.stat()
@@ -66,14 +131,53 @@ def _holders(device: int, inode: int | None) -> list[tuple[int, int, str]]:
     return sorted(found)
 
 
-def open_files(path: str | PathLike[str]) -> list[OpenFile]:
+class _ChangedError(Exception):
+    """What was read is of two moments."""
+
+
+def _read(program: drgn.Program, pid: int, fd: int, path: str) -> OpenFile | None:
+    """The descriptor's structures; None when it is closed. Raises _ChangedError, drgn.FaultError."""
+    task = find_task(program, pid)
+    if not task:
+        return None
+    file = fget(task, fd).read_()
+    if not file:
+        return None
+    # Each structure at one go. Both may have been freed, and be another's now: then the descriptor has changed, too.
+    own = file[0].read_()
+    inode = own.f_inode[0].read_()
+    found = OpenFile(
+        pid=pid,
+        comm=task.comm.string_().decode(errors="replace"),
+        fd=fd,
+        path=path,
+        inode_number=inode.i_ino.value_(),
+        size_bytes=inode.i_size.value_(),
+        position_bytes=own.f_pos.value_(),
+        task=task.value_(),
+        file=file.value_(),
+        dentry=own.f_path.dentry.value_(),
+        inode=own.f_inode.value_(),
+        mapping=own.f_mapping.value_(),
+        f_op=symbol_name(own.f_op.value_()),
+        i_op=symbol_name(inode.i_op.value_()),
+        a_ops=symbol_name(own.f_mapping.a_ops.value_()),
+        obj=file,
+    )
+    if fget(task, fd).value_() != found.file or file.f_inode.value_() != found.inode:
+        raise _ChangedError
+    return found
+
+
+def open_files(path: str | PathLike[str]) -> OpenFiles:
     """The descriptors through which a file, or anything on a mounted filesystem, is open now.
 
     Args:
         path: A file, or a mount point for all files on that filesystem.
 
     Returns:
-        One entry a descriptor, by pid and fd. A descriptor that was closed while it was looked at is left out.
+        One entry a descriptor, by pid and fd. Threads that have unshared their descriptors (unshare(2), CLONE_FILES)
+        are not looked at. A descriptor that is closed or changes while it is looked at is counted instead.
 
     Raises:
         FileNotFoundError: No such file.
@@ -82,35 +186,22 @@ def open_files(path: str | PathLike[str]) -> list[OpenFile]:
     status = Path(path).stat()
     whole = os.path.ismount(path)
     program = kernel()
-    out = []
-    for pid, number, shown in _holders(status.st_dev, None if whole else status.st_ino):
-        task = find_task(program, pid)
-        if not task:
-            continue
-        try:
-            for fd, file in for_each_file(task):
-                if fd != number:
-                    continue
-                inode = file.f_inode
-                out.append(
-                    OpenFile(
-                        pid=pid,
-                        comm=task.comm.string_().decode(errors="replace"),
-                        fd=fd,
-                        path=shown,
-                        inode_number=inode.i_ino.value_(),
-                        size_bytes=inode.i_size.value_(),
-                        position_bytes=file.f_pos.value_(),
-                        file=file.value_(),
-                        dentry=file.f_path.dentry.value_(),
-                        inode=inode.value_(),
-                        mapping=file.f_mapping.value_(),
-                        f_op=symbol_name(file.f_op.value_()),
-                        i_op=symbol_name(inode.i_op.value_()),
-                        a_ops=symbol_name(file.f_mapping.a_ops.value_()),
-                        obj=file,
-                    )
-                )
-        except drgn.FaultError:
-            continue  # freed under our eyes: the descriptor is closed
+    out = OpenFiles([], 0, [])
+    for pid, fd, shown in _holders(status.st_dev, None if whole else status.st_ino):
+        problem = ""
+        for _ in range(_TRIES):
+            try:
+                found = _read(program, pid, fd, shown)
+            except _ChangedError:
+                problem = "its structures changed while they were read"
+            except drgn.FaultError as error:
+                problem = f"its structures were freed while they were read ({error})"
+            else:
+                if found is None:
+                    out.closed += 1
+                else:
+                    out.append(found)
+                break
+        else:
+            out.races.append(f"pid {pid} fd {fd} {shown}: {problem}")
     return out

@@ -21,7 +21,7 @@ except ImportError as _error:
 from sampleblk_lab.inspect.btf_types import BtfTypes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _BTF = Path("/sys/kernel/btf")
 
@@ -55,6 +55,12 @@ _GLOBALS = {
 }
 
 
+def _loaded_modules() -> dict[str, str]:
+    """Where each loaded module is, by name (/proc/modules)."""
+    lines = Path("/proc/modules").read_text().splitlines()
+    return {fields[0]: fields[5] for fields in map(str.split, lines)}
+
+
 class _Kernel:
     """One program with its finders."""
 
@@ -67,36 +73,51 @@ class _Kernel:
                 f"{_BTF}/vmlinux is not there: this kernel was built without CONFIG_DEBUG_INFO_BTF",
                 "use a kernel that has it, such as Debian's in the VM",
             )
+        self.modules = _loaded_modules()
         self.names = core.KernelNames()
         if len(self.names) == 0:
             raise PermissionError("/proc/kallsyms shows no addresses: kernel.kptr_restrict hides them")
         self.program = drgn.Program()
         self.program.set_kernel()
         self.base = core.Btf(str(_BTF / "vmlinux"))
-        self.types = [BtfTypes(self.program, self.base)]
+        self.types = BtfTypes(self.program, self.base)
+        self.types_of: dict[str, BtfTypes] = {}
         self.program.register_type_finder("btf", self._find_type, enable_index=0)
         self.program.register_object_finder("kallsyms", self._find_object, enable_index=0)
         self.program.register_symbol_finder("kallsyms", self._find_symbols, enable_index=0)
 
+    def refresh(self) -> None:
+        """Takes note of modules that came or went: their names, and their types, are others now."""
+        modules = _loaded_modules()
+        if modules == self.modules:
+            return
+        gone = [name for name, place in self.modules.items() if modules.get(name) != place]
+        self.names, self.modules = core.KernelNames(), modules
+        for name in gone:
+            self.types_of.pop(name, None)
+
     def add_module(self, name: str) -> bool:
         path = _BTF / name
-        if any(types.btf is not self.base and name == getattr(types, "module", "") for types in self.types):
-            return True
-        if not path.exists():
-            return False
-        types = BtfTypes(self.program, core.Btf(str(path), self.base))
-        types.module = name  # type: ignore[attr-defined]
-        self.types.append(types)
-        return True
+        if name not in self.types_of and path.exists():
+            self.types_of[name] = BtfTypes(self.program, core.Btf(str(path), self.base))
+        return name in self.types_of
 
     def _find_type(self, _: drgn.Program, kinds: drgn.TypeKindSet, name: str, filename: str | None) -> drgn.Type | None:
         if filename is not None:
             return None
-        for types in self.types:
+        for types in self._all_types():
             found = types.find(kinds, name)
             if found is not None:
                 return found
         return None
+
+    def _all_types(self) -> Iterator[BtfTypes]:
+        """The kernel's, those of modules that were read, and then those of the others, which are read for this."""
+        yield self.types
+        yield from list(self.types_of.values())
+        for path in sorted(_BTF.iterdir()):
+            if path.name != "vmlinux" and path.name not in self.types_of and self.add_module(path.name):
+                yield self.types_of[path.name]
 
     def _find_object(
         self, program: drgn.Program, name: str, flags: drgn.FindObjectFlags, filename: str | None
@@ -106,12 +127,12 @@ class _Kernel:
             kind = _GLOBALS.get(name)
             if kind is not None and places:
                 return drgn.Object(program, kind, address=places[0][1])
-            for types in self.types:
+            for types in self._all_types() if places else ():
                 variable = types.variable(name)
-                if variable is not None and places:
+                if variable is not None:
                     return drgn.Object(program, variable, address=places[0][1])
         if flags & drgn.FindObjectFlags.CONSTANT and filename is None:
-            for types in self.types:
+            for types in self._all_types():
                 constant = types.constant(name)
                 if constant is not None:
                     return constant
@@ -141,24 +162,35 @@ def _kernel() -> _Kernel:
     return _Kernel()
 
 
+def _current() -> _Kernel:
+    own = _kernel()
+    own.refresh()
+    return own
+
+
 def kernel() -> drgn.Program:
     """The running kernel, as a drgn program; drgn's helpers work on it.
+
+    Types are those of the kernel and of its modules, as long as these are loaded; names those of now.
 
     Raises:
         PermissionError: Not root, or the kernel hides its addresses.
         UnsupportedError: The kernel has no BTF, or drgn is missing.
     """
-    return _kernel().program
+    return _current().program
 
 
 def names() -> core.KernelNames:
     """Every name of the kernel, both ways."""
-    return _kernel().names
+    return _current().names
 
 
 def module_types(name: str) -> bool:
-    """Adds the types of a loaded module; False when it has none (built outside the kernel's tree)."""
-    return _kernel().add_module(name)
+    """Reads the types of a loaded module now; False when it has none (built outside the kernel's tree, or before 5.11).
+
+    A type that the kernel itself has not is looked for in all modules anyway.
+    """
+    return _current().add_module(name)
 
 
 def symbol_name(address: int) -> str:

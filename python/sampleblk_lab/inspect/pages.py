@@ -8,16 +8,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import drgn
-from drgn.helpers.linux.fs import for_each_file
+from drgn.helpers.linux.fs import fget
+from drgn.helpers.linux.mm import compound_order, page_flags
 from drgn.helpers.linux.pid import find_task
-from drgn.helpers.linux.xarray import xa_for_each, xa_is_value
 
 from sampleblk_lab.inspect.kernel import kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from os import PathLike
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+
+# The page flags that matter here (include/linux/page-flags.h).
+_FLAGS = ("locked", "writeback", "referenced", "uptodate", "dirty", "active")
+
+# How often the cache is walked again when it changed during a walk.
+_TRIES = 3
 
 
 @dataclass
@@ -27,7 +34,7 @@ class PageCache:
     Attributes:
         size_bytes: The file's size.
         pages: Page number in the file to its flags, of those that are cached.
-        faults: Pages that went away while they were looked at.
+        faults: Pages, or nodes of the tree that has them, that changed or went away while they were looked at.
     """
 
     size_bytes: int
@@ -51,20 +58,8 @@ class PageCache:
         )
         rows = [f"{start * _PAGE:#12x} {marks[start : start + 64]}" for start in range(0, total, 64)]
         head = f"{len(self.pages)} of {total} pages cached, {len(self.dirty)} dirty (# cached, D dirty, . not cached)"
-        return "\n".join([head, *rows])
-
-
-def _flags(program: drgn.Program, word: int) -> frozenset[str]:
-    """The page flags that matter here, by their place in the kernel's enum pageflags."""
-    found = set()
-    for enumerator in program.type("enum pageflags").enumerators:
-        name = enumerator.name.removeprefix("PG_")
-        if (
-            name in ("dirty", "uptodate", "locked", "writeback", "referenced", "active")
-            and word >> enumerator.value & 1
-        ):
-            found.add(name)
-    return frozenset(found)
+        notes = [f"{self.faults} changed while this looked"] if self.faults else []
+        return "\n".join([head, *rows, *notes])
 
 
 def page_cache(path: str | PathLike[str]) -> PageCache:
@@ -80,43 +75,79 @@ def page_cache(path: str | PathLike[str]) -> PageCache:
     program = kernel()
     number = os.open(path, os.O_RDONLY)
     try:
-        mapping = next(file.f_mapping for fd, file in for_each_file(find_task(program, os.getpid())) if fd == number)
-        out = PageCache(os.fstat(number).st_size)
-        large = _large_page_order
-        for index, entry in xa_for_each(mapping.i_pages.address_of_()):
-            if xa_is_value(entry):
-                continue  # a shadow of a page that was evicted
-            try:
-                page = drgn.cast("struct page *", entry)
-                word = page.flags
-                # A struct of its own since 6.18.
-                value = word.f.value_() if word.type_.kind == drgn.TypeKind.STRUCT else word.value_()
-                flags = _flags(program, value)
-                for part in range(1 << large(program, page, value)):
-                    out.pages[index + part] = flags
-            except drgn.FaultError:
-                out.faults += 1
+        walk = _Walk(program, fget(find_task(program, os.getpid()), number).f_mapping.read_())
+        for _ in range(_TRIES):
+            out = PageCache(os.fstat(number).st_size)
+            walk.into(out)
+            if out.faults == 0:
+                break
         return out
     finally:
         os.close(number)
 
 
-def _large_page_order(program: drgn.Program, page: drgn.Object, flags: int) -> int:
-    """The order of the folio that begins with `page`; 0 for one page."""
-    head = next((e.value for e in program.type("enum pageflags").enumerators if e.name == "PG_head"), None)
-    if head is None or not flags >> head & 1:
-        return 0
-    # The first tail page has the order: in its flags' low byte since 6.6, before that in a byte of its own.
-    tail = page + 1
-    if any(member.name == "compound_order" for inner in page.type_.type.members for member in _inner(inner)):
-        return int(tail.compound_order)
-    word = tail.flags
-    value = word.f.value_() if word.type_.kind == drgn.TypeKind.STRUCT else word.value_()
-    return int(value) & 0xFF
+class _Walk:
+    """Reads a tree of pages as a whole node or page at a time, each checked to be of the tree still."""
 
+    def __init__(self, program: drgn.Program, mapping: drgn.Object) -> None:
+        self.program = program
+        self.mapping = mapping.value_()
+        self.pages = mapping.i_pages.address_of_()
+        self.node = program.type("struct xa_node")
+        try:
+            self.page = program.type("struct folio")  # since 5.16
+        except LookupError:
+            self.page = program.type("struct page")
+        bits = {
+            enumerator.name.removeprefix("PG_"): enumerator.value
+            for enumerator in program.type("enum pageflags").enumerators
+        }
+        self.bits = {name: 1 << bits[name] for name in _FLAGS}
+        self.head = 1 << bits["head"]
+        self.known: dict[int, frozenset[str]] = {}
 
-def _inner(member: drgn.TypeMember) -> list[drgn.TypeMember]:
-    """A member, or what an anonymous struct or union has."""
-    if member.name is not None or member.type.kind not in (drgn.TypeKind.STRUCT, drgn.TypeKind.UNION):
-        return [member]
-    return [deep for inner in member.type.members for deep in _inner(inner)]
+    def into(self, out: PageCache) -> None:
+        for index, entry in self._entries(self.pages.xa_head.value_(), 0, out):
+            try:
+                # One read: flags and mapping of one moment.
+                page = drgn.Object(self.program, self.page, address=entry).read_()
+                flags = page_flags(page).value_()
+                order = 0
+                if flags & self.head:
+                    order = compound_order(drgn.Object(self.program, "struct page *", entry)).value_()
+                # A page that was taken out of the cache, and perhaps is another file's by now.
+                if page.mapping.value_() != self.mapping or order > 20:
+                    out.faults += 1
+                    continue
+            except drgn.FaultError:
+                out.faults += 1
+                continue
+            names = self._names(flags)
+            for part in range(1 << order):
+                out.pages[index + part] = names
+
+    def _entries(self, entry: int, index: int, out: PageCache) -> Iterator[tuple[int, int]]:
+        """Index and address of each page below an entry (include/linux/xarray.h)."""
+        if entry & 3 == 2:
+            if entry <= 4096:
+                return  # a sibling of a large page's first entry, or reserved
+            try:
+                node = drgn.Object(self.program, self.node, address=entry - 2).read_()
+            except drgn.FaultError:
+                out.faults += 1
+                return
+            if node.array.value_() != self.pages.value_():
+                out.faults += 1
+                return
+            shift = node.shift.value_()
+            for slot, below in enumerate(node.slots.value_()):
+                if below:
+                    yield from self._entries(below, index + (slot << shift), out)
+        elif entry and not entry & 1:  # else a value, the shadow of a page that was evicted
+            yield index, entry
+
+    def _names(self, flags: int) -> frozenset[str]:
+        found = self.known.get(flags)
+        if found is None:
+            found = self.known[flags] = frozenset(name for name, bit in self.bits.items() if flags & bit)
+        return found
