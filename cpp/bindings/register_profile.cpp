@@ -87,13 +87,14 @@ void register_profile(py::module_& module) {
     py::class_<Profile, std::shared_ptr<Profile>>(module, "PerfProfile")
         .def(py::init([](const std::string& path, bool skip, std::string kallsyms,
                          std::vector<std::string> build_id_dirs, std::string root, bool use_paths,
-                         bool use_running_kernel) {
+                         bool use_running_kernel, bool inlines) {
                  profile::SymbolSources sources;
                  sources.kallsyms = std::move(kallsyms);
                  sources.build_id_dirs = std::move(build_id_dirs);
                  sources.root = std::move(root);
                  sources.use_paths = use_paths;
                  sources.use_running_kernel = use_running_kernel;
+                 sources.inlines = inlines;
                  const py::gil_scoped_release release;
                  return std::make_shared<Profile>(std::make_shared<const profile::PerfFile>(
                                                       path, skip ? profile::OnDamage::skip : profile::OnDamage::strict),
@@ -101,7 +102,7 @@ void register_profile(py::module_& module) {
              }),
              py::arg("path"), py::kw_only(), py::arg("skip") = false, py::arg("kallsyms") = "",
              py::arg("build_id_dirs") = std::vector<std::string>{}, py::arg("root") = "", py::arg("use_paths") = true,
-             py::arg("use_running_kernel") = true)
+             py::arg("use_running_kernel") = true, py::arg("inlines") = true)
         .def_property_readonly("path", [](const Profile& self) { return self.file().path(); })
         .def_property_readonly("is_pipe", [](const Profile& self) { return self.file().is_pipe(); })
         .def_property_readonly("is_compressed", [](const Profile& self) { return self.file().is_compressed(); })
@@ -193,6 +194,13 @@ void register_profile(py::module_& module) {
             },
             py::arg("before"), py::kw_only(), py::arg("title"), py::arg("subtitle") = "", py::arg("min_percent") = 0.05,
             py::arg("inverted") = py::none(), py::call_guard<py::gil_scoped_release>());
+    module.def(
+        "own_vdso",
+        [] {
+            const auto bytes = profile::own_vdso();
+            return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+        },
+        "The vDSO that the kernel gave this process.");
     module.def(
         "read_folded",
         [](const std::string& text, const std::string& source, const std::string& unit) {

@@ -33,10 +33,13 @@ if TYPE_CHECKING:
     from sampleblk_lab.errors import UnsupportedError as UnsupportedError
     from sampleblk_lab.profiling import Profile as Profile
     from sampleblk_lab.profiling import Profiler as Profiler
+    from sampleblk_lab.profiling import SampleSource as SampleSource
     from sampleblk_lab.profiling import Stacks as Stacks
+    from sampleblk_lab.profiling import Stat as Stat
     from sampleblk_lab.profiling import open_profile as open_profile
     from sampleblk_lab.profiling import profile as profile
     from sampleblk_lab.profiling import read_folded as read_folded
+    from sampleblk_lab.profiling import stat as stat
     from sampleblk_lab.recording.profile import FunctionCount as FunctionCount
     from sampleblk_lab.recording.profile import FunctionLatency as FunctionLatency
     from sampleblk_lab.recording.profile import FunctionProfile as FunctionProfile
@@ -92,10 +95,13 @@ _HOMES = {
     "read_strace": "analysis.imports",
     "Profile": "profiling",
     "Profiler": "profiling",
+    "SampleSource": "profiling",
     "Stacks": "profiling",
+    "Stat": "profiling",
     "open_profile": "profiling",
     "profile": "profiling",
     "read_folded": "profiling",
+    "stat": "profiling",
     "Recorder": "recording.recorder",
     "Run": "analysis.run",
     "SampleblkError": "errors",

@@ -374,6 +374,7 @@ class PerfProfile:
         root: str = "",
         use_paths: bool = True,
         use_running_kernel: bool = True,
+        inlines: bool = True,
     ) -> None: ...
     @property
     def path(self) -> str: ...
@@ -427,8 +428,35 @@ class StackTree:
     ) -> str: ...
 
 def read_folded(text: bytes | str, source: str, unit: str = "samples") -> StackTree: ...
+def own_vdso() -> bytes: ...
 
 # register_sampler
+class SampleSource:
+    def __init__(
+        self,
+        event: str,
+        *,
+        filter: str = "",  # noqa: A002
+        period: int = 1,
+        frequency_hz: int = 0,
+        stacks: bool = True,
+        everywhere: bool = False,
+    ) -> None: ...
+
+class CounterSet:
+    def __init__(
+        self,
+        events: Sequence[str],
+        *,
+        pids: Sequence[int] = ...,
+        children: bool = True,
+        commands: bool = False,
+        tracefs: str = "",
+    ) -> None: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def read(self) -> list[dict[str, Any]]: ...
+
 class Sampler:
     def __init__(
         self,
@@ -442,8 +470,7 @@ class Sampler:
         user: bool = True,
         callchains: bool = True,
         user_stack_bytes: int = 0,
-        trace_points: Sequence[str] = ...,
-        count_only_trace_points: Sequence[str] = ...,
+        sources: Sequence[SampleSource] = ...,
         buffer_pages: int = 128,
         limit_bytes: int = ...,
         tracefs: str = "",

@@ -134,8 +134,12 @@ std::optional<ElfInfo> read_elf_info(std::span<const std::byte> bytes) {
         if (section.sh_type == SHT_SYMTAB) {
             info.has_symtab = true;
         }
-        if (elf->name_of(sections, section) == ".gnu_debuglink") {
+        const auto name = elf->name_of(sections, section);
+        if (name == ".gnu_debuglink") {
             info.debug_link = Elf::text_at(elf->part(section), 0);
+        }
+        if (name == ".debug_info" && section.sh_type != SHT_NOBITS) {
+            info.has_dwarf = true;
         }
     }
     return info;

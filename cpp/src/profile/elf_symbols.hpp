@@ -25,6 +25,7 @@ struct ElfInfo {
     std::string debug_link;              // the .gnu_debuglink's file name
     std::vector<ElfSegment> executable;  // loaded segments that can be executed
     bool has_symtab = false;
+    bool has_dwarf = false;  // .debug_info
 };
 
 // The build id among ELF notes, lower-case hex; empty when there is none.

@@ -61,6 +61,8 @@ char letter(FrameKind kind) {
             return 'u';
         case FrameKind::note:
             return 'n';
+        case FrameKind::inlined:
+            return 'i';
         case FrameKind::unknown:
             break;
     }

@@ -18,7 +18,7 @@ inline constexpr std::string_view kFlameStyle = R"css(
 .sblk-flame .b{pointer-events:all;cursor:pointer;text-decoration:underline}
 .sblk-flame .f{cursor:pointer;outline:none}.sblk-flame .f>rect{stroke:var(--bg);stroke-width:.6}
 .sblk-flame .k>rect{fill:var(--k)}.sblk-flame .m>rect{fill:var(--m)}.sblk-flame .u>rect{fill:var(--u)}
-.sblk-flame .x>rect{fill:var(--x)}.sblk-flame .n>rect{fill:var(--n)}
+.sblk-flame .i>rect{fill:var(--u);stroke-dasharray:4 2}.sblk-flame .x>rect{fill:var(--x)}.sblk-flame .n>rect{fill:var(--n)}
 .sblk-flame .up>rect{fill:var(--up)}.sblk-flame .down>rect{fill:var(--down)}.sblk-flame .same>rect{fill:var(--same)}
 .sblk-flame .s1>rect{fill-opacity:.93}.sblk-flame .s2>rect{fill-opacity:.86}.sblk-flame .s3>rect{fill-opacity:.79}
 .sblk-flame .o1>rect{fill-opacity:.25}.sblk-flame .o2>rect{fill-opacity:.45}.sblk-flame .o3>rect{fill-opacity:.7}

@@ -12,6 +12,7 @@
 #include "elf_symbols.hpp"
 #include "record_maker.hpp"
 #include "sampleblk/error.hpp"
+#include "sampleblk/profile/profile.hpp"
 
 namespace sampleblk::profile {
 
@@ -89,6 +90,9 @@ std::vector<std::byte> build_ids(const std::set<std::string>& files) {
         }
     } catch (const SystemError&) {
         // no notes, no id
+    }
+    if (const auto vdso = read_elf_info(own_vdso()); vdso && !vdso->build_id.empty()) {
+        add(build_id_record("[vdso]", vdso->build_id, PERF_RECORD_MISC_USER));
     }
     for (const std::string& file : files) {
         try {

@@ -62,7 +62,12 @@ KernelStart kernel_start(const PerfFile& file) {
 }  // namespace
 
 ProfileBuilder::ProfileBuilder(Profile& profile, const SymbolSources& sources)
-    : profile_(profile), user_(sources, build_id_map(profile.file())) {
+    : profile_(profile),
+      objects_(sources, build_id_map(profile.file())),
+      user_(objects_),
+      unwinder_(objects_),
+      inlines_(objects_),
+      with_inlines_(sources.inlines) {
     load_kernel_symbols(sources);
 }
 
@@ -225,7 +230,7 @@ void ProfileBuilder::on_mmap(std::span<const std::byte> body, std::uint16_t misc
         ++counts_["damage_mmap"];
         return;
     }
-    mapping.file = user_.file_number(path, build_id);
+    mapping.file = objects_.number(path, build_id);
     processes_.map(pid, mapping);
 }
 
@@ -264,8 +269,26 @@ void ProfileBuilder::on_sample(const Record& record) {
     }
 }
 
-std::uint32_t ProfileBuilder::leaf_of(const Sample& sample, std::uint16_t misc) {
+std::span<const std::byte> ProfileBuilder::whole_chain(const Sample& sample, const AddressSpace& space) {
+    const perf_event_attr& attr = profile_.file().events()[sample.event].attr;
+    // Where the kernel was to follow frame pointers as well, it has done that already.
+    if (sample.user_stack.empty() || attr.exclude_callchain_user == 0) {
+        return sample.chain;
+    }
+    unwound_.resize(sample.chain.size() / 8);
+    if (!unwound_.empty()) {
+        std::memcpy(unwound_.data(), sample.chain.data(), unwound_.size() * 8);
+    }
+    unwound_.push_back(kContextUser);
+    const std::size_t before = unwound_.size();
+    unwinder_.unwind(space, sample, attr.sample_regs_user, unwound_);
+    return unwound_.size() == before ? sample.chain : std::as_bytes(std::span(unwound_));
+}
+
+std::uint32_t ProfileBuilder::leaf_of(Sample sample, std::uint16_t misc) {
     const AddressSpace& space = processes_.space(sample.pid);
+    const auto recorded = sample.chain;
+    sample.chain = whole_chain(sample, space);
     const auto mode = static_cast<std::uint16_t>(misc & PERF_RECORD_MISC_CPUMODE_MASK);
     std::uint64_t hash = mix(sample.ip ^ (std::uint64_t{space.version} << 40U) ^ mode);
     std::size_t at = 0;
@@ -278,6 +301,9 @@ std::uint32_t ProfileBuilder::leaf_of(const Sample& sample, std::uint16_t misc) 
         if (number == FlatMap::kNone) {
             number = static_cast<std::uint32_t>(chains_.size());
             Chain chain{sample.chain, sample.ip, space.version, 0, mode};
+            if (sample.chain.data() != recorded.data()) {
+                chain.bytes = std::as_bytes(std::span(made_.emplace_back(unwound_)));
+            }
             chain.leaf = build_stack(sample, space, mode);
             chains_.push_back(chain);
             return chain.leaf;
@@ -295,6 +321,13 @@ std::uint32_t ProfileBuilder::build_stack(const Sample& sample, const AddressSpa
     std::vector<std::uint32_t> frames;  // innermost first
     bool kernel = misc == PERF_RECORD_MISC_KERNEL;
     bool skip = false;
+    const auto add = [&](std::uint64_t address) {
+        if (kernel) {
+            frames.push_back(kernel_frame(address));
+        } else {
+            add_user_frames(space, address, frames);
+        }
+    };
     for (std::size_t at = 0; at + 8 <= sample.chain.size(); at += 8) {
         const auto address = load<std::uint64_t>(sample.chain.data() + at);
         if (address >= kContextMax) {
@@ -304,11 +337,11 @@ std::uint32_t ProfileBuilder::build_stack(const Sample& sample, const AddressSpa
             continue;
         }
         if (!skip) {
-            frames.push_back(kernel ? kernel_frame(address) : user_frame(space, address));
+            add(address);
         }
     }
     if (frames.empty()) {
-        frames.push_back(kernel ? kernel_frame(sample.ip) : user_frame(space, sample.ip));
+        add(sample.ip);
     }
     std::uint32_t node = 0;
     for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
@@ -334,7 +367,8 @@ std::uint32_t ProfileBuilder::kernel_frame(std::uint64_t address) {
     return frame;
 }
 
-std::uint32_t ProfileBuilder::user_frame(const AddressSpace& space, std::uint64_t address) {
+void ProfileBuilder::add_user_frames(const AddressSpace& space, std::uint64_t address,
+                                     std::vector<std::uint32_t>& frames) {
     const Mapping* mapping = space.find(address);
     constexpr unsigned offset_bits = 44;
     if (mapping == nullptr || (address - mapping->start + mapping->offset) >> offset_bits != 0) {
@@ -345,20 +379,42 @@ std::uint32_t ProfileBuilder::user_frame(const AddressSpace& space, std::uint64_
             place.key = address;
             frame = intern(place);
         }
-        return frame;
+        frames.push_back(frame);
+        return;
     }
     const std::uint64_t offset = address - mapping->start + mapping->offset;
-    std::uint32_t& frame = user_frames_.at(std::uint64_t{mapping->file} << offset_bits | offset);
-    if (frame == FlatMap::kNone) {
-        frame = intern(user_.find(mapping->file, offset));
+    std::uint32_t& known = user_frames_.at(std::uint64_t{mapping->file} << offset_bits | offset);
+    if (known == FlatMap::kNone) {
+        Place place = user_.find(mapping->file, offset);
+        known = intern(place);
+        std::vector<std::uint32_t> all;
+        for (std::string& name : with_inlines_ ? inlines_.at(mapping->file, offset) : std::vector<std::string>{}) {
+            place.symbol = std::move(name);
+            place.kind = FrameKind::inlined;
+            all.push_back(intern(place));
+        }
+        if (!all.empty()) {
+            all.push_back(known);
+            known = kInlined | static_cast<std::uint32_t>(inlined_frames_.size());
+            inlined_frames_.push_back(std::move(all));
+        }
     }
-    return frame;
+    if ((known & kInlined) == 0) {
+        frames.push_back(known);
+    } else {
+        const auto& all = inlined_frames_[known & ~kInlined];
+        frames.insert(frames.end(), all.begin(), all.end());
+    }
 }
 
 std::uint32_t ProfileBuilder::intern(const Place& place) {
     std::string identity = place.module;
-    identity += place.symbol.empty() ? '\1' : '\2';
-    identity.append(reinterpret_cast<const char*>(&place.key), sizeof(place.key));
+    identity += place.symbol.empty() ? '\1' : place.kind == FrameKind::inlined ? '\3' : '\2';
+    if (place.kind == FrameKind::inlined) {
+        identity += place.symbol;
+    } else {
+        identity.append(reinterpret_cast<const char*>(&place.key), sizeof(place.key));
+    }
     const auto [found, fresh] = interned_.emplace(identity, static_cast<std::uint32_t>(profile_.frames_.size()));
     if (fresh) {
         Frame frame;
@@ -386,17 +442,22 @@ void ProfileBuilder::finish() {
     for (const auto& [name, count] : counts_) {
         metadata[name] = std::to_string(count);
     }
+    if (const auto& unwound = unwinder_.counts(); unwound.at("unwound") != 0) {
+        for (const auto& [name, count] : unwound) {
+            metadata[name] = std::to_string(count);
+        }
+    }
     for (const auto& [kind, count] : profile_.file().damage()) {
         metadata["damage_" + kind] = std::to_string(count);
     }
     std::string missing;
-    for (const auto& [path, why] : user_.missing()) {
+    for (const auto& [path, why] : objects_.missing()) {
         missing.append(missing.empty() ? "" : "; ").append(clean_text(path)).append(": ").append(clean_text(why));
     }
     if (!missing.empty()) {
         metadata["files_without_symbols"] = missing;
     }
-    profile_.symbol_files_ = user_.found();
+    profile_.symbol_files_ = objects_.found();
     profile_.parents_ = processes_.parents();
 }
 

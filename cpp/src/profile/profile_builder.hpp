@@ -12,12 +12,13 @@
 
 #include "address_space.hpp"
 #include "flat_map.hpp"
+#include "inlines.hpp"
+#include "object_files.hpp"
 #include "sampleblk/profile/profile.hpp"
 #include "symbolizer.hpp"
+#include "unwinder.hpp"
 
 namespace sampleblk::profile {
-
-class UserUnwinder;
 
 class ProfileBuilder {
   public:
@@ -29,11 +30,14 @@ class ProfileBuilder {
     void side_band(const Record& record);
     void on_mmap(std::span<const std::byte> body, std::uint16_t misc, bool second);
     void on_sample(const Record& record);
-    [[nodiscard]] std::uint32_t leaf_of(const Sample& sample, std::uint16_t misc);
+    // The chain with what the unwinder makes of the copied stack behind it; valid until the next call.
+    [[nodiscard]] std::span<const std::byte> whole_chain(const Sample& sample, const AddressSpace& space);
+    [[nodiscard]] std::uint32_t leaf_of(Sample sample, std::uint16_t misc);
     [[nodiscard]] std::uint32_t build_stack(const Sample& sample, const AddressSpace& space, std::uint16_t misc);
     [[nodiscard]] std::uint32_t child(std::uint32_t parent, std::uint32_t frame);
     [[nodiscard]] std::uint32_t kernel_frame(std::uint64_t address);
-    [[nodiscard]] std::uint32_t user_frame(const AddressSpace& space, std::uint64_t address);
+    // Adds the function at that address, after those that were inlined into it, innermost first.
+    void add_user_frames(const AddressSpace& space, std::uint64_t address, std::vector<std::uint32_t>& frames);
     [[nodiscard]] std::uint32_t intern(const Place& place);
     [[nodiscard]] std::int32_t comm_of(std::int32_t pid, std::int32_t tid);
     void finish();
@@ -48,15 +52,23 @@ class ProfileBuilder {
 
     Profile& profile_;
     KernelSymbols kernel_;
+    ObjectFiles objects_;
     UserSymbols user_;
+    UserUnwinder unwinder_;
+    InlineFinder inlines_;
+    bool with_inlines_;
     Processes processes_;
     FlatMap kernel_frames_;
-    FlatMap user_frames_;      // mapped: file and offset
+    FlatMap user_frames_;      // mapped: file and offset -> frame, or kInlined and an index into inlined_frames_
     FlatMap unmapped_frames_;  // by address
     FlatMap children_;         // parent << 32 | frame
+    static constexpr std::uint32_t kInlined = std::uint32_t{1} << 31U;
+    std::vector<std::vector<std::uint32_t>> inlined_frames_;
     std::unordered_map<std::string, std::uint32_t> interned_;
     FlatMap chain_numbers_;  // hash -> index into chains_
     std::vector<Chain> chains_;
+    std::vector<std::uint64_t> unwound_;           // of the sample at hand
+    std::deque<std::vector<std::uint64_t>> made_;  // chains that are not the file's own
     std::map<std::string, std::uint64_t> counts_;
 };
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "record_maker.hpp"
 
-#include <charconv>
 #include <cstring>
-#include <filesystem>
 #include <span>
 #include <sstream>
 
+#include "machine.hpp"
 #include "sampleblk/error.hpp"
 #include "sampleblk/fd.hpp"
 #include "sampleblk/interrupt.hpp"
@@ -15,34 +14,6 @@
 namespace sampleblk::profile {
 
 namespace {
-
-namespace fs = std::filesystem;
-
-// Numbers of the entries of /proc or of a task directory.
-std::vector<std::int32_t> numbers_in(const std::string& directory) {
-    std::vector<std::int32_t> out;
-    std::error_code error;
-    for (auto it = fs::directory_iterator(directory, error); !error && it != fs::directory_iterator();
-         it.increment(error)) {
-        const std::string name = it->path().filename();
-        std::int32_t number = 0;
-        const auto [end, code] = std::from_chars(name.data(), name.data() + name.size(), number);
-        if (code == std::errc() && end == name.data() + name.size()) {
-            out.push_back(number);
-        }
-    }
-    return out;
-}
-
-std::int32_t parent_of(const std::string& directory) {
-    const std::string stat = read_file(directory + "/stat");
-    const auto close = stat.rfind(')');
-    std::int32_t parent = 0;
-    if (close != std::string::npos && close + 4 < stat.size()) {
-        (void)std::from_chars(stat.data() + close + 4, stat.data() + stat.size(), parent);
-    }
-    return parent;
-}
 
 // "7f12-7f34 r-xp 00001000 08:01 1234   /usr/lib/x.so" -> MMAP2
 void map_record(const std::string& line, std::int32_t pid, const TakeRecord& take, std::size_t trailer_bytes,
@@ -178,9 +149,6 @@ void make_process_records(const std::vector<std::int32_t>& pids, const TakeRecor
         } catch (const SystemError& error) {
             if (error.code() != ENOENT && error.code() != ESRCH && error.code() != EACCES && error.code() != EPERM) {
                 throw;
-            }
-            if (!pids.empty() && (error.code() == ENOENT || error.code() == ESRCH)) {
-                throw SystemError("look at process", directory, ESRCH);
             }
         }
     }

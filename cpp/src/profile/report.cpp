@@ -62,12 +62,18 @@ Table report_table(const Profile& profile, const SampleSelection& selection) {
             check_interrupt();
         }
         const Sum& sum = sums[s];
+        // An inlined function has no code of its own to be found in: self is its frame's, as perf counts.
+        std::uint32_t own = sum.leaf;
+        while (own != 0 && profile.frames()[profile.stacks()[own].frame].kind == FrameKind::inlined) {
+            own = profile.stacks()[own].parent;
+        }
         for (std::uint32_t node = sum.leaf; node != 0; node = profile.stacks()[node].parent) {
             const std::uint32_t frame = profile.stacks()[node].frame;
             // A function that calls itself counts once a sample.
-            if (seen_by[frame] == s) {
+            if (seen_by[frame] == s && node != own) {
                 continue;
             }
+            const bool again = seen_by[frame] == s;
             seen_by[frame] = static_cast<std::uint32_t>(s);
             std::uint32_t& number = row_numbers.at(std::uint64_t{static_cast<std::uint32_t>(sum.comm)} << 32U | frame);
             if (number == FlatMap::kNone) {
@@ -75,8 +81,8 @@ Table report_table(const Profile& profile, const SampleSelection& selection) {
                 rows.push_back({sum.comm, frame});
             }
             Row& row = rows[number];
-            row.children += sum.period;
-            if (node == sum.leaf) {
+            row.children += again ? 0 : sum.period;
+            if (node == own) {
                 row.self += sum.period;
                 row.samples += sum.samples;
             }

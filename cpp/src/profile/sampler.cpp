@@ -3,16 +3,13 @@
 
 #include <poll.h>
 #include <sys/ioctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <ctime>
 #include <exception>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -21,6 +18,8 @@
 #include <utility>
 
 #include "byte_reader.hpp"
+#include "event_names.hpp"
+#include "machine.hpp"
 #include "perf_writer.hpp"
 #include "record_maker.hpp"
 #include "ring_buffer.hpp"
@@ -41,89 +40,6 @@ constexpr std::uint64_t kBaseSample =
 constexpr std::size_t kTrailerBytes = 8 * 4;     // pid and tid, time, cpu, identifier
 constexpr std::uint64_t kFormatLost = 1U << 4U;  // PERF_FORMAT_LOST, since 6.0
 constexpr std::uint32_t kMaxStackDump = 65528;
-
-int perf_event_open(const perf_event_attr& attr, std::int32_t pid, std::int32_t cpu) {
-    return static_cast<int>(::syscall(SYS_perf_event_open, &attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC));
-}
-
-struct Known {
-    const char* name;
-    std::uint32_t type;
-    std::uint64_t config;
-};
-
-constexpr std::array kKnown = {
-    Known{"cycles", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES},
-    Known{"instructions", PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS},
-    Known{"cache-misses", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_MISSES},
-    Known{"branch-misses", PERF_TYPE_HARDWARE, PERF_COUNT_HW_BRANCH_MISSES},
-    Known{"cpu-clock", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK},
-    Known{"task-clock", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK},
-    Known{"page-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS},
-    Known{"minor-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS_MIN},
-    Known{"major-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS_MAJ},
-    Known{"context-switches", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CONTEXT_SWITCHES},
-    Known{"cpu-migrations", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_MIGRATIONS},
-};
-
-Known known_event(const std::string& name) {
-    std::string all;
-    for (const Known& event : kKnown) {
-        if (name == event.name) {
-            return event;
-        }
-        all += (all.empty() ? "" : ", ") + std::string(event.name);
-    }
-    throw InputError("event '" + name + "'", "event", 0, "one of " + all);
-}
-
-std::vector<std::int32_t> online_cpus() {
-    std::vector<std::int32_t> out;
-    const std::string text = read_file("/sys/devices/system/cpu/online");
-    const char* at = text.data();
-    const char* end = text.data() + text.size();
-    while (at < end) {
-        std::int32_t first = 0;
-        auto [after, code] = std::from_chars(at, end, first);
-        if (code != std::errc()) {
-            break;
-        }
-        std::int32_t last = first;
-        if (after < end && *after == '-') {
-            after = std::from_chars(after + 1, end, last).ptr;
-        }
-        for (std::int32_t cpu = first; cpu <= last; ++cpu) {
-            out.push_back(cpu);
-        }
-        at = after + 1;
-    }
-    return out;
-}
-
-std::vector<std::int32_t> threads_of(std::int32_t pid) {
-    std::vector<std::int32_t> out;
-    std::error_code error;
-    const std::string directory = "/proc/" + std::to_string(pid) + "/task";
-    for (auto it = std::filesystem::directory_iterator(directory, error);
-         !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
-        out.push_back(std::stoi(it->path().filename()));
-    }
-    if (out.empty()) {
-        throw SystemError("look at process", "/proc/" + std::to_string(pid), ESRCH);
-    }
-    return out;
-}
-
-std::string paranoid_remedy() {
-    std::string level = "?";
-    try {
-        level = read_file("/proc/sys/kernel/perf_event_paranoid");
-        level.erase(level.find_last_not_of('\n') + 1);
-    } catch (const SystemError&) {
-        level = "?";
-    }
-    return "run as root or with CAP_PERFMON, or lower kernel.perf_event_paranoid (now " + level + ")";
-}
 
 // Registers that an unwinder of this machine needs, as perf record --call-graph dwarf asks for.
 std::uint64_t user_registers() {
@@ -146,9 +62,18 @@ struct Sampler::Impl {
         std::size_t event;
         Fd fd;
     };
+    // What an event needs beside its attributes.
+    struct Extra {
+        std::string filter;
+        bool everywhere = false;
+    };
 
     void choose_event();
+    [[nodiscard]] perf_event_attr base_attr() const;
+    void add_stacks(perf_event_attr& attr) const;
+    void add_source(const SampleSource& source);
     void add_events();
+    void set_filter(std::size_t event, int fd) const;
     void open_all(const std::string& path);
     void open_one(std::size_t event, std::int32_t tid, std::int32_t cpu, std::map<std::int32_t, int>& first_of_cpu);
     void enable(bool tracking);
@@ -160,6 +85,7 @@ struct Sampler::Impl {
 
     SamplerOptions options;
     std::vector<Event> events;  // the dummy that tracks tasks and mappings is the last
+    std::vector<Extra> extras;  // of each
     std::vector<Opened> opened;
     std::vector<RingBuffer> rings;
     std::vector<pollfd> polled;
@@ -183,8 +109,7 @@ void Sampler::Impl::choose_event() {
         return;
     }
     if (!options.event.empty()) {
-        (void)known_event(options.event);
-        stats.event = options.event;
+        stats.event = find_event(options.event, options.tracefs).name;
         return;
     }
     perf_event_attr attr{};
@@ -205,85 +130,91 @@ void Sampler::Impl::choose_event() {
         "stretches with interrupts off";
 }
 
-void Sampler::Impl::add_events() {
-    const auto base = [this] {
-        perf_event_attr attr{};
-        attr.size = sizeof(attr);
-        attr.sample_type = kBaseSample;
-        attr.read_format = PERF_FORMAT_ID | (format_lost ? kFormatLost : 0U);
-        attr.disabled = 1;
-        attr.inherit = !options.pids.empty() && options.children ? 1 : 0;
-        attr.sample_id_all = 1;
-        attr.exclude_kernel = options.kernel ? 0 : 1;
-        attr.exclude_user = options.user ? 0 : 1;
-        attr.exclude_guest = 1;
-        // The clock of trace.dat's "mono" and of time.monotonic_ns().
-        attr.use_clockid = 1;
-        attr.clockid = CLOCK_MONOTONIC;
-        attr.watermark = 1;
-        attr.wakeup_watermark = static_cast<std::uint32_t>(options.buffer_pages * 4096U / 4U);
-        return attr;
-    };
-    events.clear();
-    if (options.frequency_hz != 0) {
-        const Known known = known_event(stats.event);
-        Event event;
-        event.name = known.name;
-        event.attr = base();
-        event.attr.type = known.type;
-        event.attr.config = known.config;
-        event.attr.freq = 1;
-        event.attr.sample_freq = options.frequency_hz;
-        if (options.callchains) {
-            event.attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
-        }
-        if (options.user_stack_bytes != 0) {
-            event.attr.sample_type |= PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
-            event.attr.sample_regs_user = user_registers();
-            event.attr.sample_stack_user = std::min(kMaxStackDump, (options.user_stack_bytes + 7U) & ~7U);
-            event.attr.exclude_callchain_user = 1;
-        }
-        events.push_back(std::move(event));
+perf_event_attr Sampler::Impl::base_attr() const {
+    perf_event_attr attr{};
+    attr.size = sizeof(attr);
+    attr.sample_type = kBaseSample;
+    attr.read_format = PERF_FORMAT_ID | (format_lost ? kFormatLost : 0U);
+    attr.disabled = 1;
+    attr.inherit = !options.pids.empty() && options.children ? 1 : 0;
+    attr.sample_id_all = 1;
+    attr.exclude_kernel = options.kernel ? 0 : 1;
+    attr.exclude_user = options.user ? 0 : 1;
+    attr.exclude_guest = 1;
+    // The clock of trace.dat's "mono" and of time.monotonic_ns().
+    attr.use_clockid = 1;
+    attr.clockid = CLOCK_MONOTONIC;
+    attr.watermark = 1;
+    attr.wakeup_watermark = static_cast<std::uint32_t>(options.buffer_pages * 4096U / 4U);
+    return attr;
+}
+
+void Sampler::Impl::add_stacks(perf_event_attr& attr) const {
+    if (!options.callchains) {
+        return;
     }
-    const auto add_trace_point = [&](const std::string& name, bool stack) {
-        const auto colon = name.find(':');
-        if (colon == std::string::npos) {
-            throw InputError("trace point '" + name + "'", "events", 0, "system:name, such as sched:sched_switch");
-        }
-        std::string directory = options.tracefs;
-        directory.append("/events/").append(name, 0, colon).append("/").append(name, colon + 1);
-        Event event;
-        event.name = name;
-        event.attr = base();
-        event.attr.type = PERF_TYPE_TRACEPOINT;
-        try {
-            event.attr.config = std::stoull(read_file(directory + "/id"));
-        } catch (const SystemError& error) {
-            if (error.code() == ENOENT) {
-                throw InputError("trace point '" + name + "'", "events", 0,
-                                 "one that this kernel has, see " + options.tracefs + "/available_events");
-            }
-            throw;
-        }
-        event.attr.sample_period = 1;
+    attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
+    if (options.user_stack_bytes != 0) {
+        attr.sample_type |= PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
+        attr.sample_regs_user = user_registers();
+        attr.sample_stack_user = std::min(kMaxStackDump, (options.user_stack_bytes + 7U) & ~7U);
+        attr.exclude_callchain_user = 1;
+    } else if (!options.user) {
+        attr.exclude_callchain_user = 1;
+    }
+}
+
+void Sampler::Impl::add_source(const SampleSource& source) {
+    const NamedEvent named = find_event(source.event, options.tracefs);
+    Event event;
+    event.name = named.name;
+    event.attr = base_attr();
+    event.attr.type = named.type;
+    event.attr.config = named.config;
+    event.attr.exclude_kernel |= named.exclude_kernel ? 1U : 0U;
+    event.attr.exclude_user |= named.exclude_user ? 1U : 0U;
+    if (source.frequency_hz != 0) {
+        event.attr.freq = 1;
+        event.attr.sample_freq = source.frequency_hz;
+    } else if (source.period != 0) {
+        event.attr.sample_period = source.period;
+        // Asked to tell each sample's period, the kernel would sample every occurrence (perf_swevent_event()).
+        event.attr.sample_type &= ~std::uint64_t{PERF_SAMPLE_PERIOD};
+    } else {
+        throw InputError("period=0 of " + source.event, "events", 0, "a period or a frequency above 0");
+    }
+    if (named.trace_point()) {
         event.attr.sample_type |= PERF_SAMPLE_RAW;
+        // Whoever runs into it does so in the kernel.
         event.attr.exclude_kernel = 0;
         event.attr.exclude_user = 0;
-        if (stack) {
-            event.attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
-            event.attr.exclude_callchain_user = options.user ? 0 : 1;
-        }
-        events.push_back(std::move(event));
-    };
-    for (const std::string& name : options.trace_points) {
-        add_trace_point(name, options.callchains);
+    } else if (!source.filter.empty()) {
+        throw InputError("filter '" + source.filter + "' of " + source.event, "events", 0, "a trace point");
     }
-    for (const std::string& name : options.count_only_trace_points) {
-        add_trace_point(name, false);
+    if (source.stacks) {
+        add_stacks(event.attr);
+    }
+    events.push_back(std::move(event));
+    extras.push_back({source.filter, source.everywhere});
+}
+
+void Sampler::Impl::add_events() {
+    events.clear();
+    extras.clear();
+    if (options.frequency_hz != 0) {
+        SampleSource main;
+        main.event = stats.event;
+        const NamedEvent named = find_event(stats.event, options.tracefs);
+        // A trace point has no pace of its own that could be followed.
+        main.frequency_hz = named.trace_point() ? 0 : options.frequency_hz;
+        add_source(main);
+    }
+    for (const SampleSource& source : options.sources) {
+        add_source(source);
     }
     Event tracking;
     tracking.name = "dummy";
-    tracking.attr = base();
+    tracking.attr = base_attr();
     tracking.attr.type = PERF_TYPE_SOFTWARE;
     tracking.attr.config = PERF_COUNT_SW_DUMMY;
     tracking.attr.sample_period = 1;
@@ -295,6 +226,22 @@ void Sampler::Impl::add_events() {
     tracking.attr.comm_exec = 1;
     tracking.attr.task = 1;
     events.push_back(std::move(tracking));
+    extras.emplace_back();
+}
+
+void Sampler::Impl::set_filter(std::size_t event, int fd) const {
+    const std::string& filter = extras[event].filter;
+    if (!filter.empty() && ::ioctl(fd, PERF_EVENT_IOC_SET_FILTER, filter.c_str()) != 0) {
+        if (errno == EINVAL) {
+            const std::string& name = events[event].name;
+            std::string place = options.tracefs;
+            place.append("/events/").append(name, 0, name.find(':')).append("/");
+            place.append(name, name.find(':') + 1).append("/format");
+            throw InputError("filter '" + filter + "' of " + name, "events", 0,
+                             "a filter of the fields in " + place + ", such as 'pid == 1 && cpu > 0'");
+        }
+        throw_errno("PERF_EVENT_IOC_SET_FILTER of " + events[event].name);
+    }
 }
 
 void Sampler::Impl::open_one(std::size_t event, std::int32_t tid, std::int32_t cpu,
@@ -303,6 +250,9 @@ void Sampler::Impl::open_one(std::size_t event, std::int32_t tid, std::int32_t c
     if (!fd) {
         const int code = errno;
         const std::string what = "perf_event_open of " + events[event].name;
+        if (code == ESRCH && tid > 0) {
+            return;  // the thread ended since it was seen
+        }
         if (code == EACCES || code == EPERM) {
             throw SystemError(what, "", code, paranoid_remedy());
         }
@@ -312,6 +262,7 @@ void Sampler::Impl::open_one(std::size_t event, std::int32_t tid, std::int32_t c
         }
         throw SystemError(what, "", code);
     }
+    set_filter(event, fd.get());
     std::uint64_t id = 0;
     if (::ioctl(fd.get(), PERF_EVENT_IOC_ID, &id) != 0) {
         throw_errno("PERF_EVENT_IOC_ID");
@@ -330,11 +281,8 @@ void Sampler::Impl::open_one(std::size_t event, std::int32_t tid, std::int32_t c
 }
 
 void Sampler::Impl::open_all(const std::string& path) {
-    std::vector<std::int32_t> tids;
-    for (const std::int32_t pid : options.pids) {
-        const auto own = threads_of(pid);
-        tids.insert(tids.end(), own.begin(), own.end());
-    }
+    const auto pids = options.children ? with_descendants(options.pids) : options.pids;
+    const auto tids = threads_of(options.pids, options.children);
     const auto cpus = online_cpus();
     const auto attempt = [&] {
         add_events();
@@ -344,9 +292,7 @@ void Sampler::Impl::open_all(const std::string& path) {
         std::map<std::int32_t, int> first_of_cpu;
         for (const std::int32_t cpu : cpus) {
             for (std::size_t event = 0; event < events.size(); ++event) {
-                // What happens to a process is seen on whatever runs it: trace points are for the whole machine.
-                const bool everywhere = tids.empty() || events[event].attr.type == PERF_TYPE_TRACEPOINT;
-                if (everywhere) {
+                if (tids.empty() || extras[event].everywhere) {
                     events[event].attr.inherit = 0;
                     open_one(event, -1, cpu, first_of_cpu);
                     continue;
@@ -366,6 +312,9 @@ void Sampler::Impl::open_all(const std::string& path) {
         format_lost = false;  // before 6.0
         attempt();
     }
+    if (opened.empty()) {
+        throw SystemError("look at process", "/proc/" + std::to_string(options.pids.front()), ESRCH);
+    }
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
         throw_errno("pipe");
@@ -379,7 +328,7 @@ void Sampler::Impl::open_all(const std::string& path) {
     enable(true);
     const auto take_record = [this](const std::vector<std::byte>& record) { writer->write(record); };
     make_kernel_records(take_record, kTrailerBytes);
-    make_process_records(options.pids, take_record, kTrailerBytes, files);
+    make_process_records(pids, take_record, kTrailerBytes, files);
 }
 
 void Sampler::Impl::enable(bool tracking) {
@@ -549,9 +498,13 @@ SamplerStats Sampler::stop() {
     impl.count_lost();
     impl.opened.clear();
     impl.rings.clear();
-    std::vector<std::string> trace_points = impl.options.trace_points;
-    trace_points.insert(trace_points.end(), impl.options.count_only_trace_points.begin(),
-                        impl.options.count_only_trace_points.end());
+    std::vector<std::string> trace_points;
+    for (const Event& event : impl.events) {
+        const bool known = std::find(trace_points.begin(), trace_points.end(), event.name) != trace_points.end();
+        if (event.attr.type == PERF_TYPE_TRACEPOINT && !known) {
+            trace_points.push_back(event.name);
+        }
+    }
     impl.writer->finish(impl.files, trace_points.empty() ? std::vector<std::byte>{}
                                                          : make_tracing_data(impl.options.tracefs, trace_points));
     impl.stats.bytes = impl.writer->bytes();

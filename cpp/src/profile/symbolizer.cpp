@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <optional>
 #include <utility>
 
 #include "elf_symbols.hpp"
@@ -60,15 +59,6 @@ void each_line(std::string_view text, Take&& take) {
             return;
         }
     }
-}
-
-// Build-id directories as perf keeps them: DIR/.build-id/ab/cdef…/elf, and its link to a file for old ones.
-std::vector<std::string> cache_places(const std::string& directory, const std::string& id) {
-    if (id.size() < 3) {
-        return {};
-    }
-    const std::string base = directory + "/.build-id/" + id.substr(0, 2) + "/" + id.substr(2);
-    return {base + "/elf", base};
 }
 
 }  // namespace
@@ -136,117 +126,36 @@ Place KernelSymbols::find(std::uint64_t address) const {
     return place;
 }
 
-UserSymbols::UserSymbols(const SymbolSources& sources, std::map<std::string, std::string> build_ids)
-    : sources_(sources), build_ids_(std::move(build_ids)) {}
-
-std::uint32_t UserSymbols::file_number(const std::string& path, const std::string& build_id) {
-    const std::string key = path + '\0' + build_id;
-    if (const auto found = numbers_.find(key); found != numbers_.end()) {
-        return found->second;
+const SymbolList& UserSymbols::symbols(std::uint32_t number) {
+    if (number >= symbols_.size()) {
+        symbols_.resize(number + 1);
     }
-    const auto number = static_cast<std::uint32_t>(files_.size());
-    auto file = std::make_unique<File>();
-    file->path = path;
-    file->build_id = build_id;
-    if (file->build_id.empty()) {
-        if (const auto known = build_ids_.find(path); known != build_ids_.end()) {
-            file->build_id = known->second;
-        }
-    }
-    files_.push_back(std::move(file));
-    numbers_.emplace(key, number);
-    return number;
-}
-
-void UserSymbols::load(File& file) {
-    file.loaded = true;
-    if (file.path.empty() || file.path[0] != '/' || file.path.starts_with("//anon") || file.path.starts_with("/dev/") ||
-        file.path.starts_with("/memfd:") || file.path.starts_with("/SYSV")) {
-        return;  // [vdso], [heap], anonymous memory: no file that has symbols
-    }
-    std::vector<std::string> places;
-    for (const std::string& directory : sources_.build_id_dirs) {
-        for (std::string& place : cache_places(directory, file.build_id)) {
-            places.push_back(std::move(place));
-        }
-    }
-    if (sources_.use_paths) {
-        places.push_back(sources_.root + file.path);
-    }
-    std::string why = sources_.use_paths || !places.empty() ? "the file is not here" : "no place to look for it";
-    MappedFile elf;
-    std::optional<ElfInfo> info;
-    for (const std::string& place : places) {
-        try {
-            elf = MappedFile(place);
-        } catch (const SystemError&) {
-            continue;
-        }
-        info = read_elf_info(elf.bytes());
-        if (!info) {
-            why = place + " is no ELF file of this machine";
-        } else if (!file.build_id.empty() && info->build_id != file.build_id) {
-            why = place + " has the build id " + (info->build_id.empty() ? "(none)" : info->build_id) + ", not " +
-                  file.build_id;
-            info.reset();
-        } else {
-            break;
-        }
-    }
-    if (!info) {
-        missing_[file.path] = why;
-        return;
-    }
-    found_[file.path] = {info->build_id, elf.path()};
-    // Separate debugging information has the local functions too.
-    MappedFile debug;
-    bool has_debug = false;
-    if (!info->has_symtab) {
-        std::vector<std::string> debug_places;
-        if (info->build_id.size() > 2) {
-            for (const std::string& directory : sources_.build_id_dirs) {
-                std::string place = directory;
-                place.append("/.build-id/").append(info->build_id, 0, 2).append("/").append(info->build_id, 2);
-                debug_places.push_back(place + "/debug");
+    auto& known = symbols_[number];
+    if (!known) {
+        known = std::make_unique<SymbolList>();
+        const ObjectFile& file = objects_.file(number);
+        if (file.info) {
+            const bool elsewhere = !file.info->has_symtab && !file.debug.empty();
+            const MappedFile debug = elsewhere ? MappedFile(file.debug) : MappedFile();
+            add_elf_symbols(debug.bytes(), file.info->executable, *known);
+            if (known->empty()) {
+                add_elf_symbols(file.bytes, file.info->executable, *known);
             }
-            debug_places.push_back(sources_.root + "/usr/lib/debug/.build-id/" + info->build_id.substr(0, 2) + "/" +
-                                   info->build_id.substr(2) + ".debug");
-        }
-        if (!info->debug_link.empty() && info->debug_link.find('/') == std::string::npos) {
-            const std::string folder = file.path.substr(0, file.path.rfind('/'));
-            debug_places.push_back(sources_.root + folder + "/" + info->debug_link);
-            debug_places.push_back(sources_.root + folder + "/.debug/" + info->debug_link);
-            debug_places.push_back(sources_.root + "/usr/lib/debug" + folder + "/" + info->debug_link);
-        }
-        for (const std::string& place : debug_places) {
-            try {
-                debug = MappedFile(place);
-            } catch (const SystemError&) {
-                continue;
-            }
-            const auto its = read_elf_info(debug.bytes());
-            has_debug = its && its->has_symtab && (info->build_id.empty() || its->build_id == info->build_id);
-            if (has_debug) {
-                break;
-            }
+            add_plt_symbols(file.bytes, file.info->executable, *known);
+            known->finish(false);
         }
     }
-    add_elf_symbols(has_debug ? debug.bytes() : elf.bytes(), info->executable, file.symbols);
-    add_plt_symbols(elf.bytes(), info->executable, file.symbols);
-    file.symbols.finish(false);
+    return *known;
 }
 
 Place UserSymbols::find(std::uint32_t number, std::uint64_t offset) {
-    File& file = *files_.at(number);
-    if (!file.loaded) {
-        load(file);
-    }
     Place place;
     place.kind = FrameKind::user;
-    place.module = file.path;
+    place.module = objects_.file(number).path;
     place.key = offset;
-    if (const SymbolEntry* symbol = file.symbols.find(offset); symbol != nullptr) {
-        place.symbol = demangle(file.symbols.name(*symbol));
+    const SymbolList& all = symbols(number);
+    if (const SymbolEntry* symbol = all.find(offset); symbol != nullptr) {
+        place.symbol = demangle(all.name(*symbol));
         place.key = symbol->start;
     }
     return place;

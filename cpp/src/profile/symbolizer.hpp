@@ -8,9 +8,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
+#include "object_files.hpp"
 #include "sampleblk/profile/profile.hpp"
 #include "symbol_list.hpp"
 
@@ -44,36 +44,18 @@ class KernelSymbols {
 // The address of `name` in a kallsyms text; 0 when it is not there or hidden (kptr_restrict).
 [[nodiscard]] std::uint64_t kallsyms_address(std::string_view kallsyms, std::string_view name);
 
-// One mapped file's symbols, read when first asked for.
+// Mapped files' symbols, each file's read when first asked for.
 class UserSymbols {
   public:
-    UserSymbols(const SymbolSources& sources, std::map<std::string, std::string> build_ids);
+    explicit UserSymbols(ObjectFiles& objects) : objects_(objects) {}
 
-    // A number for the file, for caches.
-    [[nodiscard]] std::uint32_t file_number(const std::string& path, const std::string& build_id);
     [[nodiscard]] Place find(std::uint32_t file, std::uint64_t offset);
-    // Files that were sampled but whose symbols were not found, and why.
-    [[nodiscard]] const std::map<std::string, std::string>& missing() const noexcept { return missing_; }
-    // Where the symbols of a file that was asked for came from: recorded path -> (build id, path here).
-    [[nodiscard]] const std::map<std::string, std::pair<std::string, std::string>>& found() const noexcept {
-        return found_;
-    }
 
   private:
-    struct File {
-        std::string path;
-        std::string build_id;
-        bool loaded = false;
-        SymbolList symbols;
-    };
-    void load(File& file);
+    [[nodiscard]] const SymbolList& symbols(std::uint32_t file);
 
-    SymbolSources sources_;
-    std::map<std::string, std::string> build_ids_;
-    std::vector<std::unique_ptr<File>> files_;
-    std::unordered_map<std::string, std::uint32_t> numbers_;
-    std::map<std::string, std::string> missing_;
-    std::map<std::string, std::pair<std::string, std::string>> found_;
+    ObjectFiles& objects_;
+    std::vector<std::unique_ptr<SymbolList>> symbols_;
 };
 
 }  // namespace sampleblk::profile

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,6 +24,45 @@ if TYPE_CHECKING:
     from sampleblk_lab.table import Table
 
 _PAGE = 4096
+
+
+@dataclass(frozen=True)
+class SampleSource:
+    """A source of samples beside the clock, for `events` of :func:`profile`.
+
+    Attributes:
+        event: Any name of perf list: a trace point (``"block:block_rq_issue"``), ``"page-faults"``,
+            ``"context-switches"``, ``"LLC-load-misses"``, ``"r01c2"``; ``":u"`` or ``":k"`` behind one keeps to there.
+        filter: Of a trace point's fields, as the kernel takes it: ``"nr_sector > 8 && dev == 266338304"``.
+        period: A sample each so many times.
+        hz: Instead of `period`: as often as comes to this many samples a second.
+        stacks: Whether each has its stack.
+        everywhere: On all CPUs, whatever the processes of the profile. None: trace points are, for what is done for a
+            process is often done by another; the rest is not.
+    """
+
+    event: str
+    filter: str | None = None
+    period: int = 1
+    hz: int | None = None
+    stacks: bool = True
+    everywhere: bool | None = None
+
+    def _native(self) -> core.SampleSource:
+        everywhere = self.everywhere if self.everywhere is not None else is_trace_point(self.event)
+        return core.SampleSource(
+            self.event,
+            filter=self.filter or "",
+            period=self.period,
+            frequency_hz=self.hz or 0,
+            stacks=self.stacks,
+            everywhere=everywhere,
+        )
+
+
+def is_trace_point(event: str) -> bool:
+    """Whether it is system:name, rather than an event with the modifiers u and k behind its colon."""
+    return re.fullmatch(r"[^:]+:(?![uk]+$).+", event) is not None
 
 
 class Profiler:
@@ -159,7 +199,7 @@ def profile(
     callgraph: str | None = "fp",
     stack_bytes: int = 8192,
     offcpu: bool = False,
-    events: str | Iterable[str] = (),
+    events: str | SampleSource | Iterable[str | SampleSource] = (),
     buffer: int | str = "512K",
     limit: int | str = "1G",
 ) -> Profiler:
@@ -167,10 +207,11 @@ def profile(
 
     Args:
         hz: Samples a second and CPU; 0: only `events`. 997 is prime, so that it does not keep step with the timer tick.
-        event: ``"cycles"``, ``"cpu-clock"``, ``"page-faults"``, …; None: cycles where the machine counts them, else
-            cpu-clock, and ``stats["fallback"]`` says so.
+        event: What is sampled `hz` times a second: ``"cycles"``, ``"cpu-clock"``, ``"page-faults"``, …, or a trace
+            point, each time; None: cycles where the machine counts them, else cpu-clock, and ``stats["fallback"]`` says
+            so.
         pid: This process or these; None: all CPUs, which needs CAP_PERFMON.
-        children: What those fork from now on, too.
+        children: Their descendants, too: those of now and those to come.
         kernel: Whether kernel code is sampled.
         user: Whether user code is sampled.
         callgraph: ``"fp"`` follows frame pointers in user code (kernel stacks are always whole); ``"dwarf"`` copies
@@ -178,7 +219,9 @@ def profile(
         stack_bytes: How much of the user stack ``"dwarf"`` copies.
         offcpu: Records when threads stop and go on (sched_switch with stacks, sched_waking), on all CPUs: for
             :meth:`Profile.off_cpu` and what builds on it.
-        events: Trace points (``"sched:sched_switch"``) to record with their stacks, on all CPUs.
+        events: More sources of samples, each with its stack: names of trace points (``"block:block_rq_issue"``, on all
+            CPUs) and of other events (``"page-faults"``), or :class:`SampleSource` for a filter, a period, a frequency.
+            Views of the result take ``event="block:block_rq_issue"``.
         buffer: Each CPU's ring buffer; rounded up to a power of two of 4 KiB pages.
         limit: The most that is written; what comes later is dropped and counted.
 
@@ -188,11 +231,12 @@ def profile(
     if callgraph not in ("fp", "dwarf", None):
         raise InputError(f"callgraph={callgraph!r}", expected="'fp', 'dwarf' or None")
     pages = max(1, -(-core.parse_bytes(str(buffer), "buffer") // _PAGE))
-    trace_points = [events] if isinstance(events, str) else list(events)
-    wakings: list[str] = []
+    chosen: list[str | SampleSource] = [events] if isinstance(events, (str, SampleSource)) else list(events)
+    sources = [SampleSource(one) if isinstance(one, str) else one for one in chosen]
     if offcpu:
-        trace_points = list(dict.fromkeys(["sched:sched_switch", *trace_points]))
-        wakings = ["sched:sched_waking"]
+        switches = [SampleSource("sched:sched_switch"), SampleSource("sched:sched_waking", stacks=False)]
+        sources = switches + [source for source in sources if source.event != "sched:sched_switch"]
+    names = [source.event for source in sources]
     options: dict[str, Any] = {
         "frequency_hz": hz,
         "event": event or "",
@@ -202,10 +246,9 @@ def profile(
         "user": user,
         "callchains": callgraph is not None,
         "user_stack_bytes": stack_bytes if callgraph == "dwarf" else 0,
-        "trace_points": trace_points,
-        "count_only_trace_points": wakings,
+        "sources": [source._native() for source in sources],  # noqa: SLF001
         "buffer_pages": 1 << (pages - 1).bit_length(),
         "limit_bytes": core.parse_bytes(str(limit), "limit"),
-        "tracefs": core.tracefs_dir() if trace_points else "",
+        "tracefs": core.tracefs_dir() if any(map(is_trace_point, [event or "", *names])) else "",
     }
     return Profiler(options)

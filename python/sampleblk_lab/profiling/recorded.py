@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
 # What of a profile's metadata goes with every picture, when it is not nothing.
-_LOSSES = ("lost_records", "lost_samples", "throttled")
+_LOSSES = ("lost_records", "lost_samples", "throttled", "unwound_to_the_end_of_the_copy")
 
 
 class Report(Table):
@@ -178,8 +178,10 @@ class Profile:
                 continue
             home = Path(directory) / recorded.lstrip("/") / build_id
             home.mkdir(parents=True, exist_ok=True)
-            if not (home / "elf").exists():
-                shutil.copyfile(here, home / "elf")
+            if here == "[vdso]":  # of this process's memory, not of a file
+                (home / "vdso").write_bytes(core.own_vdso())
+            elif not (home / "elf").exists():
+                shutil.copyfile(here, home / ("vdso" if recorded == "[vdso]" else "elf"))
             link = Path(directory) / ".build-id" / build_id[:2] / build_id[2:]
             link.parent.mkdir(parents=True, exist_ok=True)
             if not link.is_symlink():
@@ -224,6 +226,7 @@ def open_profile(
     symbols: str | PathLike[str] | Iterable[str | PathLike[str]] = (),
     root: str | PathLike[str] = "",
     use_paths: bool = True,
+    inlines: bool = True,
 ) -> Profile:
     """Opens a perf.data, of ours or of ``perf record`` (pipe mode and compressed ones included).
 
@@ -236,6 +239,12 @@ def open_profile(
         symbols: Build-id directories as perf keeps them, looked at before ``symbols`` beside the file and ``~/.debug``.
         root: Put before recorded paths, as ``perf report --symfs`` does.
         use_paths: Whether recorded paths are looked at at all; a file is used only if its build id is the recorded one.
+        inlines: Whether functions that were inlined get frames, where the file or its separate debugging information
+            has DWARF.
+
+    Copied user stacks (``perf record --call-graph dwarf``, ``profile(callgraph="dwarf")``) are unwound by the files'
+    call frame information; the metadata then has ``unwound``, the number of stacks, and how many of them ended for a
+    bad reason: ``unwound_to_the_end_of_the_copy`` and ``unwound_to_unknown_code``.
 
     Raises:
         FormatError: The file is no perf.data, cut short or corrupt; gives the offset and what was expected there.
@@ -261,5 +270,6 @@ def open_profile(
         root=os.fspath(root),
         use_paths=use_paths,
         use_running_kernel=True,
+        inlines=inlines,
     )
     return Profile(native)

@@ -16,7 +16,8 @@
 
 namespace sampleblk::profile {
 
-enum class FrameKind : std::uint8_t { unknown, user, kernel, module, note };
+// `inlined`: a function of user code that has no frame of its own; it lies in the next one outwards.
+enum class FrameKind : std::uint8_t { unknown, user, kernel, module, note, inlined };
 
 // Where symbols are looked for, in this order.
 struct SymbolSources {
@@ -25,6 +26,7 @@ struct SymbolSources {
     std::string root;                        // put before recorded paths (perf's --symfs)
     bool use_paths = true;                   // files where they were when recording, if their build id is the same
     bool use_running_kernel = true;          // /proc/kallsyms, if the recording is of this boot
+    bool inlines = true;                     // frames for what DWARF says was inlined, too
 };
 
 struct Frame {
@@ -117,6 +119,9 @@ class Profile {
     std::map<std::string, std::string> metadata_;
     std::map<std::string, std::pair<std::string, std::string>> symbol_files_;
 };
+
+// The vDSO that the kernel gave this process, an ELF file; empty where it gave none.
+[[nodiscard]] std::span<const std::byte> own_vdso() noexcept;
 
 // perf report's table, in order of the share with children: children [%], self [%], samples, comm, module, space (k or
 // .), symbol, and the two shares' periods. `space` and the sums follow perf's rules (hist.c, --children).

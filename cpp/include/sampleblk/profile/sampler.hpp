@@ -9,19 +9,28 @@
 
 namespace sampleblk::profile {
 
+// A source of samples beside the clock: a trace point, a software or any other event.
+struct SampleSource {
+    std::string event;               // as perf list names it; a trace point is "system:name"
+    std::string filter;              // of a trace point's fields, as the kernel takes it: "nr_sector > 8"; empty: all
+    std::uint64_t period = 1;        // a sample each so many times …
+    std::uint32_t frequency_hz = 0;  // … or, when > 0, as often as comes to this many a second
+    bool stacks = true;
+    bool everywhere = false;  // on all CPUs, whatever the processes of the profile
+};
+
 struct SamplerOptions {
-    std::uint32_t frequency_hz = 997;  // 0: no CPU samples, only trace points
-    // "cycles", "cpu-clock", "task-clock", "page-faults", … of perf-list(1)'s hardware and software events. Empty:
-    // cycles where the machine has them, else cpu-clock.
+    std::uint32_t frequency_hz = 997;  // 0: no CPU samples, only `sources`
+    // What is sampled at that frequency, of perf-list(1)'s hardware and software events. Empty: cycles where the
+    // machine has them, else cpu-clock.
     std::string event;
     std::vector<std::int32_t> pids;  // these processes; empty: all CPUs
-    bool children = true;            // and what they fork from now on
+    bool children = true;            // and their descendants, those of now and those to come
     bool kernel = true;              // sample kernel code
     bool user = true;
     bool callchains = true;
-    std::uint32_t user_stack_bytes = 0;     // > 0: copy registers and this much of the stack, for unwinding later
-    std::vector<std::string> trace_points;  // "sched:sched_switch": all CPUs, each event with its stack
-    std::vector<std::string> count_only_trace_points;     // the same without stacks
+    std::uint32_t user_stack_bytes = 0;  // > 0: copy registers and this much of the stack, for unwinding later
+    std::vector<SampleSource> sources;
     std::uint32_t buffer_pages = 128;                     // of each CPU's ring buffer; a power of two
     std::uint64_t limit_bytes = std::uint64_t{1} << 30U;  // of the file; what comes later is dropped and counted
     std::string tracefs;                                  // where tracefs is mounted, for trace points

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: MIT
+"""Counters: `perf stat`'s table, against perf stat."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+import sampleblk_lab as lab
+
+perf = pytest.mark.skipif(shutil.which("perf") is None, reason="needs perf: apt-get install linux-perf")
+root = pytest.mark.skipif(os.geteuid() != 0, reason="needs trace points and all CPUs")
+# 512 pages touched and 100 calls, in a child of the command.
+WORK = """
+import mmap, os, sys
+area = mmap.mmap(-1, 512 * 4096)
+for page in range(512):
+    area[page * 4096] = 1
+file = os.open("/dev/null", os.O_WRONLY)
+for i in range(100):
+    os.pwrite(file, b"x", 0)
+sum(i * i for i in range(300_000))
+"""
+COMMAND = ["sh", "-c", 'exec 3<&0; "$0" -c "$1"; true', sys.executable, WORK]
+
+
+@perf
+def test_a_command_counts_what_perf_stat_counts():
+    ours = lab.stat(COMMAND)
+    assert ours.returncode == 0
+    text = subprocess.run(["perf", "stat", "-x,", "--", *COMMAND], capture_output=True, text=True, check=True).stderr
+    theirs = {line.split(",")[2]: line.split(",")[0] for line in text.splitlines() if line.count(",") > 4}
+    table = ours.table()
+    assert [name.removesuffix(":u") for name in table["event"]] == [name.removesuffix(":u") for name in theirs]
+    for name, value in theirs.items():
+        row = table.row(name)
+        assert row["state"] == (value.strip("<>") if value.startswith("<") else "counted")
+    assert ours["page-faults"] == pytest.approx(int(theirs["page-faults"]), rel=0.1)
+    assert ours["page-faults"] > 512
+    # CPU time as the kernel accounts it
+    assert ours.user is not None
+    assert ours.system is not None
+    assert ours["task-clock"] / 1e9 == pytest.approx(ours.user + ours.system, rel=0.3, abs=0.02)
+    assert 0 < ours["task-clock"] < 2 * ours.elapsed
+
+
+@perf
+def test_the_text_has_perfs_lines():
+    ours = lab.stat(COMMAND).text()
+    theirs = subprocess.run(["perf", "stat", "--", *COMMAND], capture_output=True, text=True, check=True).stderr
+    value = re.compile(r"[\d.,]+|[GMK](?=/sec)")
+    shape = [re.sub(r"\s+", " ", value.sub("N", line)).strip() for line in theirs.splitlines() if line.strip()]
+    got = [re.sub(r"\s+", " ", value.sub("N", line)).strip() for line in ours.splitlines() if line.strip()]
+    assert [re.sub("N(?=/sec)", "", line) for line in got[1:]] == [re.sub("N(?=/sec)", "", line) for line in shape[1:]]
+
+
+@root
+def test_trace_points_of_a_process_and_its_children_are_counted_exactly():
+    counts = lab.stat(COMMAND, events=["syscalls:sys_enter_pwrite64", "page-faults:u", "minor-faults"])
+    assert counts["syscalls:sys_enter_pwrite64"] == 100
+    assert counts["minor-faults"] >= counts["page-faults:u"] > 512
+    with lab.stat(pid=os.getpid(), events="syscalls:sys_enter_pwrite64") as here:
+        file = os.open("/dev/null", os.O_WRONLY)
+        os.pwrite(file, b"x", 0)
+        between = here["syscalls:sys_enter_pwrite64"]
+        subprocess.run([sys.executable, "-c", WORK], check=True)
+        os.close(file)
+    assert (between, here["syscalls:sys_enter_pwrite64"]) == (1, 101)
+    here.stop()
+    assert here["syscalls:sys_enter_pwrite64"] == 101
+
+
+@root
+def test_all_cpus_together():
+    cpus = len(os.sched_getaffinity(0))
+    with lab.stat(events=["cpu-clock", "context-switches"]) as counts:
+        time.sleep(0.2)
+    assert counts["cpu-clock"] == pytest.approx(cpus * counts.elapsed, rel=0.2)
+    assert counts["context-switches"] > 0
+    assert "CPUs utilized" in counts.text()
+    assert "system wide" in repr(counts)
+
+
+def test_what_the_machine_does_not_count_is_said():
+    counts = lab.stat(["true"], events=["task-clock", "r0fffffffffffffff"])
+    assert counts.table().row("r0fffffffffffffff")["state"] == "not supported"
+    assert "<not supported>      r0fffffffffffffff" in counts.text()
+    with pytest.raises(lab.UnsupportedError, match="not supported"):
+        counts["r0fffffffffffffff"]
+    with pytest.raises(KeyError):
+        counts["cycles"]
+
+
+def test_bad_calls_name_what_is_wanted():
+    with pytest.raises(lab.InputError, match="one of cycles"):
+        lab.stat(["true"], events="bogomips")
+    with pytest.raises(lab.InputError, match="one of them"):
+        lab.stat(["true"], pid=1)
+    with pytest.raises(FileNotFoundError):
+        lab.stat(["/no/such/program"])
+    with pytest.raises(ProcessLookupError):
+        lab.stat(pid=2**22 - 1)

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: MIT
+"""User stacks by DWARF, and inlined functions: of perf's recordings and of ours, against perf's own unwinding."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from programs import DEEP, compiled
+
+import sampleblk_lab as lab
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+perf = pytest.mark.skipif(shutil.which("perf") is None, reason="needs perf: apt-get install linux-perf")
+root = pytest.mark.skipif(os.geteuid() != 0, reason="needs to sample kernel code")
+WAY = ["main", "outer", "middle", "leaf"]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory) -> Path:
+    return compiled(tmp_path_factory.mktemp("program"), DEEP)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory, program) -> Path:
+    """What `perf record --call-graph dwarf` writes of it."""
+    path = tmp_path_factory.mktemp("perf") / "perf.data"
+    command = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "999", "--call-graph", "dwarf,8192", "-o", str(path)]
+    subprocess.run([*command, "--", str(program), "0.4"], check=True)
+    return path
+
+
+def perf_stacks(path: Path) -> Counter[tuple[str, ...]]:
+    """The stacks, outermost first, as `perf script` unwinds them; frames without a name are None."""
+    text = subprocess.run(
+        ["perf", "script", "-i", str(path), "--no-inline", "-F", "comm,ip,sym"],
+        capture_output=True,
+        check=True,
+        stdin=subprocess.DEVNULL,
+        text=True,
+    ).stdout
+    out: Counter[tuple[str, ...]] = Counter()
+    for block in text.split("\n\n"):
+        frames = re.findall(r"^\s+[0-9a-f]+ (.+)$", block, re.M)
+        if frames:
+            out[tuple(reversed(frames))] += 1
+    return out
+
+
+def our_stacks(profile: lab.Profile) -> Counter[tuple[str, ...]]:
+    named = (profile._native.stack(i) for i in range(len(profile)))
+    return Counter(tuple("[unknown]" if name.startswith("[") else name for name in stack) for stack in named)
+
+
+def share_with(profile: lab.Profile, way: list[str]) -> float:
+    """Of all samples, those whose stack has the functions of `way` one below the other."""
+    hits = 0
+    for i in range(len(profile)):
+        text = ";".join(profile._native.stack(i))
+        hits += ";".join(way) in text
+    return hits / len(profile)
+
+
+@perf
+def test_stacks_are_those_that_perf_unwinds(recorded):
+    profile = lab.open_profile(recorded, inlines=False)
+    ours, theirs = our_stacks(profile), perf_stacks(recorded)
+    assert sum(ours.values()) == sum(theirs.values()) > 100
+    same = sum((ours & theirs).values())
+    assert same >= 0.98 * len(profile), (ours - theirs, theirs - ours)
+    assert share_with(profile, WAY) > 0.9
+    assert int(profile.metadata["unwound"]) == len(profile)
+    assert profile.metadata["unwound_to_unknown_code"] == "0"
+
+
+@perf
+def test_inlined_functions_have_frames_of_their_own(recorded):
+    profile = lab.open_profile(recorded)
+    inside = profile.stacks().functions().row("spin_inline")
+    assert float(inside["total_percent"]) > 5
+    assert share_with(profile, [*WAY, "spin_inline"]) > 0.05
+    # its time is leaf's own in the report, as in perf's
+    rows = {str(row["symbol"]): row for row in profile.report().rows()}
+    assert rows["spin_inline"]["self"] == 0
+    plain = {str(row["symbol"]): row for row in lab.open_profile(recorded, inlines=False).report().rows()}
+    assert rows["leaf"]["self"] == plain["leaf"]["self"]
+    assert "spin_inline" not in plain
+
+
+@perf
+def test_a_short_copy_is_said(tmp_path, program):
+    path = tmp_path / "perf.data"
+    command = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "999", "--call-graph", "dwarf,128", "-o", str(path)]
+    subprocess.run([*command, "--", str(program), "0.2"], check=True)
+    profile = lab.open_profile(path)
+    assert int(profile.metadata["unwound_to_the_end_of_the_copy"]) > 0.5 * len(profile)
+    assert "unwound_to_the_end_of_the_copy" in profile.flamegraph().svg
+    assert share_with(profile, WAY) < 0.1
+
+
+@root
+def test_our_own_recording_unwinds_from_what_was_saved(tmp_path, program):
+    child = subprocess.Popen([str(program), "0.5"])
+    with lab.profile(hz=999, event="cpu-clock", pid=child.pid, callgraph="dwarf") as profiler:
+        child.wait()
+    profiler.save(tmp_path / "run")
+    moved = program.rename(tmp_path / "gone")
+    try:
+        profile = lab.open_profile(tmp_path / "run", use_paths=False)
+        assert share_with(profile, WAY) > 0.9
+        assert share_with(profile, [*WAY, "spin_inline"]) > 0.05
+    finally:
+        moved.rename(program)
+
+
+@perf
+def test_a_stripped_program_with_a_debuglink(tmp_path):
+    program = compiled(tmp_path, DEEP, name="linked")
+    debug = tmp_path / "linked.debug"
+    subprocess.run(["objcopy", "--only-keep-debug", str(program), str(debug)], check=True)
+    subprocess.run(["strip", str(program)], check=True)
+    subprocess.run(["objcopy", f"--add-gnu-debuglink={debug}", str(program)], check=True)
+    path = tmp_path / "perf.data"
+    command = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "999", "--call-graph", "dwarf", "-o", str(path)]
+    subprocess.run([*command, "--", str(program), "0.3"], check=True)
+    profile = lab.open_profile(path)
+    assert share_with(profile, WAY) > 0.9
+    assert share_with(profile, [*WAY, "spin_inline"]) > 0.05
+    debug.unlink()
+    bare = lab.open_profile(path)
+    assert share_with(bare, WAY) == 0
+    # the frames are there, nameless
+    deep = sum(len(bare._native.stack(i)) >= 5 for i in range(len(bare)))
+    assert deep > 0.9 * len(bare)
