@@ -87,11 +87,10 @@ static void bio_submit(struct bio *bio)
 
 	if (bio->bi_opf & REQ_PREFLUSH && bio->bi_iter.bi_size && dev->config.flags & SAMPLEBLK_F_CACHE) {
 		/* Both in one: what was written before must be durable before this is. */
-		if (sblk_media_begin(&dev->media, SAMPLEBLK_OP_FLUSH, false, 0, 0, ktime_get_ns())) {
+		if (sblk_io_preflush(dev)) {
 			bio_io_error(bio);
 			return;
 		}
-		sblk_media_complete(&dev->media, sblk_media_end(&dev->media), ktime_get_ns(), false);
 		sblk_stats_count(queue->stats, SBLK_FLUSH, 0, false);
 	}
 	if (!io_of(bio, &io)) {
@@ -99,8 +98,7 @@ static void bio_submit(struct bio *bio)
 		bio_endio(bio);
 		return;
 	}
-	if ((static_branch_unlikely(&sblk_extras_key) && READ_ONCE(dev->extras)) || trace_sampleblk_queue_enabled() ||
-	    trace_sampleblk_complete_enabled()) {
+	if ((static_branch_unlikely(&sblk_extras_key) && READ_ONCE(dev->extras)) || sblk_traced()) {
 		submit_full(queue, bio, &io);
 		return;
 	}

@@ -124,11 +124,29 @@ int sblk_cache_walk(const struct sblk_cache *cache, int (*each)(const struct sbl
 	return 0;
 }
 
+/* How many sectors of a write the caller lets survive. */
+static u64 named_survivor(const struct sblk_cut *cut, u64 id)
+{
+	u64 low = 0, high = cut->nr_survivors;
+
+	while (low < high) {
+		u64 middle = low + (high - low) / 2;
+
+		if (cut->survivors[middle].id == id)
+			return cut->survivors[middle].sectors;
+		if (cut->survivors[middle].id < id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return 0;
+}
+
 /* How much of a write survives, in bytes from its start. */
 static u64 surviving(const struct sblk_cut *cut, const struct sblk_cache_entry *entry)
 {
 	u64 sectors = entry->len >> 9;
-	u64 chance, i;
+	u64 chance;
 
 	if (entry->flags & SBLK_CACHE_DURABLE)
 		return entry->len;
@@ -142,10 +160,7 @@ static u64 surviving(const struct sblk_cut *cut, const struct sblk_cache_entry *
 			return entry->len;
 		return (1 + sblk_random(cut->seed ^ 0x7465, entry->id) % (sectors - 1)) << 9;
 	case SAMPLEBLK_CUT_EXPLICIT:
-		for (i = 0; i < cut->nr_survivors; i++)
-			if (cut->survivors[i].id == entry->id)
-				return min_t(u64, cut->survivors[i].sectors, sectors) << 9;
-		return 0;
+		return min_t(u64, named_survivor(cut, entry->id), sectors) << 9;
 	default:
 		return 0;
 	}
@@ -256,8 +271,10 @@ int sblk_cache_cut(struct sblk_cache *cache, struct sblk_store *store, struct sb
 			used += redo[i].len;
 		}
 		WARN_ON_ONCE(sblk_chunks_apply(store, entry + 1, entry->undo_bytes, ~0ULL, GFP_KERNEL));
+		cond_resched();
 	}
 	for (i = 0; i < cache->count; i++) {
+		cond_resched();
 		if (!redo[i].len)
 			continue;
 		if (redo[i].data == ~0ULL)

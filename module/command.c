@@ -181,6 +181,9 @@ static void cmd_execute(struct sblk_cmd *cmd, gfp_t gfp)
 {
 	blk_status_t status;
 
+	if (trace_sampleblk_start_enabled())
+		trace_sampleblk_start(cmd, gfpflags_allow_blocking(gfp) && cmd->start_ns ?
+						   ktime_get_ns() - cmd->start_ns : 0);
 	if (cmd->action == SAMPLEBLK_FAULT_ERROR) {
 		status = errno_to_blk_status(-(int)cmd->arg0);
 	} else {

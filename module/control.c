@@ -55,6 +55,8 @@ static int control_list(union sblk_arg *arg)
 
 static int control_info(struct sblk_device *dev, union sblk_arg *arg)
 {
+	if (!RESERVED_ZERO(&arg->info) || !RESERVED_ZERO(&arg->info.config))
+		return -EINVAL;
 	memset(&arg->info, 0, sizeof(arg->info));
 	sblk_device_info(dev, &arg->info);
 	return 0;
@@ -62,6 +64,8 @@ static int control_info(struct sblk_device *dev, union sblk_arg *arg)
 
 static int control_counters(struct sblk_device *dev, union sblk_arg *arg)
 {
+	if (!RESERVED_ZERO(&arg->counters))
+		return -EINVAL;
 	/* What came in beside the question must not be added to. */
 	arg->counters = (struct sampleblk_counters){ .index = arg->counters.index, .queue = arg->counters.queue };
 	return sblk_device_counters(dev, &arg->counters);
@@ -71,6 +75,8 @@ static int control_histogram(struct sblk_device *dev, union sblk_arg *arg)
 {
 	struct sampleblk_histogram *histogram = &arg->histogram;
 
+	if (!RESERVED_ZERO(histogram) || histogram->reserved0)
+		return -EINVAL;
 	*histogram = (struct sampleblk_histogram){ .index = histogram->index,
 						   .queue = histogram->queue,
 						   .op = histogram->op };
@@ -117,7 +123,9 @@ static int control_power(struct sblk_device *dev, union sblk_arg *arg)
 
 static int control_volatile(struct sblk_device *dev, union sblk_arg *arg)
 {
-	return RESERVED_ZERO(&arg->volatile_list) ? sblk_volatile_list(dev, &arg->volatile_list) : -EINVAL;
+	if (!RESERVED_ZERO(&arg->volatile_list) || arg->volatile_list.reserved0)
+		return -EINVAL;
+	return sblk_volatile_list(dev, &arg->volatile_list);
 }
 
 static int control_journal(struct sblk_device *dev, union sblk_arg *arg)

@@ -2,6 +2,7 @@
 /* What an operation means for the medium. */
 #include "compat.h"
 #include "sampleblk.h"
+#include "trace.h"
 
 /* Copies go through the kernel's own mapping of a segment's pages. */
 #ifdef CONFIG_HIGHMEM
@@ -27,23 +28,24 @@ static void io_read(struct sblk_store *store, const struct sblk_io *io)
 /* Writes the first `len` bytes at `pos`, which a fault may have made others than the request's. */
 static int io_write(struct sblk_store *store, const struct sblk_io *io, u64 pos, u64 len, gfp_t gfp)
 {
+	struct sblk_writer writer;
 	struct bio *bio;
+	int err = 0;
 
-	for (bio = io->bio; bio; bio = bio->bi_next) {
+	sblk_writer_begin(&writer, store, pos, len, gfp);
+	for (bio = io->bio; bio && !err; bio = bio->bi_next) {
 		struct bvec_iter iter;
 		struct bio_vec bvec;
 
 		bio_for_each_bvec(bvec, bio, iter) {
-			size_t part = min_t(u64, bvec.bv_len, len);
-			int err = sblk_store_write(store, pos, page_address(bvec.bv_page) + bvec.bv_offset, part, gfp);
-
+			err = sblk_writer_write(&writer, page_address(bvec.bv_page) + bvec.bv_offset,
+						min_t(u64, bvec.bv_len, writer.left));
 			if (err)
-				return err;
-			pos += part;
-			len -= part;
+				break;
 		}
 	}
-	return 0;
+	sblk_writer_end(&writer);
+	return err;
 }
 
 static int io_clear(struct sblk_device *dev, u64 pos, u64 len, gfp_t gfp)
@@ -146,6 +148,27 @@ static int begin(struct sblk_media *media, struct sblk_cmd *cmd, u64 pos, u64 le
 	return -ENOMEM;
 }
 
+/* Ends a logged change. Returns the journal's entry. */
+static u64 end(struct sblk_device *dev, bool flush)
+{
+	struct sblk_media *media = &dev->media;
+
+	if (flush)
+		trace_sampleblk_flush(dev, media->flushed, media->journal ? atomic64_read(&media->journal->epoch) : 0);
+	if (unlikely(sblk_media_overflowed(media)))
+		trace_sampleblk_journal_overflow(dev, media->journal->header->next_sequence - 1);
+	return sblk_media_end(media);
+}
+
+int sblk_io_preflush(struct sblk_device *dev)
+{
+	int err = sblk_media_begin(&dev->media, SAMPLEBLK_OP_FLUSH, false, 0, 0, ktime_get_ns());
+
+	if (!err)
+		sblk_media_complete(&dev->media, end(dev, true), ktime_get_ns(), false);
+	return err;
+}
+
 static blk_status_t full_change(struct sblk_cmd *cmd, gfp_t gfp)
 {
 	struct sblk_device *dev = cmd->queue->dev;
@@ -184,7 +207,7 @@ static blk_status_t full_change(struct sblk_cmd *cmd, gfp_t gfp)
 	if (!err && cmd->action == SAMPLEBLK_FAULT_CORRUPT)
 		corrupt_store(media->store, pos, len, max_t(u64, cmd->arg0, 1), cmd->random);
 	if (logged)
-		cmd->entry = sblk_media_end(media);
+		cmd->entry = end(dev, cmd->io.op == SBLK_FLUSH);
 	/* With a log, begin() saw to it that there is memory. */
 	if (err)
 		return no_memory(gfp);

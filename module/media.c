@@ -27,6 +27,7 @@ int sblk_media_begin(struct sblk_media *media, u32 type, bool fua, u64 pos, u64 
 		return -EIO;
 	}
 	if (type == SAMPLEBLK_OP_FLUSH) {
+		media->flushed = media->cache ? media->cache->count : 0;
 		if (media->cache)
 			sblk_cache_flush(media->cache);
 		if (journal)

@@ -16,6 +16,7 @@ struct sblk_media {
 	struct sblk_journal *journal; /* or NULL; not to be written to while its position is in the past */
 	bool off; /* the power is cut */
 	u64 entry; /* between begin and end: the journal's */
+	u64 flushed; /* the same, of a flush: how many writes it made durable */
 };
 
 static inline bool sblk_media_logged(const struct sblk_media *media)
@@ -28,6 +29,12 @@ static inline bool sblk_media_logged(const struct sblk_media *media)
  * can then be written without sleeping and without fail; -EIO without power; -ENOMEM: sblk_media_prepare() and again.
  */
 int sblk_media_begin(struct sblk_media *media, u32 type, bool fua, u64 pos, u64 len, u64 now_ns);
+
+/* Between begin and end: the journal had no room for it. */
+static inline bool sblk_media_overflowed(const struct sblk_media *media)
+{
+	return media->journal && !media->entry && !sblk_journal_in_past(media->journal);
+}
 
 /* After it. Returns the journal's entry, for sblk_media_complete(), or 0. */
 u64 sblk_media_end(struct sblk_media *media);

@@ -13,6 +13,7 @@
 #include <linux/bitops.h>
 #include <linux/err.h>
 #include <linux/gfp.h>
+#include <linux/kasan-checks.h>
 #include <linux/kernel.h>
 #include <linux/kref.h>
 #include <linux/log2.h>
@@ -42,6 +43,28 @@ static inline void sblk_unlock(spinlock_t *lock)
 {
 	__acquire(lock);
 	spin_unlock(lock);
+}
+
+/* KASAN looks at what memcpy() does, but not here. */
+static inline void sblk_copy_page(void *to, const void *from)
+{
+	kasan_check_read(from, PAGE_SIZE);
+	kasan_check_write(to, PAGE_SIZE);
+	copy_page(to, (void *)from);
+}
+
+/* 1 << order pages, each to be freed by itself, and what is in them is anything. Only if they lie ready. */
+static inline bool sblk_pages_alloc(void **pages, unsigned int order)
+{
+	struct page *page = alloc_pages(__GFP_NORETRY | __GFP_NOWARN, order);
+	unsigned int i;
+
+	if (!page)
+		return false;
+	split_page(page, order);
+	for (i = 0; i < 1U << order; i++)
+		pages[i] = page_address(page + i);
+	return true;
 }
 
 #define SBLK_POPULATE_ORDER 9

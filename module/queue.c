@@ -25,7 +25,7 @@ static bool is_plain(struct sblk_device *dev, struct blk_mq_hw_ctx *hctx)
 {
 	if (static_branch_unlikely(&sblk_extras_key) && READ_ONCE(dev->extras))
 		return false;
-	if (trace_sampleblk_complete_enabled() || trace_sampleblk_queue_enabled())
+	if (sblk_traced())
 		return false;
 	return likely(hctx->type != HCTX_TYPE_POLL);
 }

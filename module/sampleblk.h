@@ -187,6 +187,8 @@ bool sblk_cmd_unhang(struct sblk_cmd *cmd);
 blk_status_t sblk_io_plain(struct sblk_device *dev, const struct sblk_io *io, gfp_t gfp);
 /* With all of them. */
 blk_status_t sblk_io_full(struct sblk_cmd *cmd, gfp_t gfp);
+/* The flush that a bio with data carries before it. -EIO without power. */
+int sblk_io_preflush(struct sblk_device *dev);
 
 /* The kernel's operation as ours, whatever type this kernel gives it. */
 #define sblk_op_of(op) \

@@ -287,6 +287,8 @@ int sblk_journal_do_mark(struct sblk_device *dev, struct sampleblk_mark *mark)
 		mark->sequence = 0;
 	else
 		mark->sequence = sblk_journal_mark(&dev->journal, mark->text, mark->length, ktime_get_ns());
+	if (!mark->sequence && !sblk_journal_in_past(&dev->journal))
+		trace_sampleblk_journal_overflow(dev, dev->journal.header->next_sequence - 1);
 	spin_unlock(&dev->media.lock);
 	return mark->sequence ? 0 : -EOVERFLOW;
 }

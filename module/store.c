@@ -16,27 +16,48 @@ void sblk_store_set_limit(u64 pages)
 	page_limit = pages;
 }
 
+/* Counts pages in before they are there; false beyond the limit. */
+static bool pages_charge(struct sblk_store *store, unsigned int count)
+{
+	if ((u64)atomic64_add_return(count, &pages_in_use) > page_limit) {
+		atomic64_sub(count, &pages_in_use);
+		return false;
+	}
+	atomic64_add(count, &store->allocated);
+	return true;
+}
+
+static void pages_uncharge(struct sblk_store *store, unsigned int count)
+{
+	atomic64_sub(count, &store->allocated);
+	atomic64_sub(count, &pages_in_use);
+}
+
 static void *page_alloc(struct sblk_store *store, gfp_t gfp)
 {
 	void *page;
 
-	if ((u64)atomic64_inc_return(&pages_in_use) > page_limit)
-		goto none;
+	if (!pages_charge(store, 1))
+		return NULL;
 	page = (void *)__get_free_page(gfp | __GFP_NOWARN);
 	if (!page)
-		goto none;
-	atomic64_inc(&store->allocated);
+		pages_uncharge(store, 1);
 	return page;
-none:
-	atomic64_dec(&pages_in_use);
-	return NULL;
 }
 
 static void page_free(struct sblk_store *store, void *page)
 {
 	free_page((unsigned long)page);
-	atomic64_dec(&store->allocated);
-	atomic64_dec(&pages_in_use);
+	pages_uncharge(store, 1);
+}
+
+/* Whole, aligned pages have a copy of their own, which beats memcpy() wherever that goes byte by byte or by short words. */
+static inline void copy_part(void *to, const void *from, size_t part)
+{
+	if (part == SBLK_PAGE_BYTES && !(((unsigned long)to | (unsigned long)from) & (SBLK_PAGE_BYTES - 1)))
+		sblk_copy_page(to, from);
+	else
+		memcpy(to, from, part);
 }
 
 struct sblk_store *sblk_store_create(u64 bytes, struct sblk_store *base)
@@ -173,7 +194,7 @@ void sblk_store_read(struct sblk_store *store, u64 pos, void *to, size_t len)
 		rcu_read_lock();
 		page = page_lookup(store, index);
 		if (page)
-			memcpy(to, page + offset, part);
+			copy_part(to, page + offset, part);
 		else
 			memset(to, 0, part);
 		rcu_read_unlock();
@@ -195,7 +216,7 @@ static inline bool page_overwrite(void **slot, size_t offset, const void *from, 
 	done = page && likely(page != SBLK_HOLE);
 	if (done) {
 		if (from)
-			memcpy(page + offset, from, part);
+			copy_part(page + offset, from, part);
 		else
 			memset(page + offset, 0, part);
 	}
@@ -204,53 +225,97 @@ static inline bool page_overwrite(void **slot, size_t offset, const void *from, 
 }
 
 /*
- * Puts a page there with the new bytes in it: readers must never see one before its data, so it is filled first and
- * installed then. Around the new bytes it has what lies below.
+ * A page that will be written whole, so it may hold anything. Where none of the pages that follow is there either, but the
+ * write goes on over them, they are got together: that costs the allocator little more than one.
  */
-static int page_install(struct sblk_store *store, u64 index, void **slot, size_t offset, const void *from, size_t part,
-			gfp_t gfp)
+static void *writer_page(struct sblk_writer *writer, void **slot, gfp_t gfp)
+{
+	struct sblk_store *store = writer->store;
+	u64 leaf_pages = 1ULL << store->leaf_shift;
+	u64 in_leaf = (writer->pos >> SBLK_PAGE_SHIFT) & (leaf_pages - 1);
+	unsigned int i;
+
+	if (writer->nr_pages)
+		return writer->pages[--writer->nr_pages];
+	if (writer->left < SBLK_WRITER_PAGES << SBLK_PAGE_SHIFT || in_leaf + SBLK_WRITER_PAGES > leaf_pages)
+		return page_alloc(store, gfp);
+	for (i = 1; i < SBLK_WRITER_PAGES; i++) {
+		void *page = READ_ONCE(slot[i]);
+
+		if (page && page != SBLK_HOLE)
+			return page_alloc(store, gfp);
+	}
+	if (!pages_charge(store, SBLK_WRITER_PAGES))
+		return page_alloc(store, gfp);
+	if (!sblk_pages_alloc(writer->pages, SBLK_WRITER_ORDER)) {
+		pages_uncharge(store, SBLK_WRITER_PAGES);
+		return page_alloc(store, gfp);
+	}
+	writer->nr_pages = SBLK_WRITER_PAGES - 1;
+	return writer->pages[writer->nr_pages];
+}
+
+/* What lies below a page that is not there; false when that is nothing but zeroes, and `page` as it was. */
+static bool copy_below(struct sblk_store *store, u64 index, void *page)
+{
+	void *below;
+
+	if (!store->base)
+		return false;
+	rcu_read_lock();
+	below = page_lookup(store->base, index);
+	if (below == SBLK_HOLE)
+		below = NULL;
+	if (below)
+		sblk_copy_page(page, below);
+	rcu_read_unlock();
+	return below;
+}
+
+/*
+ * Puts a page there with the new bytes in it: readers must never see one before its data, so it is filled first and
+ * installed then. Around the new bytes it has what lies below. `page` is the caller's until then, and all zeroes unless
+ * the new bytes are a whole page.
+ */
+static void page_install(struct sblk_store *store, u64 index, void **slot, void *page, size_t offset, const void *from,
+			 size_t part)
 {
 	bool whole = part == SBLK_PAGE_BYTES;
-	void *page = page_alloc(store, whole ? gfp : gfp | __GFP_ZERO);
-	void *old;
+	bool clean = true; /* but for the new bytes */
 
-	if (!page)
-		return -ENOMEM;
 	for (;;) {
-		old = READ_ONCE(*slot);
+		void *old = READ_ONCE(*slot);
+
 		if (old && old != SBLK_HOLE) {
 			/* Lost to another first write, which may be of other sectors of the page: then into that one. */
 			if (page_overwrite(slot, offset, from, part)) {
 				page_free(store, page);
-				return 0;
+				return;
 			}
 			continue;
 		}
-		if (!whole && !old && store->base) {
-			void *below;
-
-			rcu_read_lock();
-			below = page_lookup(store->base, index);
-			if (below)
-				memcpy(page, below, SBLK_PAGE_BYTES);
-			else
-				memset(page, 0, SBLK_PAGE_BYTES);
-			rcu_read_unlock();
-		} else if (!whole) {
+		if (!whole && !old && copy_below(store, index, page)) {
+			clean = false;
+		} else if (!whole && !clean) {
 			memset(page, 0, SBLK_PAGE_BYTES);
+			clean = true;
 		}
 		if (from)
-			memcpy(page + offset, from, part);
+			copy_part(page + offset, from, part);
 		else
 			memset(page + offset, 0, part);
 		if (cmpxchg(slot, old, page) == old)
-			return 0;
+			return;
 	}
 }
 
-static int page_write(struct sblk_store *store, u64 index, size_t offset, const void *from, size_t part, gfp_t gfp)
+/* Writes a part of the page that the writer is at; `from` may be NULL, for zeroes. */
+static int page_write(struct sblk_writer *writer, const void *from, size_t part)
 {
-	void **slot = slot_make(store, index, gfp);
+	struct sblk_store *store = writer->store;
+	size_t offset = writer->pos & (SBLK_PAGE_BYTES - 1);
+	u64 index = writer->pos >> SBLK_PAGE_SHIFT;
+	void **slot = slot_make(store, index, writer->gfp);
 	int err = 0;
 
 	if (!slot)
@@ -258,28 +323,59 @@ static int page_write(struct sblk_store *store, u64 index, size_t offset, const 
 	page_lock(store, index);
 	if (!page_overwrite(slot, offset, from, part)) {
 		/* Under the page's lock nobody may sleep. */
-		if (store->atomic)
-			gfp = GFP_NOWAIT | __GFP_NOWARN;
-		err = page_install(store, index, slot, offset, from, part, gfp);
+		gfp_t gfp = store->atomic ? GFP_NOWAIT | __GFP_NOWARN : writer->gfp;
+		void *page = part == SBLK_PAGE_BYTES ? writer_page(writer, slot, gfp) :
+						       page_alloc(store, gfp | __GFP_ZERO);
+
+		if (page)
+			page_install(store, index, slot, page, offset, from, part);
+		else
+			err = -ENOMEM;
 	}
 	page_unlock(store, index);
 	return err;
 }
 
-int sblk_store_write(struct sblk_store *store, u64 pos, const void *from, size_t len, gfp_t gfp)
+void sblk_writer_begin(struct sblk_writer *writer, struct sblk_store *store, u64 pos, u64 len, gfp_t gfp)
+{
+	writer->store = store;
+	writer->pos = pos;
+	writer->left = len;
+	writer->gfp = gfp;
+	writer->nr_pages = 0;
+}
+
+int sblk_writer_write(struct sblk_writer *writer, const void *from, size_t len)
 {
 	while (len) {
-		size_t offset = pos & (SBLK_PAGE_BYTES - 1);
-		size_t part = min_t(size_t, len, SBLK_PAGE_BYTES - offset);
-		int err = page_write(store, pos >> SBLK_PAGE_SHIFT, offset, from, part, gfp);
+		size_t part = min_t(size_t, len, SBLK_PAGE_BYTES - (writer->pos & (SBLK_PAGE_BYTES - 1)));
+		int err = page_write(writer, from, part);
 
 		if (err)
 			return err;
 		from += part;
-		pos += part;
 		len -= part;
+		writer->pos += part;
+		writer->left -= part;
 	}
 	return 0;
+}
+
+void sblk_writer_end(struct sblk_writer *writer)
+{
+	while (writer->nr_pages)
+		page_free(writer->store, writer->pages[--writer->nr_pages]);
+}
+
+int sblk_store_write(struct sblk_store *store, u64 pos, const void *from, size_t len, gfp_t gfp)
+{
+	struct sblk_writer writer;
+	int err;
+
+	sblk_writer_begin(&writer, store, pos, len, gfp);
+	err = sblk_writer_write(&writer, from, len);
+	sblk_writer_end(&writer);
+	return err;
 }
 
 int sblk_store_prepare(struct sblk_store *store, u64 pos, u64 len, gfp_t gfp)
@@ -289,15 +385,16 @@ int sblk_store_prepare(struct sblk_store *store, u64 pos, u64 len, gfp_t gfp)
 
 	for (; index <= last; index++) {
 		void **slot = slot_make(store, index, gfp);
-		int err;
 
 		if (!slot)
 			return -ENOMEM;
 		/* Writing nothing into a page installs it as it reads. */
 		if (!page_overwrite(slot, 0, NULL, 0)) {
-			err = page_install(store, index, slot, 0, NULL, 0, gfp);
-			if (err)
-				return err;
+			void *page = page_alloc(store, gfp | __GFP_ZERO);
+
+			if (!page)
+				return -ENOMEM;
+			page_install(store, index, slot, page, 0, NULL, 0);
 		}
 	}
 	return 0;
@@ -403,15 +500,18 @@ static int store_clear(struct sblk_store *store, u64 pos, u64 len, gfp_t gfp, bo
 	int err = 0;
 
 	while (len && !err) {
-		size_t offset = pos & (SBLK_PAGE_BYTES - 1);
-		u64 part = min_t(u64, len, SBLK_PAGE_BYTES - offset);
+		u64 part = min_t(u64, len, SBLK_PAGE_BYTES - (pos & (SBLK_PAGE_BYTES - 1)));
 		u64 index = pos >> SBLK_PAGE_SHIFT;
 		u64 absent_until;
 
 		if (!sblk_store_present(store, pos, &absent_until)) {
 			part = min_t(u64, len, absent_until - pos);
 		} else if (!drop || part < SBLK_PAGE_BYTES) {
-			err = page_write(store, index, offset, NULL, part, gfp);
+			struct sblk_writer writer;
+
+			sblk_writer_begin(&writer, store, pos, part, gfp);
+			err = page_write(&writer, NULL, part);
+			sblk_writer_end(&writer);
 		} else {
 			page_lock(store, index);
 			err = page_drop(store, index, &reap, GFP_NOWAIT | __GFP_NOWARN);
@@ -527,19 +627,16 @@ int sblk_store_populate(struct sblk_store *store, int node)
 		while (order && (1ULL << order) > pages - index)
 			order--;
 		count = 1ULL << order;
-		if ((u64)atomic64_add_return(count, &pages_in_use) > page_limit) {
-			atomic64_sub(count, &pages_in_use);
+		if (!pages_charge(store, count))
 			return -ENOMEM;
-		}
 		chunk = sblk_chunk_alloc(node, order);
 		if (!chunk) {
-			atomic64_sub(count, &pages_in_use);
+			pages_uncharge(store, count);
 			if (!order)
 				return -ENOMEM;
 			order--;
 			continue;
 		}
-		atomic64_add(count, &store->allocated);
 		for (i = 0; i < count; i++) {
 			void **slot = slot_make(store, index + i, GFP_KERNEL);
 			void *page = chunk + (i << SBLK_PAGE_SHIFT);

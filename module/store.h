@@ -62,6 +62,27 @@ void sblk_store_read(struct sblk_store *store, u64 pos, void *to, size_t len);
  */
 int sblk_store_write(struct sblk_store *store, u64 pos, const void *from, size_t len, gfp_t gfp);
 
+/* How many pages a write of many gets at once: the largest order of which the allocator keeps a stock on each CPU. */
+#define SBLK_WRITER_ORDER 3
+#define SBLK_WRITER_PAGES (1UL << SBLK_WRITER_ORDER)
+
+/* The same in pieces that follow each other, as a request has them. */
+struct sblk_writer {
+	struct sblk_store *store;
+	u64 pos; /* where the next piece goes */
+	u64 left; /* what all pieces that are still to come have together */
+	gfp_t gfp;
+	unsigned int nr_pages; /* got ahead */
+	void *pages[SBLK_WRITER_PAGES];
+};
+
+void sblk_writer_begin(struct sblk_writer *writer, struct sblk_store *store, u64 pos, u64 len, gfp_t gfp);
+
+/* As sblk_store_write(). After an error nothing but sblk_writer_end() may follow. */
+int sblk_writer_write(struct sblk_writer *writer, const void *from, size_t len);
+
+void sblk_writer_end(struct sblk_writer *writer);
+
 /* Makes pages for the range, so that a write there needs none. 0 or -ENOMEM. */
 int sblk_store_prepare(struct sblk_store *store, u64 pos, u64 len, gfp_t gfp);
 

@@ -29,13 +29,14 @@ static int check_bins(struct sblk_latency *latency)
 
 	latency->total = 0;
 	for (i = 0; i < latency->nr_bins; i++) {
-		const struct sampleblk_bin *bin = &latency->bins[i];
+		struct sampleblk_bin *bin = &latency->bins[i];
 
 		if (bin->up_to_ns <= before || bin->up_to_ns > SAMPLEBLK_MAX_LATENCY_NS)
 			return -EINVAL;
 		if (check_add_overflow(latency->total, bin->count, &latency->total))
 			return -EINVAL;
 		before = bin->up_to_ns;
+		bin->count = latency->total;
 	}
 	return latency->total ? 0 : -EINVAL;
 }
@@ -140,19 +141,21 @@ static s64 normal_q32(u64 seed, u64 n)
 static u64 draw_empirical(const struct sblk_latency *latency, u64 random)
 {
 	u64 target = mul_u64_u64_shr(random, latency->total, 64);
-	u64 from = 0;
-	u32 i;
+	u32 low = 0, high = latency->nr_bins - 1;
+	u64 from;
 
-	for (i = 0; i < latency->nr_bins; i++) {
-		const struct sampleblk_bin *bin = &latency->bins[i];
+	/* The first bin with more than `target` in it and before it. */
+	while (low < high) {
+		u32 middle = (low + high) / 2;
 
-		if (target < bin->count)
-			/* Evenly within the bin. */
-			return from + mul_u64_u64_shr(sblk_random(random, 1), bin->up_to_ns - from, 64);
-		target -= bin->count;
-		from = bin->up_to_ns;
+		if (target < latency->bins[middle].count)
+			high = middle;
+		else
+			low = middle + 1;
 	}
-	return from;
+	from = low ? latency->bins[low - 1].up_to_ns : 0;
+	/* Evenly within the bin. */
+	return from + mul_u64_u64_shr(sblk_random(random, 1), latency->bins[low].up_to_ns - from, 64);
 }
 
 static u64 draw(struct sblk_latency *latency)

@@ -16,14 +16,14 @@ struct sblk_latency {
 	u64 seed;
 	u64 total; /* of all bins */
 	atomic64_t drawn;
-	struct sampleblk_bin bins[];
+	struct sampleblk_bin bins[]; /* once checked, each count is of the bin and all before it */
 };
 
 /* Room for `nr_bins`; NULL without memory. */
 struct sblk_latency *sblk_latency_create(u32 nr_bins);
 void sblk_latency_destroy(struct sblk_latency *latency);
 
-/* After everything is filled in: 0, or -EINVAL for what is no model. */
+/* Once, after everything is filled in: 0, or -EINVAL for what is no model. */
 int sblk_latency_check(struct sblk_latency *latency);
 
 /* The next latency, in ns. */

@@ -61,6 +61,15 @@ DEFINE_EVENT(sampleblk_cmd, sampleblk_queue,
 	TP_ARGS(cmd, value)
 );
 
+/* It is being executed: at once, or by the worker, after `value` ns, where it had to wait for memory. */
+DEFINE_EVENT_PRINT(sampleblk_cmd, sampleblk_start,
+	TP_PROTO(struct sblk_cmd *cmd, u64 value),
+	TP_ARGS(cmd, value),
+	TP_printk("%d,%d hctx %u tag %d %s sector %llu bytes %u%s waited_ns %llu",
+		  MAJOR(__entry->dev), MINOR(__entry->dev), __entry->hctx, __entry->tag, sblk_show_op(__entry->op),
+		  __entry->sector, __entry->bytes, __entry->fua ? " fua" : "", __entry->value)
+);
+
 /* A timer will complete it: value ns from now. */
 DEFINE_EVENT_PRINT(sampleblk_cmd, sampleblk_delay,
 	TP_PROTO(struct sblk_cmd *cmd, u64 value),
@@ -111,6 +120,29 @@ TRACE_EVENT(sampleblk_complete,
 	TP_printk("%d,%d hctx %u tag %d %s sector %llu bytes %u error %d latency_ns %llu",
 		  MAJOR(__entry->dev), MINOR(__entry->dev), __entry->hctx, __entry->tag, sblk_show_op(__entry->op),
 		  __entry->sector, __entry->bytes, __entry->error, __entry->latency_ns)
+);
+
+/* A flush made `writes` volatile writes durable; with a journal, `epoch` is the one that it closes. */
+TRACE_EVENT(sampleblk_flush,
+
+	TP_PROTO(struct sblk_device *device, u64 writes, u64 epoch),
+
+	TP_ARGS(device, writes, epoch),
+
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, writes)
+		__field(u64, epoch)
+	),
+
+	TP_fast_assign(
+		__entry->dev = disk_devt(device->disk);
+		__entry->writes = writes;
+		__entry->epoch = epoch;
+	),
+
+	TP_printk("%d,%d writes %llu epoch %llu", MAJOR(__entry->dev), MINOR(__entry->dev), __entry->writes,
+		  __entry->epoch)
 );
 
 TRACE_EVENT(sampleblk_power,
@@ -165,7 +197,7 @@ TRACE_EVENT(sampleblk_snapshot,
 		  __entry->id)
 );
 
-/* The journal has no room for an operation, nor for any after it. */
+/* The journal had no room for the operation of this sequence. */
 TRACE_EVENT(sampleblk_journal_overflow,
 
 	TP_PROTO(struct sblk_device *device, u64 sequence),
@@ -184,6 +216,10 @@ TRACE_EVENT(sampleblk_journal_overflow,
 
 	TP_printk("%d,%d sequence %llu", MAJOR(__entry->dev), MINOR(__entry->dev), __entry->sequence)
 );
+
+/* Somebody looks at the life of every request. */
+#define sblk_traced() \
+	(trace_sampleblk_queue_enabled() || trace_sampleblk_start_enabled() || trace_sampleblk_complete_enabled())
 
 #endif
 

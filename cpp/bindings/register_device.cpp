@@ -313,6 +313,7 @@ void register_device(py::module_& module) {
              py::arg("seed"), py::arg("survivors"))
         .def("power_on", &DeviceControl::power_on, py::arg("index"), release())
         .def("volatile_writes", &volatile_writes, py::arg("index"))
+        .def("written_back", &DeviceControl::written_back, py::arg("index"))
         .def("journal_start", &DeviceControl::journal_start, py::arg("index"), py::arg("size_bytes"), release())
         .def("journal_stop", &DeviceControl::journal_stop, py::arg("index"), release())
         .def("journal", &journal, py::arg("index"))
@@ -344,6 +345,8 @@ void register_device(py::module_& module) {
             py::arg("sequence"), py::arg("sector"), py::arg("sectors"))
         .def("export_log_writes", &DeviceJournal::export_log_writes, py::arg("path"), py::arg("sector_bytes") = 512,
              release());
+    module.attr("SAMPLEBLK_MAX_LATENCY_NS") = SAMPLEBLK_MAX_LATENCY_NS;
+    module.attr("SAMPLEBLK_MAX_BINS") = SAMPLEBLK_MAX_BINS;
     module.attr("SAMPLEBLK_F_EAGER") = SAMPLEBLK_F_EAGER;
     module.attr("SAMPLEBLK_F_SECTOR_ATOMIC") = SAMPLEBLK_F_SECTOR_ATOMIC;
     module.attr("SAMPLEBLK_SEEK_NEWEST") = SAMPLEBLK_SEEK_NEWEST;

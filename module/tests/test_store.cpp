@@ -71,6 +71,71 @@ TEST(Store, WithoutMemoryAWriteFailsAndCanBeTriedAgain) {
     EXPECT_EQ(first, Bytes(page, 0));
 }
 
+TEST(Store, AWriteOfManyPagesTakesAndGivesBackWhatItNeeds) {
+    constexpr u64 pages = 1200;
+    const Store base = make_store(pages * page);
+    const Bytes below(page, 'x');
+    std::mt19937 random(3);
+    for (int round = 0; round < 200; ++round) {
+        const Store store = make_store(pages * page, round % 2 == 0 ? nullptr : base.get());
+        Bytes expected(pages * page, 0);
+        u64 present = 0;
+        // Some are there already, some were and are holes now.
+        for (u64 i = 0; i < pages; i += 1 + random() % 60) {
+            ASSERT_EQ(sblk_store_write(store.get(), i * page, below.data(), page, GFP_KERNEL), 0);
+            if (random() % 2 == 0) {
+                ASSERT_EQ(sblk_store_discard(store.get(), i * page, page, GFP_KERNEL), 0);
+            } else {
+                std::fill_n(expected.begin() + static_cast<std::ptrdiff_t>(i * page), page, 'x');
+                ++present;
+            }
+        }
+        ASSERT_EQ(sblk_store_allocated_bytes(store.get()), present * page);
+        const u64 pos = random() % (pages * 8 - 400) * 512;
+        const u64 len = (1 + random() % 400) * 512;
+        sblk_writer writer;
+        sblk_writer_begin(&writer, store.get(), pos, len, GFP_KERNEL);
+        user_fail_after(random() % 4 == 0 ? static_cast<long>(random() % 40) : -1);
+        Bytes data(len);
+        int err = 0;
+        for (u64 at = 0; at < len && err == 0;) {
+            const u64 part = std::min<u64>(len - at, (1 + random() % 24) * 512);
+            std::fill_n(data.begin() + static_cast<std::ptrdiff_t>(at), part, static_cast<std::uint8_t>(random()));
+            err = sblk_writer_write(&writer, data.data() + at, part);
+            at += part;
+        }
+        user_fail_after(-1);
+        sblk_writer_end(&writer);
+        if (err != 0) {
+            ASSERT_EQ(err, -ENOMEM);
+            // Memory is back: the whole write again.
+            ASSERT_EQ(sblk_store_write(store.get(), pos, data.data(), len, GFP_KERNEL), 0);
+        }
+        std::copy(data.begin(), data.end(), expected.begin() + static_cast<std::ptrdiff_t>(pos));
+        ASSERT_EQ(contents(store.get()), expected) << round;
+        u64 held = 0;
+        for (u64 i = 0; i < pages; ++i) {
+            void** leaf = store->leaves[i >> store->leaf_shift];
+            void* slot = leaf != nullptr ? leaf[i & ((u64{1} << store->leaf_shift) - 1)] : nullptr;
+            held += slot != nullptr && slot != sblk_zero_page() ? 1 : 0;
+        }
+        // Nothing that was got ahead is kept or counted.
+        ASSERT_EQ(sblk_store_allocated_bytes(store.get()), held * page);
+    }
+}
+
+TEST(Store, ALimitThatAChunkExceedsIsMetPageByPage) {
+    sblk_store_set_limit(12);
+    {
+        const Store store = make_store(64 * page);
+        const Bytes a(16 * page, 'a');
+        EXPECT_EQ(sblk_store_write(store.get(), 0, a.data(), a.size(), GFP_KERNEL), -ENOMEM);
+        EXPECT_EQ(sblk_store_allocated_bytes(store.get()), 12 * page);
+        EXPECT_EQ(sblk_store_write(store.get(), 0, a.data(), 12 * page, GFP_KERNEL), 0);
+    }
+    sblk_store_set_limit(~u64{0});
+}
+
 TEST(Store, TheLimitHoldsForAllTogether) {
     sblk_store_set_limit(4);
     {

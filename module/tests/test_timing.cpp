@@ -108,6 +108,24 @@ TEST(Latency, EmpiricalFollowsItsHistogram) {
     EXPECT_NEAR(within(1000, 1500), 0.15, 0.01);
 }
 
+TEST(Latency, EmpiricalFindsItsBinAmongMany) {
+    std::vector<sampleblk_bin> bins;
+    for (u64 i = 0; i < SAMPLEBLK_MAX_BINS; ++i) {
+        bins.push_back({(i + 1) * 1000, i % 3 == 0 ? u64{0} : u64{1}});
+    }
+    const Latency latency = make(SAMPLEBLK_LATENCY_EMPIRICAL, 0, 0, bins);
+    std::vector<u64> hits(bins.size());
+    for (const double value : draws(latency, 300'000)) {
+        hits[static_cast<std::size_t>(value) / 1000]++;
+    }
+    for (u64 i = 0; i < bins.size(); ++i) {
+        ASSERT_EQ(hits[i] == 0, bins[i].count == 0) << i;
+    }
+    // One bin alone, and the first of two.
+    EXPECT_LT(draws(make(SAMPLEBLK_LATENCY_EMPIRICAL, 0, 0, {{10, 1}}), 100).back(), 10);
+    EXPECT_LT(draws(make(SAMPLEBLK_LATENCY_EMPIRICAL, 0, 0, {{10, 1}, {20, 0}}), 100).back(), 10);
+}
+
 TEST(Latency, TheSeedDecidesAndNothingExceedsTheBound) {
     EXPECT_EQ(draws(make(SAMPLEBLK_LATENCY_NORMAL, 1000, 100), 100), draws(make(SAMPLEBLK_LATENCY_NORMAL, 1000, 100), 100));
     const std::vector<double> wild = draws(make(SAMPLEBLK_LATENCY_PARETO, 1'000'000'000, 100));

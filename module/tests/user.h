@@ -154,6 +154,26 @@ void user_fail_after(long successes);
 const void *user_zero_page(void);
 #define sblk_zero_page() ((void *)user_zero_page())
 
+static inline void sblk_copy_page(void *to, const void *from)
+{
+	memcpy(to, from, PAGE_SIZE);
+}
+
+static inline bool sblk_pages_alloc(void **pages, unsigned int order)
+{
+	unsigned int i;
+
+	for (i = 0; i < 1U << order; i++) {
+		pages[i] = user_alloc(PAGE_SIZE, PAGE_SIZE, false);
+		if (!pages[i]) {
+			while (i)
+				free(pages[--i]);
+			return false;
+		}
+	}
+	return true;
+}
+
 /* Memory in one piece could not be freed page by page here. */
 #define SBLK_POPULATE_ORDER 0
 

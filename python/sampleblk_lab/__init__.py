@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sampleblk_lab.device import ToolError as ToolError
     from sampleblk_lab.device import VolatileWrite as VolatileWrite
     from sampleblk_lab.device import devices as devices
+    from sampleblk_lab.device import latency_bins as latency_bins
     from sampleblk_lab.errors import FormatError as FormatError
     from sampleblk_lab.errors import InputError as InputError
     from sampleblk_lab.errors import SampleblkError as SampleblkError
@@ -115,6 +116,7 @@ _HOMES = {
     "compare_sets": "results",
     "devices": "device",
     "job_keys": "workload",
+    "latency_bins": "device",
     "measure": "results",
     "measure_both": "results",
     "open_run": "analysis.run",

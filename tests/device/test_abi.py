@@ -74,7 +74,25 @@ def test_every_method_of_the_core_is_on_the_page() -> None:
 
 def test_every_single_value_of_sysfs_is_on_the_page() -> None:
     source = (ROOT / "module/sysfs.c").read_text()
-    writable = set(re.findall(r"SBLK_(?:TUNE|LIMIT|SETTING)\((\w+)", source)) - {"name"}
-    assert {"queues", "powered", "iops"} <= writable
+    writable = set(re.findall(r"^SBLK_(?:TUNE|LIMIT|SETTING|STORE|LATENCY)\((\w+)", source, re.MULTILINE))
+    assert {"queues", "powered", "iops", "read_latency_ns", "journal_bytes"} <= writable
+    state = set(re.findall(r"^SBLK_(?:STATE|JOURNAL)\((\w+)", source, re.MULTILINE))
+    assert {"allocated_bytes", "journal_overflow"} <= state
     section = PAGE.split("## sysfs")[1]
-    assert writable <= set(words(section))
+    assert writable | state <= set(words(section))
+    # What exists is also made.
+    listed = set(re.findall(r"&dev_attr_(\w+)\.attr", source))
+    assert writable | state <= listed
+
+
+def test_every_tracepoint_is_on_the_page_and_is_hit_somewhere() -> None:
+    module = ROOT / "module"
+    header = (module / "trace.h").read_text()
+    points = set(re.findall(r"(?:TRACE_EVENT|DEFINE_EVENT(?:_PRINT)?)\((?:sampleblk_cmd, )?(sampleblk_\w+),", header))
+    points.discard("sampleblk_cmd")
+    assert {"sampleblk_queue", "sampleblk_flush"} <= points
+    braces = re.search(r"sampleblk:sampleblk_\{([\w,]+)\}", PAGE)
+    assert braces
+    assert {f"sampleblk_{name}" for name in braces[1].split(",")} == points
+    code = "".join(path.read_text() for path in module.glob("*.c"))
+    assert {point for point in points if f"trace_{point}(" not in code} == set()

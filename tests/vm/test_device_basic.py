@@ -245,10 +245,10 @@ def test_the_tracepoints_tell_of_a_write() -> None:
         finally:
             events.write_text("0")
         lines = [line for line in (tracefs / "trace").read_text().splitlines() if "write sector 16 bytes 4096" in line]
-        assert len(lines) == 2
-        assert "sampleblk_queue:" in lines[0]
-        assert "sampleblk_complete:" in lines[1]
-        assert int(lines[1].rsplit(" ", 1)[1]) > 0
+        assert len(lines) == 3
+        for line, event in zip(lines, ("queue", "start", "complete"), strict=True):
+            assert f"sampleblk_{event}:" in line
+        assert int(lines[2].rsplit(" ", 1)[1]) > 0
         (tracefs / "trace").write_text("")
 
 

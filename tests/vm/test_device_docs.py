@@ -11,7 +11,7 @@ import sampleblk_lab as lab
 DOCS = Path(__file__).resolve().parents[2] / "docs/how-to"
 
 
-@pytest.mark.parametrize("page", ["faults", "power-cuts", "journal"])
+@pytest.mark.parametrize("page", ["faults", "latency", "power-cuts", "journal"])
 def test_a_page_does_what_it_says(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     path = DOCS / f"{page}.md"

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "sampleblk/fd.hpp"
+#include "sampleblk/histogram.hpp"
 
 namespace sampleblk {
 
@@ -18,6 +19,10 @@ namespace sampleblk {
 
 // Throws InputError naming the first field that no device can have.
 void check_config(const sampleblk_config& config);
+
+// A measured latency as bins for set_timing() with SAMPLEBLK_LATENCY_EMPIRICAL: a device that answers as slowly as the
+// one that was measured. Throws InputError when nothing was measured.
+[[nodiscard]] std::vector<sampleblk_bin> latency_bins(const LatencyStats& stats);
 
 // An open /dev/sampleblk-control. Every call throws SystemError with the kernel's errno; ENODEV means that there is no
 // device of that index.
@@ -77,6 +82,9 @@ class DeviceControl {
 
     // What a power cut could lose now, oldest first.
     [[nodiscard]] std::vector<sampleblk_volatile> volatile_writes(std::uint32_t index) const;
+
+    // Writes that became durable without a flush, because the cache was full.
+    [[nodiscard]] std::uint64_t written_back(std::uint32_t index) const;
 
     // Begins an empty journal of `bytes`. EBUSY when there is one.
     void journal_start(std::uint32_t index, std::uint64_t bytes);

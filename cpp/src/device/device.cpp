@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 
 #include "sampleblk/error.hpp"
@@ -63,6 +64,31 @@ void check_config(const sampleblk_config& config) {
     if (config.cache_bytes != 0 && (config.flags & SAMPLEBLK_F_CACHE) == 0) {
         throw InputError("cache_bytes without a volatile cache", {}, 0, "cache_bytes together with the cache");
     }
+}
+
+std::vector<sampleblk_bin> latency_bins(const LatencyStats& stats) {
+    // The last bin of a histogram takes all that is longer; the device's bins end where it ends.
+    static_assert(HistogramGeometry::lower_bound(HistogramGeometry::bins - 1) +
+                      HistogramGeometry::width(HistogramGeometry::bins - 1) <=
+                  SAMPLEBLK_MAX_LATENCY_NS);
+    static_assert(2 * HistogramGeometry::bins <= SAMPLEBLK_MAX_BINS);
+    std::vector<sampleblk_bin> bins;
+    std::uint64_t end = 0;
+    for (std::size_t i = 0; i < stats.bins.size(); ++i) {
+        if (stats.bins[i] == 0) {
+            continue;
+        }
+        const std::uint64_t begin = HistogramGeometry::lower_bound(i);
+        if (begin > end) {
+            bins.push_back({begin, 0});
+        }
+        end = begin + HistogramGeometry::width(i);
+        bins.push_back({end, stats.bins[i]});
+    }
+    if (bins.empty()) {
+        throw InputError("a latency of which nothing was measured", {}, 0, "at least one I/O");
+    }
+    return bins;
 }
 
 DeviceControl::DeviceControl(const std::string& path) : path_(path), fd_(open_file(path, O_RDWR)) {}
@@ -206,6 +232,13 @@ std::vector<sampleblk_volatile> DeviceControl::volatile_writes(std::uint32_t ind
         }
         writes.resize(list.nr + list.nr / 8);
     }
+}
+
+std::uint64_t DeviceControl::written_back(std::uint32_t index) const {
+    sampleblk_volatile_list list{};
+    list.index = index;
+    call(SAMPLEBLK_IOC_VOLATILE, &list, "SAMPLEBLK_IOC_VOLATILE", device_path(index));
+    return list.written_back;
 }
 
 void DeviceControl::journal_start(std::uint32_t index, std::uint64_t bytes) {

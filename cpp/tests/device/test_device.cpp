@@ -31,6 +31,28 @@ TEST(Device, PathIsTheKernelsName) {
     EXPECT_EQ(device_path(7), "/dev/sampleblk7");
 }
 
+TEST(Device, BinsOfAMeasuredLatency) {
+    LatencyStats stats;
+    EXPECT_THROW((void)latency_bins(stats), InputError);
+    for (const std::uint64_t ns : {100U, 20'000U, 20'001U, 10'100U}) {
+        stats.add(ns);
+    }
+    stats.add(~std::uint64_t{0} >> 1);
+    std::uint64_t before = 0;
+    std::uint64_t total = 0;
+    for (const sampleblk_bin& bin : latency_bins(stats)) {
+        EXPECT_GT(bin.up_to_ns, before);
+        EXPECT_LE(bin.up_to_ns, SAMPLEBLK_MAX_LATENCY_NS);
+        if (bin.count == 2) {
+            EXPECT_LE(before, 20'000U);
+            EXPECT_GT(bin.up_to_ns, 20'001U);
+        }
+        before = bin.up_to_ns;
+        total += bin.count;
+    }
+    EXPECT_EQ(total, 5U);
+}
+
 TEST(Device, TakesWhatTheKernelTakes) {
     EXPECT_NO_THROW(check_config(plain()));
     sampleblk_config config = plain();

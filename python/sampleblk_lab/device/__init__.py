@@ -4,6 +4,7 @@
 from sampleblk_lab.device.counters import Counters
 from sampleblk_lab.device.device import Device, DeviceInfo, devices
 from sampleblk_lab.device.filesystem import Filesystem, Mount, ToolError
+from sampleblk_lab.device.latency import latency_bins
 from sampleblk_lab.device.state import Cut, JournalInfo, VolatileWrite
 from sampleblk_lab.device.tuning import Fault
 
@@ -19,4 +20,5 @@ __all__ = [
     "ToolError",
     "VolatileWrite",
     "devices",
+    "latency_bins",
 ]

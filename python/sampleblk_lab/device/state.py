@@ -121,6 +121,10 @@ class State:
         """What a power cut could lose now, oldest first."""
         return [VolatileWrite(**raw) for raw in self._control.volatile_writes(self.index)]
 
+    def written_back(self) -> int:
+        """Writes that became durable without a flush, because the cache was full."""
+        return self._control.written_back(self.index)
+
     def journal_start(self, size: int | str = "64M") -> None:
         """Records every change from now on, in a buffer of that size (bytes, or a string such as ``"64M"``).
 

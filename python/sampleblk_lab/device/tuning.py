@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sampleblk_lab.device import names
+from sampleblk_lab.device.latency import latency_bins, measured_ops
+from sampleblk_lab.errors import InputError
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
@@ -216,6 +218,32 @@ class Tuning:
             seed,
             list(bins),
         )
+
+    def set_timing_like(
+        self, source: Any, *, ops: str | Iterable[str] | None = None, less_ns: int = 0, seed: int = 0
+    ) -> dict[str, int]:
+        """Gives operations the latencies that were measured elsewhere, such as on a real SSD: the empirical model.
+
+        Args:
+            source: What was measured, as :func:`latency_bins` takes it: a :class:`Result`, fio's JSON, …
+            ops: Which operations, each from its own measurement; all that `source` has by default.
+            less_ns: So much is taken off each latency, ns.
+            seed: Decides what is drawn.
+
+        Returns:
+            The bins of each operation that was set; the others keep what they had.
+
+        Raises:
+            InputError: Nothing was measured of an operation.
+            FormatError: A file that is not fio's JSON.
+        """
+        chosen = measured_ops(source) if ops is None else [ops] if isinstance(ops, str) else list(ops)
+        if not chosen:
+            raise InputError("a measurement without latencies", expected="those of a read, write, discard or flush")
+        uploads = {op: latency_bins(source, op, less_ns=less_ns) for op in chosen}
+        for op, bins in uploads.items():
+            self.set_timing("empirical", ops=op, bins=bins, seed=seed)
+        return {op: len(bins) for op, bins in uploads.items()}
 
     def set_limits(
         self,

@@ -100,15 +100,15 @@ class FioResult:
         kinds: list[str] = []
         middles: list[int] = []
         counts: list[int] = []
+        measured = [(way, kind, f"{kind}_ns") for way in _DIRECTIONS for kind in ("slat", "clat", "lat")]
         for job in self._value["jobs"]:
-            for way in _DIRECTIONS:
-                for kind in ("slat", "clat", "lat"):
-                    bins = job.get(way, {}).get(f"{kind}_ns", {}).get("bins", {})
-                    jobs += [job["jobname"]] * len(bins)
-                    ways += [way] * len(bins)
-                    kinds += [kind] * len(bins)
-                    middles += [int(middle) for middle in bins]
-                    counts += [int(count) for count in bins.values()]
+            for way, kind, key in [*measured, ("sync", "sync", "lat_ns")]:
+                bins = job.get(way, {}).get(key, {}).get("bins", {})
+                jobs += [job["jobname"]] * len(bins)
+                ways += [way] * len(bins)
+                kinds += [kind] * len(bins)
+                middles += [int(middle) for middle in bins]
+                counts += [int(count) for count in bins.values()]
         middle = np.array(middles, dtype=np.uint64)
         # fio names a bin by its middle; a power of two is cut into 64 of them.
         power = np.floor(np.log2(np.maximum(middle, 1))).astype(np.uint64)

@@ -229,7 +229,7 @@ struct sampleblk_limits {
 };
 
 /* Fault rules are tried in order; the first that matches and fires acts, and no other. */
-#define SAMPLEBLK_FAULT_ERROR 0 /* fail with errno `arg0`: EIO, ENOSPC, ETIMEDOUT, … (see sampleblk(4)) */
+#define SAMPLEBLK_FAULT_ERROR 0 /* fail with errno `arg0`: the name of a blk_status, see docs/reference/abi.md */
 #define SAMPLEBLK_FAULT_DELAY 1 /* arg0 ns more */
 #define SAMPLEBLK_FAULT_HANG 2 /* never complete; mq: the block layer's timeout fails it, bio: removal does */
 #define SAMPLEBLK_FAULT_LOST_WRITE 3 /* succeed, but write nothing */

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: MIT
+"""What a shell, tracefs and raw calls reach: single values, tracepoints, reserved fields, modprobe."""
+
+import errno
+import fcntl
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from blockio import flush, read, write
+
+import sampleblk_lab as lab
+
+ROOT = Path(__file__).resolve().parents[2]
+TRACEFS = Path("/sys/kernel/tracing")
+
+
+@contextmanager
+def traced(*events: str) -> Iterator[list[str]]:
+    """The lines of the driver's events while the block runs, filled in at its end."""
+    lines: list[str] = []
+    (TRACEFS / "trace").write_text("")
+    switches = [TRACEFS / f"events/sampleblk/sampleblk_{event}/enable" for event in events]
+    for switch in switches:
+        switch.write_text("1")
+    try:
+        yield lines
+    finally:
+        for switch in switches:
+            switch.write_text("0")
+        found = re.findall(r"(sampleblk_\w+: .*)", (TRACEFS / "trace").read_text())
+        lines += [line for line in found if re.search(r"write|flush|sequence|writes", line)]
+        (TRACEFS / "trace").write_text("")
+
+
+@pytest.mark.parametrize("mode", ["mq", "bio"])
+def test_the_life_of_a_write_is_queue_fault_start_delay_complete(mode: str) -> None:
+    with lab.Device("1M", mode=mode) as dev:
+        dev.set_faults([lab.Fault(action="delay", delay_ns=20_000_000, first_sector=64, last_sector=71)])
+        with traced("queue", "fault", "start", "delay", "complete") as lines:
+            write(dev.path, b"l" * 4096, 64 * 512)
+        steps = [line.split(":")[0] for line in lines if " write sector 64 bytes 4096" in line]
+        assert steps == [f"sampleblk_{step}" for step in ("queue", "fault", "start", "delay", "complete")]
+        assert any("action delay" in line for line in lines)
+        # Each alone is enough to be seen.
+        for step in ("start", "complete"):
+            with traced(step) as lines:
+                write(dev.path, b"l" * 4096)
+            assert [line.split(":")[0] for line in lines if " write sector 0 " in line] == [f"sampleblk_{step}"]
+
+
+@pytest.mark.parametrize("mode", ["mq", "bio"])
+def test_flush_and_journal_overflow_are_told(mode: str) -> None:
+    with lab.Device("4M", mode=mode, cache=True) as dev:
+        dev.journal_start("64K")
+        with traced("flush", "journal_overflow") as lines:
+            write(dev.path, b"1" * 4096)
+            write(dev.path, b"2" * 4096, 8192)
+            flush(dev.path)
+            for n in range(40):
+                write(dev.path, b"z" * 4096, n * 4096)
+            with pytest.raises(OSError, match="too large"):
+                dev.mark("no room")
+        (told,) = [line for line in lines if line.startswith("sampleblk_flush")]
+        assert told.endswith("writes 2 epoch 0")
+        lost = [int(line.split()[-1]) for line in lines if line.startswith("sampleblk_journal_overflow")]
+        info = dev.journal_info()
+        # Every one, and in order.
+        assert lost == list(range(info.next_sequence - info.overflow, info.next_sequence))
+        assert len(lost) > 2
+
+
+def test_latency_stalls_and_the_journal_in_sysfs() -> None:
+    with lab.Device("1M", cache=True, cache_size="64K") as dev:
+        sysfs = Path(f"/sys/block/{dev.name}/sampleblk")
+
+        def value(name: str) -> str:
+            return (sysfs / name).read_text().strip()
+
+        assert value("cache_bytes") == str(64 << 10)
+        for op in ("read", "write", "discard", "write_zeroes", "flush"):
+            assert value(f"{op}_latency_ns") == "0"
+            (sysfs / f"{op}_latency_ns").write_text("1000")
+            assert value(f"{op}_latency_ns") == "1000"
+            (sysfs / f"{op}_latency_ns").write_text("0")
+        (sysfs / "write_latency_ns").write_text("20000000")
+        before = dev.counters()
+        write(dev.path, b"w" * 4096)
+        assert (dev.counters() - before).delayed == 1
+        dev.set_timing("lognormal", 1000, 500, ops="write")
+        assert value("write_latency_ns") == "lognormal"
+        (sysfs / "write_latency_ns").write_text("0")
+        with pytest.raises(OSError, match="Invalid"):
+            (sysfs / "write_latency_ns").write_text(str(61_000_000_000))
+
+        for name, number in (("stall_period_ns", 1_000_000_000), ("stall_offset_ns", 5), ("stall_ns", 1000)):
+            (sysfs / name).write_text(str(number))
+            assert value(name) == str(number)
+        with pytest.raises(OSError, match="Invalid"):
+            (sysfs / "stall_period_ns").write_text("10")
+        for name in ("stall_ns", "stall_offset_ns", "stall_period_ns"):
+            (sysfs / name).write_text("0")
+
+        write(dev.path, b"o" * (256 << 10))
+        flush(dev.path)
+        assert value("volatile_writes") == "0"
+        for n in range(40):
+            write(dev.path, b"v" * 4096, n * 4096)
+        assert int(value("volatile_writes")) == len(dev.volatile_writes())
+        assert int(value("written_back")) == dev.written_back() > 0
+
+        assert value("journal_bytes") == "0"
+        with pytest.raises(OSError, match="No such file"):
+            (sysfs / "journal_bytes").write_text("0")
+        with pytest.raises(OSError, match="Invalid"):
+            (sysfs / "journal_bytes").write_text("1")
+        (sysfs / "journal_bytes").write_text(str(1 << 20))
+        write(dev.path, b"j" * 4096)
+        flush(dev.path)
+        info = dev.journal_info()
+        told = {
+            name: int(value(f"journal_{name}")) for name in ("bytes", "used_bytes", "entries", "overflow", "position")
+        }
+        assert told == {name: getattr(info, name) for name in told}
+        assert told["entries"] == 2
+        (sysfs / "journal_bytes").write_text("0")
+        assert dev.journal_info().bytes == 0
+
+
+def test_reserved_fields_must_be_zero_in_every_call() -> None:
+    header = (ROOT / "module/include/uapi/linux/sampleblk.h").read_text()
+    with lab.Device("1M", cache=True) as dev:
+        dev.journal_start("1M")
+        fd = os.open("/dev/sampleblk-control", os.O_RDWR)
+        # (direction, number, size) of those that have any, which end with them; LIST takes nothing in.
+        calls = [
+            (3, 1, 136), (1, 2, 24), (3, 4, 216), (3, 5, 200), (3, 6, 552), (1, 7, 24), (3, 8, 64), (1, 9, 80),
+            (1, 10, 80), (1, 11, 56), (3, 12, 56), (3, 13, 104), (3, 14, 64), (3, 15, 96), (3, 17, 40), (3, 18, 320),
+        ]  # fmt: skip
+        # A rule's is looked at with its table, and the table's twice.
+        assert len(calls) == header.count("reserved[") - 1
+        for direction, number, size in calls:
+            argument = bytearray(dev.index.to_bytes(4, "little") + bytes(size - 4))
+            argument[-1] = 1
+            with pytest.raises(OSError, match=r"Invalid") as caught:
+                fcntl.ioctl(fd, direction << 30 | size << 16 | 0xBD << 8 | number, argument, True)
+            assert caught.value.errno == errno.EINVAL, number
+        os.close(fd)
+        assert lab.devices()[0].index == dev.index
+
+
+def test_every_status_of_the_block_layer_can_be_had() -> None:
+    """What a fault rule's errno becomes on its way through blk_status and back."""
+    same = [
+        errno.EOPNOTSUPP, errno.ETIMEDOUT, errno.ENOSPC, errno.ENOLINK, errno.EREMOTEIO, errno.EBADE, errno.ENODATA,
+        errno.EILSEQ, errno.ENOMEM, errno.EBUSY, errno.EAGAIN, errno.EIO,
+    ]  # fmt: skip
+    with lab.Device("1M") as dev:
+        for code in same:
+            dev.set_faults([lab.Fault(action="error", errno=code, ops=("read", "write"))])
+            for call in (lambda: read(dev.path, 512), lambda: write(dev.path, bytes(512))):
+                with pytest.raises(OSError) as caught:  # noqa: PT011 (the errno is what this is about)
+                    call()
+                assert caught.value.errno == code
+        # One that the block layer has no word for.
+        dev.set_faults([lab.Fault(action="error", errno=errno.EXDEV, ops="read")])
+        with pytest.raises(OSError, match="Input/output"):
+            read(dev.path, 512)
+
+
+def test_latencies_of_a_measurement_are_those_of_the_device() -> None:
+    """Bins of 2 … 3 ms and 30 … 40 ms come back in the device's own histogram."""
+    with lab.Device("1M") as dev:
+        dev.tune(histograms=True)
+        fio = {"jobs": [{"jobname": "ssd", "write": {"clat_ns": {"bins": {"2490368": 7, "33816576": 3}}}}]}
+        assert dev.set_timing_like(fio, seed=1) == {"write": 4}
+        dev.reset()
+        for n in range(40):
+            write(dev.path, bytes(512), n * 512)
+        rows = [row for row in dev.histogram("write").rows() if row["count"]]
+        slow = sum(row["count"] for row in rows if row["from_ns"] >= 2**24)
+        assert all(row["to_ns"] > 2**21 for row in rows)
+        assert 3 < slow < 25
+        # What the device measured of itself is a measurement too.
+        with lab.Device("1M") as other:
+            assert other.set_timing_like(dev, ops="write")["write"] > 1
+        with pytest.raises(lab.InputError, match="without a read"):
+            dev.set_timing_like(fio, ops="read")
+
+
+@pytest.mark.full
+def test_256_devices_and_not_one_more() -> None:
+    subprocess.run(["modprobe", "sampleblk", "devices=256", "capacity=1G"], check=True)
+    try:
+        assert len(lab.devices()) == 256
+        write("/dev/sampleblk256", b"last" * 128)
+        assert read("/dev/sampleblk256", 512) == b"last" * 128
+        assert read("/dev/sampleblk1", 512) == bytes(512)
+        with pytest.raises(OSError, match="No space"):
+            lab.Device("1M")
+        with pytest.raises(FileExistsError):
+            lab.Device("1M", index=7)
+    finally:
+        subprocess.run(["rmmod", "sampleblk"], check=True)
+    assert subprocess.run(["modprobe", "sampleblk", "devices=257"], check=False, capture_output=True).returncode != 0
+    assert not Path("/sys/module/sampleblk").exists()
+
+
+def test_the_modprobe_example_is_what_it_says(tmp_path: Path) -> None:
+    options = re.search(r"^options sampleblk (.*)$", (ROOT / "module/dkms/sampleblk.modprobe.conf").read_text(), re.M)
+    assert options
+    (tmp_path / "sampleblk.conf").write_text((ROOT / "module/dkms/sampleblk.modprobe.conf").read_text())
+    subprocess.run(["modprobe", "-C", str(tmp_path), "sampleblk"], check=True)
+    try:
+        wanted = dict(word.split("=") for word in options[1].split())
+        (info,) = lab.devices()
+        assert info.capacity_bytes == 64 << 20 if wanted["capacity"] == "64M" else None
+        assert info.queues == min(int(wanted["queues"]), os.cpu_count() or 1)
+        parameters = Path("/sys/module/sampleblk/parameters")
+        assert {name: (parameters / name).read_text().strip() for name in wanted} == wanted
+    finally:
+        subprocess.run(["rmmod", "sampleblk"], check=True)
