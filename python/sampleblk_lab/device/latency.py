@@ -81,7 +81,8 @@ def _spread(edges: NDArray[np.int64], bins: list[tuple[int, int, int]]) -> NDArr
         first, last = np.searchsorted(edges, (low, high))
         # Rounded where the parts begin and end, so that they add up to the whole.
         shares = (edges[first : last + 1] - low) / (high - low) * count
-        counts[first:last] += np.diff(np.rint(shares).astype(np.int64))
+        rounded: NDArray[np.int64] = np.rint(shares).astype(np.int64)
+        counts[first:last] += rounded[1:] - rounded[:-1]
     return counts
 
 
