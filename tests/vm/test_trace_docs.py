@@ -7,11 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
+from kernel_features import needs_histograms
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.full
+@needs_histograms
 def test_the_how_to_runs(tmp_path, monkeypatch, capsys):
     text = (DOCS / "how-to" / "tracing.md").read_text()
     monkeypatch.chdir(tmp_path)

@@ -223,6 +223,6 @@ def test_a_living_session_is_not_cleaned_up():
 
 
 def test_a_refused_command_carries_the_kernels_caret():
-    with lab.Session() as session, pytest.raises(OSError, match=r"hist:keys=nonesuch") as caught:
-        session.set("events/sched/sched_switch/trigger", "hist:keys=nonesuch")
+    with lab.Session() as session, pytest.raises(OSError, match=r"nonesuch == 1") as caught:
+        session.set("events/sched/sched_switch/filter", "nonesuch == 1")
     assert "^" in str(caught.value)

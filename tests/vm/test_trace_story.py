@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from kernel_features import needs_histograms
 
 import sampleblk_lab as lab
 from sampleblk_lab._native import core
@@ -95,6 +96,7 @@ def test_markers_from_the_core_are_events_of_the_instance():
     assert caught.value.errno == errno.ENOENT
 
 
+@needs_histograms
 def test_the_longest_wakeup_is_kept_by_the_kernel():
     with lab.Session() as session:
         event = session.synthetic("sblk_wakeup", {"lat": "u64", "pid": "s32"})
@@ -142,6 +144,7 @@ time.sleep(120)
 """
 
 
+@needs_histograms
 def test_probes_and_kernel_histograms_of_a_killed_session_go():
     top = Path(core.tracefs_dir())
     lists = ("kprobe_events", "synthetic_events", "dynamic_events")

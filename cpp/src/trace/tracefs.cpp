@@ -133,7 +133,20 @@ std::vector<std::string> restoring_writes(const std::string& path, const std::st
     return out;
 }
 
+// Until 5.11 /sys/block/DEVICE/trace/… answers ENXIO unless somebody has the device open
+// (sysfs_blk_trace_attr_show() in kernel/trace/blktrace.c). For any other path: nothing.
+Fd hold_traced_device(const std::string& path) {
+    static constexpr std::string_view devices = "/sys/block/";
+    const auto end = path.find("/trace/");
+    if (!path.starts_with(devices) || end == std::string::npos) {
+        return {};
+    }
+    const std::string node = "/dev/" + path.substr(devices.size(), end - devices.size());
+    return Fd(::open(node.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));  // later kernels work without
+}
+
 void restore(const std::string& path, const std::string& old) {
+    const Fd device = hold_traced_device(path);
     const std::string name = file_name(path);
     const auto writes = restoring_writes(path, old);
     if (name.starts_with("set_")) {
@@ -348,6 +361,7 @@ void UndoLog::keep(const std::string& path) {
 }
 
 void UndoLog::set(const std::string& path, std::string_view text, bool append) {
+    const Fd device = hold_traced_device(path);
     keep(path);
     write_control(path, text, append);
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace sampleblk::workload {
 
@@ -129,20 +130,27 @@ bool Pacer::lower_depth(std::uint64_t now) noexcept {
     }
     depth_ = (depth_ + depth_low_) / 2;
     stable_ = 0;
-    window_end_ = now + window_ticks_;
-    window_ios_ = window_missed_ = 0;
+    start_window(now);
     return true;
 }
 
-bool Pacer::end_window(std::uint64_t now, bool& settled) noexcept {
-    settled = false;
+void Pacer::start_window(std::uint64_t now) noexcept {
+    window_end_ = now + window_ticks_;
+    window_ios_ = window_missed_ = 0;
+}
+
+WindowEnd Pacer::end_window(std::uint64_t now) noexcept {
     if (window_ios_ == 0) {
-        window_end_ = now + window_ticks_;
-        return true;
+        start_window(now);
+        return WindowEnd::more;
     }
     const double met = 100.0 * static_cast<double>(window_ios_ - window_missed_) / static_cast<double>(window_ios_);
     if (met < options_.latency_percentile) {
-        return lower_depth(now);
+        if (!lower_depth(now)) {
+            // As in fio, only a target for every I/O (percentile 100) that depth 1 misses ends the job.
+            start_window(now);
+        }
+        return WindowEnd::more;
     }
     const std::uint32_t before = depth_;
     depth_low_ = depth_;
@@ -154,13 +162,11 @@ bool Pacer::end_window(std::uint64_t now, bool& settled) noexcept {
     // Doubles until something fails, then bisects.
     depth_ = depth_high_ != options_.iodepth ? (depth_ + depth_high_) / 2 : depth_ * 2;
     depth_ = std::min(depth_, options_.iodepth);
-    if (!options_.latency_run && depth_ == before) {
-        settled = last_window_;
-        last_window_ = true;
+    start_window(now);
+    if (options_.latency_run || depth_ != before) {
+        return WindowEnd::more;
     }
-    window_end_ = now + window_ticks_;
-    window_ios_ = window_missed_ = 0;
-    return true;
+    return std::exchange(last_window_, true) ? WindowEnd::last_is_over : WindowEnd::last_begins;
 }
 
 }  // namespace sampleblk::workload

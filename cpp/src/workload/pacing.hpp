@@ -12,6 +12,13 @@
 
 namespace sampleblk::workload {
 
+// What a window of latency_target tells.
+enum class WindowEnd : std::uint8_t {
+    more,         // the depth is still being looked for
+    last_begins,  // it is found: the next window is the one that counts
+    last_is_over,
+};
+
 class Pacer {
   public:
     Pacer(const JobPlan& plan, const Clock& clock, Generator& generator);
@@ -38,13 +45,14 @@ class Pacer {
     [[nodiscard]] std::uint32_t depth() const noexcept { return depth_; }
     // Books a latency against latency_target; false: it is missed even at depth 1.
     [[nodiscard]] bool meets_target(std::uint64_t latency_ns) noexcept;
-    // After latency_window; `settled` when the depth is found and the job may end.
-    [[nodiscard]] bool end_window(std::uint64_t now, bool& settled) noexcept;
+    // After latency_window.
+    [[nodiscard]] WindowEnd end_window(std::uint64_t now) noexcept;
     [[nodiscard]] std::uint64_t window_end() const noexcept { return window_end_; }
 
   private:
     [[nodiscard]] std::uint64_t interval_ticks(std::size_t direction, std::uint64_t bytes) const noexcept;
     void start_pause(std::uint64_t now) noexcept;
+    void start_window(std::uint64_t now) noexcept;
     bool lower_depth(std::uint64_t now) noexcept;
 
     const JobOptions& options_;

@@ -347,6 +347,9 @@ void Worker::run_pass() {
         dry_run();
     } else {
         engine_->pass(*this);
+        if (!failed_ && !done_ && !stopping() && wants_quiet()) {
+            (void)sleep_until(turn_begins());  // as in fio, the last block is thought about too
+        }
     }
     if (!failed_ && !stopping()) {
         final_syncs();

@@ -168,6 +168,8 @@ class Worker final : public FileOpener {
     void unlink_all();
     void account_more(const Io& io, std::uint64_t end) noexcept;
     void start_measuring(std::uint64_t now);
+    // What was measured while latency_target looked for a depth is not the job's result.
+    void forget_measurements() noexcept;
     void plan_events() noexcept;
     void take_rate_samples(std::uint64_t now) noexcept;
     void take_series(std::uint64_t now) noexcept;

@@ -179,6 +179,19 @@ bool Worker::is_steady(std::uint64_t now) {
     return steady;
 }
 
+void Worker::forget_measurements() noexcept {
+    state_.data = {};
+    state_.sync_ios = 0;
+    state_.sync_latency = {};
+    state_.depth_map = state_.submit_map = state_.complete_map = {};
+    state_.submits = state_.completes = 0;
+    shared_.rates.clear();
+    shared_.heat.clear();
+    sampled_bytes_ = sampled_ios_ = checked_bytes_ = checked_ios_ = {};
+    steady_bytes_ = steady_ios_ = 0;
+    series_before_ = {};
+}
+
 bool Worker::on_time(std::uint64_t now) {
     if (now >= ramp_end_) {
         set_phase(Phase::running);
@@ -206,11 +219,11 @@ bool Worker::on_time(std::uint64_t now) {
         goes_on = false;
     }
     if (pacer_ && now >= pacer_->window_end()) {
-        bool settled = false;
-        if (!pacer_->end_window(now, settled)) {
-            fail({"latency_target", {}, ETIMEDOUT, "not met even one I/O at a time"});
-            goes_on = false;
-        } else if (settled) {
+        const WindowEnd end = pacer_->end_window(now);
+        if (end == WindowEnd::last_begins) {
+            forget_measurements();
+            start_measuring(now);
+        } else if (end == WindowEnd::last_is_over) {
             done_ = true;
             goes_on = false;
         }

@@ -141,7 +141,13 @@ class _Paths:
         if found is not None:
             at = bisect.bisect_left(found.times, call.time)
             mine = at < len(found.times) and found.times[at] == call.time and found.pids[at] == call.pid
-            return found.texts[at] if mine else None
+            # The kernel ends a text that had no room with dots (syscall_get_data() in kernel/trace/trace_syscalls.c).
+            if mine and not found.texts[at].endswith("..."):
+                return found.texts[at]
+            return self._probed(call, pointer) or (found.texts[at] if mine else None)
+        return self._probed(call, pointer)
+
+    def _probed(self, call: _Call, pointer: int) -> str | None:
         own = self._by_pid.get(call.pid, [])
         for at in range(bisect.bisect_left(own, call.time, key=lambda probed: probed.time), len(own)):
             if own[at].time > call.time + call.duration:

@@ -61,6 +61,8 @@ def preflight() -> Table:
         remedy = _VM
         if feature == "function profiler" and "function_graph" in tracers:
             remedy = "none needed: FunctionProfile computes the same table from function_graph records"
+        elif feature in ("histograms", "synthetic events") and "function_graph" in tracers:
+            remedy = "record the events and count their columns, or take a later kernel: --kernel 6.1"
         rows.append((feature, works, "" if works else f"the kernel is built without {option}", "" if works else remedy))
     return _table(rows)
 

@@ -205,6 +205,8 @@ class Recorder:
         wanted.extend(self._syscall_events(session))
         if self._paths:
             wanted.extend(_path_probes(session))
+            if session.has("syscall_user_buf_size"):
+                session.set("syscall_user_buf_size", "165")  # the most it takes; for longer names there are the probes
         if self._kernel_filters_pids:
             text = " ".join(map(str, self._pids))
             session.set("options/event-fork", "1" if self._children else "0")

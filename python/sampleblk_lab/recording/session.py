@@ -310,8 +310,16 @@ class Session:
 
         Raises:
             TraceCommandError: The command is wrong; says where.
+            UnsupportedError: A histogram on a kernel that has none.
         """
-        file = f"{self.path}/{self._event_dir(event)}/trigger"
+        directory = f"{self.path}/{self._event_dir(event)}"
+        file = f"{directory}/trigger"
+        if command.startswith("hist") and Path(directory).is_dir() and not Path(directory, "hist").exists():
+            raise UnsupportedError(
+                f"a histogram of {event}",
+                "the kernel is built without CONFIG_HIST_TRIGGERS (Debian's 5.10 is)",
+                "record the event and count its column, as with numpy.unique()",
+            )
         with refusals(command):
             # In an instance too: one whose histograms refer to each other's variables cannot be removed as it is.
             self._undo.at_undo(file, f"!{command}")
@@ -345,6 +353,10 @@ class Session:
 
         Returns:
             The histogram; ``table()`` reads it.
+
+        Raises:
+            TraceCommandError: A key, value or action is wrong; says where.
+            UnsupportedError: The kernel keeps no histograms.
         """
         from sampleblk_lab.recording.hist import Hist, hist_command
 
@@ -355,7 +367,18 @@ class Session:
     # -- dynamic events
 
     def synthetic(self, name: str, fields: Mapping[str, str]) -> str:
-        """Makes a synthetic event with these fields (name to C type). Returns its ``"synthetic:name"``."""
+        """Makes a synthetic event with these fields (name to C type). Returns its ``"synthetic:name"``.
+
+        Raises:
+            TraceCommandError: A name or type is wrong.
+            UnsupportedError: The kernel makes none.
+        """
+        if not self.has_top("synthetic_events"):
+            raise UnsupportedError(
+                f"the synthetic event {name!r}",
+                "the kernel is built without CONFIG_SYNTH_EVENTS (Debian's 5.10 is)",
+                "record both events and join their rows by the key",
+            )
         text = "; ".join(f"{kind} {field}" for field, kind in fields.items())
         with refusals(f"{name} {text}"):
             self._undo.add_dynamic(f"{self._top}/synthetic_events", f"{name} {text}", f"!{name}")

@@ -3,6 +3,7 @@
 // a slot stands for twice the time. They lie in zeroed shared memory, so they outlive the job.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -49,6 +50,11 @@ struct TimeSeries {
     std::uint64_t interval_ns = 0;
     std::uint32_t used = 0;
     std::array<Slot, Slots> slots{};
+
+    void clear() noexcept {
+        std::fill_n(slots.begin(), used, Slot());
+        used = 0;
+    }
 
     // The slot to fill next; makes room by joining pairs.
     [[nodiscard]] Slot& next() noexcept {
