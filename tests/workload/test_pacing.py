@@ -163,6 +163,36 @@ def test_nice_and_lockmem_reach_the_jobs_process(tmp_path: Path) -> None:
         run.wait()
 
 
+def cgroup_root() -> Path | None:
+    """Where the cgroup that a job may be put in lies: version 2, or version 1's blkio, as fio takes it."""
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, path, kind, options, *_ = line.split()
+        if kind == "cgroup2" or (kind == "cgroup" and "blkio" in options.split(",")):
+            return Path(path)
+    return None
+
+
+@pytest.mark.skipif(cgroup_root() is None or os.geteuid() != 0, reason="no cgroup that we may write")
+@pytest.mark.parametrize("keep", [0, 1])
+def test_a_cgroup_holds_the_job_and_goes_with_it(keep: int, tmp_path: Path) -> None:
+    name = f"sampleblk-test-{os.getpid()}"
+    keys = {"rw": "write", "bs": "4k", "size": "64k", "runtime": 60, "time_based": 1}
+    run = lab.Job("job", filename=tmp_path / "file", cgroup=name, cgroup_nodelete=keep, **keys).prepare()
+    run.start()
+    try:
+        while run.progress().done_ios == 0:
+            pass
+        (pid,) = run.pids
+        (place,) = (root for root in Path("/sys/fs/cgroup").rglob(name) if root.is_dir())
+        assert str(pid) in (place / "cgroup.procs").read_text().split()
+    finally:
+        run.stop()
+        run.wait()
+    assert place.exists() == bool(keep)
+    if keep:
+        place.rmdir()
+
+
 @pytest.mark.parametrize("keys", [{"sqthread_poll": 1}, {"fixedbufs": 1, "registerfiles": 1}, {"force_async": 4}])
 def test_io_urings_own_keys_move_the_same_bytes(keys: dict[str, Any], tmp_path: Path) -> None:
     job = {"rw": "randwrite", "bs": "4k", "size": "1m", "ioengine": "io_uring", "iodepth": 8}
