@@ -21,7 +21,7 @@ class DeviceJournal {
     DeviceJournal(const DeviceControl& control, std::uint32_t index);
 
     // The same from bytes, as they are in the mapping. Throws FormatError naming `source`.
-    explicit DeviceJournal(std::vector<std::byte> bytes, std::string source = "journal");
+    explicit DeviceJournal(std::vector<std::byte> bytes, const std::string& source = "journal");
 
     [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
     // Operations that found no room.
@@ -39,7 +39,7 @@ class DeviceJournal {
     // (Documentation/admin-guide/device-mapper/log-writes.rst): a superblock, then for each entry a sector that
     // describes it and its data. `sector_bytes` is the log's, 512 or 4096; entries must be multiples of it. Returns the
     // entries written.
-    std::uint64_t export_log_writes(const std::string& path, std::uint32_t sector_bytes = 512) const;
+    [[nodiscard]] std::uint64_t export_log_writes(const std::string& path, std::uint32_t sector_bytes = 512) const;
 
   private:
     void parse(const std::string& source);

@@ -119,7 +119,7 @@ DeviceJournal::DeviceJournal(const DeviceControl& control, std::uint32_t index) 
     parse(device_path(index));
 }
 
-DeviceJournal::DeviceJournal(std::vector<std::byte> bytes, std::string source) : bytes_(std::move(bytes)) {
+DeviceJournal::DeviceJournal(std::vector<std::byte> bytes, const std::string& source) : bytes_(std::move(bytes)) {
     parse(source);
 }
 
@@ -246,7 +246,7 @@ class LogWriter {
                bool inside) {
         const LogEntry entry{sector * sector_bytes_fixed / sector_.size(),
                              sectors * sector_bytes_fixed / sector_.size(), flags, inside ? data.size() : 0};
-        std::fill(sector_.begin(), sector_.end(), std::byte{0});
+        std::ranges::fill(sector_, std::byte{0});
         std::memcpy(sector_.data(), &entry, sizeof(entry));
         if (inside) {
             std::memcpy(sector_.data() + sizeof(entry), data.data(), data.size());
@@ -260,7 +260,7 @@ class LogWriter {
 
     std::uint64_t finish() {
         const LogSuper super{log_magic, log_version, entries_, static_cast<std::uint32_t>(sector_.size())};
-        std::fill(sector_.begin(), sector_.end(), std::byte{0});
+        std::ranges::fill(sector_, std::byte{0});
         std::memcpy(sector_.data(), &super, sizeof(super));
         if (::lseek(fd_.get(), 0, SEEK_SET) < 0) {
             throw_errno("lseek", path_);
