@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "bindings.hpp"
+#include "sampleblk/profile/exports.hpp"
 #include "sampleblk/profile/flamegraph.hpp"
+#include "sampleblk/profile/from_trace.hpp"
 #include "sampleblk/profile/off_cpu.hpp"
 #include "sampleblk/profile/profile.hpp"
 #include "sampleblk/profile/stack_tree.hpp"
@@ -96,9 +98,9 @@ void register_profile(py::module_& module) {
                  sources.use_running_kernel = use_running_kernel;
                  sources.inlines = inlines;
                  const py::gil_scoped_release release;
-                 return std::make_shared<Profile>(std::make_shared<const profile::PerfFile>(
-                                                      path, skip ? profile::OnDamage::skip : profile::OnDamage::strict),
-                                                  sources);
+                 return std::make_shared<Profile>(
+                     profile::open_recording(path, skip ? profile::OnDamage::skip : profile::OnDamage::strict),
+                     sources);
              }),
              py::arg("path"), py::kw_only(), py::arg("skip") = false, py::arg("kallsyms") = "",
              py::arg("build_id_dirs") = std::vector<std::string>{}, py::arg("root") = "", py::arg("use_paths") = true,
@@ -136,6 +138,14 @@ void register_profile(py::module_& module) {
             py::arg("selection"))
         .def(
             "stack", [](const Profile& self, std::size_t sample) { return self.stack(sample); }, py::arg("sample"))
+        .def(
+            "write_perfetto",
+            [](const Profile& self, const py::dict& fields, const std::string& path) {
+                const auto chosen = selection(fields);
+                const py::gil_scoped_release release;
+                profile::write_perfetto_samples(self, chosen, path);
+            },
+            py::arg("selection"), py::arg("path"))
         .def("report", &make_table<profile::report_table>, py::arg("selection"))
         .def("off_cpu_table", &make_table<profile::off_cpu_table>, py::arg("selection"))
         .def("off_cpu_stacks", &make_tree<profile::off_cpu_tree>, py::arg("selection"))
@@ -157,6 +167,16 @@ void register_profile(py::module_& module) {
         .def_property_readonly("total", &StackTree::total)
         .def("__len__", [](const StackTree& self) { return self.nodes().size(); })
         .def("folded", &profile::folded_text, py::call_guard<py::gil_scoped_release>())
+        .def("speedscope", &profile::speedscope_json, py::arg("title"), py::call_guard<py::gil_scoped_release>())
+        .def("pprof",
+             [](const StackTree& self) {
+                 std::string out;
+                 {
+                     const py::gil_scoped_release release;
+                     out = profile::pprof_profile(self);
+                 }
+                 return py::bytes(out);
+             })
         .def("text", &profile::tree_text, py::arg("min_percent"), py::arg("max_depth"),
              py::call_guard<py::gil_scoped_release>())
         .def("functions", &profile::function_table, py::call_guard<py::gil_scoped_release>())

@@ -27,7 +27,7 @@ def peer(name: str) -> str | None:
     return shutil.which(name)
 
 
-def record(path: Path, seconds: float) -> None:
+def record(path: Path, seconds: float, *options: str) -> None:
     """perf record of a job with many different stacks, kernel and user."""
     job = (
         "import json,os,re,sys,time\n"
@@ -38,7 +38,8 @@ def record(path: Path, seconds: float) -> None:
         "    json.loads(json.dumps([{'a':i,'b':str(i)} for i in range(300)]))\n"
         "    re.sub('[aeiou]+','-','the quick brown fox '*50);os.listdir('/usr/lib');os.stat('/etc/passwd')\n"
     )
-    command = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "9999", "-g", "-o", str(path), "--"]
+    options = options or ("-F", "9999", "-g")
+    command = ["perf", "record", "-q", "-e", "cpu-clock", *options, "-o", str(path), "--"]
     subprocess.run([*command, sys.executable, "-c", job, f"{path}.job"], check=True)
 
 
@@ -96,7 +97,8 @@ def best(what, times: int) -> float:
 def ours(path: Path, out: Path) -> None:
     import sampleblk_lab as lab
 
-    stacks = lab.open_profile(path).stacks()
+    # Without inlined functions, as the peer below.
+    stacks = lab.open_profile(path, inlines=False).stacks()
     out.with_suffix(".folded").write_text(stacks.folded())
     stacks.flamegraph(out)
 
@@ -135,6 +137,14 @@ def main() -> None:
             print(f"ratio flamegraph_vs_flamegraph_pl {peers / mine:.1f}")
         else:
             print("no peer: put stackcollapse-perf.pl and flamegraph.pl on the path or into $FLAMEGRAPH_DIR")
+        if collapse and draw:
+            copied = Path(directory, "dwarf.data")
+            record(copied, arguments.seconds, "-F", "1999", "--call-graph", "dwarf,8192")
+            mine = best(lambda: ours(copied, Path(directory, "ours.svg")), 3)
+            peers = best(lambda: theirs(copied, Path(directory, "theirs.svg"), collapse, draw), 1)
+            megabytes = copied.stat().st_size >> 20
+            print(f"{megabytes} MiB of copied stacks unwound and drawn: {mine:.3f} s; the peers {peers:.1f} s")
+            print(f"ratio dwarf_unwinding_vs_perf_script {peers / mine:.1f}")
         samples = grow(small, large, 1_000_000)
         seconds = best(lambda: ours(large, Path(directory, "large.svg")), 3)
         print(f"{samples} samples, {large.stat().st_size >> 20} MiB: {seconds:.2f} s")

@@ -57,6 +57,33 @@ def test_a_notebook_gets_it_in_a_frame_of_its_own(stacks):
     assert "ext4_file_write_iter" in html.unescape(shown)
 
 
+def test_a_deep_stack_does_not_fill_a_notebook(tmp_path):
+    path = tmp_path / "deep.folded"
+    path.write_text("p;" + ";".join(f"f{i}" for i in range(200)) + " 1\np;wide 999\n")
+    graph = lab.read_folded(path).flamegraph()
+    assert graph.height > 3000
+    assert "height:720px" in graph._repr_html_()
+    # it begins at its roots, which a tall graph has at its head
+    assert 'data-inverted=""' in graph.svg
+    assert "scrollTo" not in graph._repr_html_()
+    assert "scrollTo" in lab.read_folded(path).flamegraph(inverted=False)._repr_html_()
+
+
+def test_nothing_of_the_head_is_off_a_phones_screen(stacks, tmp_path):
+    """Without a script, all that is beside the frames begins in the left 250 pixels."""
+    path = tmp_path / "before.folded"
+    path.write_text("fio;main;gone 5\nfio;main;write;ksys_write_[k] 5\n")
+    root = ET.fromstring(stacks.flamegraph(before=lab.read_folded(path)).svg)
+    texts = [text for text in root.iter(f"{SVG}text") if text.get("class")]
+    assert any((text.text or "").startswith("only before: gone 50.00%") for text in texts)
+    assert all(float(text.get("x")) < 250 for text in texts)
+    # and the frames are in percent of whatever there is
+    frames = root.find(f"{SVG}g[@class='frames']").findall(f"{SVG}svg")
+    assert all(frame.get("x").endswith("%") and frame.get("width").endswith("%") for frame in frames)
+    lowest = max(float(text.get("y")) for text in texts)
+    assert min(float(frame.get("y")) for frame in frames) > lowest
+
+
 def test_a_difference_says_what_grew(stacks, tmp_path):
     path = tmp_path / "before.folded"
     path.write_text("fio;main;write;ksys_write_[k] 1\nfio;main;posix_fadvise;invalidate_mapping_pages_[k] 3\n")

@@ -18,7 +18,7 @@ namespace sampleblk::profile {
 namespace {
 
 constexpr std::size_t kRow = 17;      // pixels from one depth to the next
-constexpr std::size_t kHead = 92;     // title, subtitle, tools, details
+constexpr std::size_t kHead = 110;    // title, subtitle, tools, a frame's name, its numbers
 constexpr double kTextPercent = 1.5;  // narrower frames get their text from the script, when they are zoomed
 
 std::string number(double value) {
@@ -87,6 +87,7 @@ struct Placed {
     double x;
 };
 
+// `extra` is a line of text more below the head.
 std::string draw(const Painter& painter, const std::string& extra) {
     const StackTree& tree = painter.tree;
     const auto children = tree.children();
@@ -126,7 +127,8 @@ std::string draw(const Painter& painter, const std::string& extra) {
 
     constexpr std::size_t tall = 40;
     const bool inverted = painter.options.inverted.value_or(deepest > tall);
-    const std::size_t height = kHead + (deepest + 1) * kRow + 8;
+    const std::size_t head = kHead + (extra.empty() ? 0 : kRow);
+    const std::size_t height = head + (deepest + 1) * kRow + 8;
     std::string subtitle = amount(tree.total(), tree.unit());
     if (!painter.options.subtitle.empty()) {
         subtitle += "; " + painter.options.subtitle;
@@ -142,9 +144,11 @@ std::string draw(const Painter& painter, const std::string& extra) {
     out += R"(<rect class="bg" width="100%" height="100%"/>)";
     out += R"(<text class="h" x="8" y="20">)" + xml_text(painter.options.title) + "</text>";
     out += R"(<text class="d" x="8" y="38">)" + xml_text(subtitle) + "</text>";
-    out += R"(<g class="tools"><text class="d matched" x="290" y="62"></text></g>)";
-    out += R"(<text class="details" x="8" y="84"></text>)";
-    out += extra;
+    out += R"(<g class="tools"><text class="d matched" x="242" y="62"></text></g>)";
+    out += R"(<text class="details" x="8" y="84"></text><text class="d numbers" x="8" y="101"></text>)";
+    if (!extra.empty()) {
+        out += R"(<text class="d gone" x="8" y="118">)" + xml_text(extra) + "</text>";
+    }
     out += "<g class=\"frames\">\n";
     for (const Placed& frame : placed) {
         const StackTree::Node& node = tree.nodes()[frame.node];
@@ -153,7 +157,7 @@ std::string draw(const Painter& painter, const std::string& extra) {
         const std::size_t row = inverted ? frame.depth : deepest - frame.depth;
         const std::string name = xml_text(tree.label(node));
         out += R"(<svg class="f )" + look.classes + "\" data-d=\"" + std::to_string(frame.depth) + "\" x=\"" +
-               number(frame.x) + "%\" y=\"" + std::to_string(kHead + row * kRow) + "\" width=\"" + number(width) +
+               number(frame.x) + "%\" y=\"" + std::to_string(head + row * kRow) + "\" width=\"" + number(width) +
                R"(%" height="17"><title>)" + name + "\n" + amount(node.total, tree.unit()) + ", " + percent(width);
         if (node.self != 0 && node.self != node.total) {
             out += "\nself " + percent(100.0 * static_cast<double>(node.self) / whole);
@@ -238,9 +242,7 @@ std::string difference_flame_graph(const StackTree& before, const StackTree& aft
         gone += (i == 0 ? "only before: " : ", ") + before.label(before.nodes()[lost[i].second]) + " " +
                 percent(lost[i].first);
     }
-    const std::string extra =
-        gone.empty() ? "" : "<text class=\"d gone\" x=\"480\" y=\"62\">" + xml_text(gone) + "</text>";
-    return draw(painter, extra);
+    return draw(painter, gone);
 }
 
 }  // namespace sampleblk::profile

@@ -32,7 +32,7 @@ border:1px solid var(--dim);border-radius:3px}
 inline constexpr std::string_view kFlameScript = R"js(
 (function(){"use strict";
 var root=document.currentScript.parentNode,NS="http://www.w3.org/2000/svg",H="http://www.w3.org/1999/xhtml";
-var box=root.querySelector(".frames"),details=root.querySelector(".details"),matched=root.querySelector(".matched");
+var box=root.querySelector(".frames"),details=root.querySelector(".details"),numbers=root.querySelector(".numbers"),matched=root.querySelector(".matched");
 var inverted=root.hasAttribute("data-inverted"),rows=[],frames=[];
 Array.prototype.forEach.call(box.children,function(e){
 var y=+e.getAttribute("y"),t=e.querySelector("title").textContent,depth=+e.getAttribute("data-d");
@@ -46,7 +46,7 @@ if(room<3){if(text){text.textContent="";}return;}
 if(!text){text=document.createElementNS(NS,"text");text.setAttribute("x","3");text.setAttribute("y","12");
 f.e.appendChild(text);}
 text.textContent=f.name.length>room?f.name.slice(0,room-1)+"\u2026":f.name;}
-function say(f){details.textContent=f?f.t.replace(/\n/g,"  \u00b7  "):"";}
+function say(f){details.textContent=f.name;numbers.textContent=f.t.split("\n").slice(1).join("  \u00b7  ");}
 function within(f,a){for(;f;f=f.parent){if(f===a){return true;}}return false;}
 function zoom(to){zoomed=to;
 frames.forEach(function(f){var over=f!==to&&within(to,f),show=over||within(f,to);f.hidden=!show;
@@ -70,8 +70,8 @@ var tools=root.querySelector(".tools");
 var reset=document.createElementNS(NS,"text");reset.setAttribute("class","b reset");reset.setAttribute("x","8");
 reset.setAttribute("y","62");reset.textContent="Reset zoom";reset.style.display="none";tools.appendChild(reset);
 reset.addEventListener("click",function(){zoom(frames[0]);});
-var hole=document.createElementNS(NS,"foreignObject");hole.setAttribute("x","100");hole.setAttribute("y","46");
-hole.setAttribute("width","180");hole.setAttribute("height","24");var input=document.createElementNS(H,"input");
+var hole=document.createElementNS(NS,"foreignObject");hole.setAttribute("x","84");hole.setAttribute("y","46");
+hole.setAttribute("width","150");hole.setAttribute("height","24");var input=document.createElementNS(H,"input");
 input.setAttribute("type","search");input.setAttribute("placeholder","Search ( / )");
 input.setAttribute("aria-label","Search functions by regular expression");
 input.addEventListener("input",function(){search(input.value);});

@@ -259,6 +259,44 @@ void add_off_cpu(const Profile& profile, const SampleSelection& selection, Stack
 
 }  // namespace
 
+namespace {
+
+// Without samples of the CPUs, the switches still tell how long each thread was on one, though not where in its code.
+void add_on_cpu(const Profile& profile, const SampleSelection& selection, StackTree& tree) {
+    const auto switch_event = trace_point(profile, "sched:sched_switch");
+    if (!switch_event) {
+        return;
+    }
+    const RawField next_pid(format_of(profile, *switch_event), "next_pid");
+    SampleSelection switches = selection;
+    switches.event = profile.file().events()[*switch_event].name;
+    switches.idle = true;
+    switches.pids.clear();
+    switches.comm.reset();
+    const auto pids = profile.with_children(selection.pids, selection.children);
+    const std::unordered_set<std::int32_t> wanted(pids.begin(), pids.end());
+    const std::int32_t comm = selection.comm ? profile.names().find(*selection.comm).value_or(-2) : -1;
+    struct Running {
+        std::int32_t tid = 0;
+        std::uint64_t since = 0;
+    };
+    std::unordered_map<std::uint32_t, Running> running;  // by CPU
+    for (const std::uint32_t i : profile.select(switches)) {
+        const std::uint64_t now = profile.times()[i];
+        Running& on = running[profile.cpus()[i]];
+        const std::int32_t tid = profile.tids()[i];
+        const bool taken = tid != 0 && (wanted.empty() || wanted.contains(profile.pids()[i])) &&
+                           (comm == -1 || profile.comms()[i] == comm);
+        if (taken && on.tid == tid && now > on.since) {
+            const std::uint32_t thread = tree.child(0, profile.names().at(profile.comms()[i]), FrameKind::note);
+            tree.add(tree.child(thread, "[on CPU]", FrameKind::note), now - on.since);
+        }
+        on = {static_cast<std::int32_t>(next_pid.of(profile.raw(i))), now};
+    }
+}
+
+}  // namespace
+
 StackTree off_cpu_tree(const Profile& profile, const SampleSelection& selection) {
     StackTree tree("ns");
     add_off_cpu(profile, selection, tree);
@@ -278,6 +316,8 @@ StackTree wall_clock_tree(const Profile& profile, const SampleSelection& selecti
             const std::uint32_t node = builder.node(profile.comms()[i], profile.leaves()[i]);
             tree.add(tree.child(node, "[on CPU]", FrameKind::note), sample_ns(profile, event, i));
         }
+    } else {
+        add_on_cpu(profile, selection, tree);
     }
     tree.finish();
     return tree;

@@ -41,8 +41,11 @@ constexpr std::array<std::string_view, 14> kLocks = {
 constexpr std::array<std::string_view, 5> kSleeps = {"do_nanosleep", "hrtimer_nanosleep", "msleep", "usleep_range",
                                                      "schedule_hrtimeout"};
 
-constexpr std::array<std::string_view, 5> kScheduler = {"__schedule", "schedule", "preempt_schedule", "__cond_resched",
-                                                        "__traceiter_"};
+// With what a trace point's own code leaves on top of a stack.
+constexpr std::array<std::string_view, 9> kScheduler = {
+    "__schedule",   "schedule",     "preempt_schedule", "__cond_resched",     "__traceiter_",
+    "trace_event_", "ftrace_trace", "perf_trace_",      "__perf_event_task_",
+};
 
 // What spins or queues for a lock on the CPU.
 constexpr std::array<std::string_view, 15> kSpins = {

@@ -4,8 +4,6 @@
 #include <unistd.h>
 
 #include <bit>
-#include <map>
-#include <string_view>
 
 #include "byte_reader.hpp"
 #include "sampleblk/error.hpp"
@@ -17,19 +15,14 @@ namespace {
 
 constexpr std::string_view kMagic{"\x17\x08\x44tracing", 10};
 
-void put(std::vector<std::byte>& out, const void* data, std::size_t size) {
-    const auto* bytes = static_cast<const std::byte*>(data);
-    out.insert(out.end(), bytes, bytes + size);
-}
-
+// In a string: of a vector's insert() GCC 12 says that it overflows.
 template <typename T>
-void put_number(std::vector<std::byte>& out, T value) {
-    put(out, &value, sizeof(value));
+void put_number(std::string& out, T value) {
+    out.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-void put_text(std::vector<std::byte>& out, std::string_view text) {
-    put(out, text.data(), text.size());
-    out.push_back(std::byte{0});
+void put_text(std::string& out, std::string_view text) {
+    out.append(text).push_back('\0');
 }
 
 }  // namespace
@@ -86,41 +79,54 @@ TracingData parse_tracing_data(std::span<const std::byte> bytes, const std::stri
     return out;
 }
 
-std::vector<std::byte> make_tracing_data(const std::string& tracefs, const std::vector<std::string>& events) {
-    std::vector<std::byte> out;
-    put(out, kMagic.data(), kMagic.size());
+std::vector<std::byte> pack_tracing_data(std::string_view header_page, std::string_view header_event,
+                                         const std::map<std::string, std::vector<std::string_view>>& formats,
+                                         std::string_view kallsyms) {
+    std::string out(kMagic);
     put_text(out, "0.6");
-    out.push_back(std::endian::native == std::endian::big ? std::byte{1} : std::byte{0});
-    out.push_back(std::byte{sizeof(long)});
+    out.push_back(std::endian::native == std::endian::big ? '\1' : '\0');
+    out.push_back(static_cast<char>(sizeof(long)));
     put_number(out, static_cast<std::uint32_t>(sysconf(_SC_PAGESIZE)));
-    for (const char* part : {"header_page", "header_event"}) {
-        const std::string text = read_file(tracefs + "/events/" + part);
-        put_text(out, part);
+    const auto put_part = [&out](std::string_view text) {
         put_number(out, std::uint64_t{text.size()});
-        put(out, text.data(), text.size());
-    }
+        out.append(text);
+    };
+    put_text(out, "header_page");
+    put_part(header_page);
+    put_text(out, "header_event");
+    put_part(header_event);
     put_number(out, std::uint32_t{0});  // of ftrace's own
-    std::map<std::string, std::vector<std::string>> systems;
-    for (const std::string& event : events) {
-        const auto colon = event.find(':');
-        systems[event.substr(0, colon)].push_back(event.substr(colon + 1));
-    }
-    put_number(out, static_cast<std::uint32_t>(systems.size()));
-    for (const auto& [system, names] : systems) {
+    put_number(out, static_cast<std::uint32_t>(formats.size()));
+    for (const auto& [system, texts] : formats) {
         put_text(out, system);
-        put_number(out, static_cast<std::uint32_t>(names.size()));
-        for (const std::string& name : names) {
-            std::string path = tracefs;
-            path.append("/events/").append(system).append("/").append(name).append("/format");
-            const std::string text = read_file(path);
-            put_number(out, std::uint64_t{text.size()});
-            put(out, text.data(), text.size());
+        put_number(out, static_cast<std::uint32_t>(texts.size()));
+        for (const std::string_view text : texts) {
+            put_part(text);
         }
     }
-    put_number(out, std::uint32_t{0});  // kallsyms
+    put_number(out, static_cast<std::uint32_t>(kallsyms.size()));
+    out.append(kallsyms);
     put_number(out, std::uint32_t{0});  // printk formats
     put_number(out, std::uint64_t{0});  // command lines, of 0.6
-    return out;
+    const auto bytes = std::as_bytes(std::span(out));
+    return {bytes.begin(), bytes.end()};
+}
+
+std::vector<std::byte> make_tracing_data(const std::string& tracefs, const std::vector<std::string>& events) {
+    std::map<std::string, std::vector<std::string>> texts;
+    for (const std::string& event : events) {
+        const auto colon = event.find(':');
+        const std::string system = event.substr(0, colon);
+        std::string path = tracefs;
+        path.append("/events/").append(system).append("/").append(event, colon + 1).append("/format");
+        texts[system].push_back(read_file(path));
+    }
+    std::map<std::string, std::vector<std::string_view>> formats;
+    for (const auto& [system, all] : texts) {
+        formats[system].assign(all.begin(), all.end());
+    }
+    return pack_tracing_data(read_file(tracefs + "/events/header_page"), read_file(tracefs + "/events/header_event"),
+                             formats, {});
 }
 
 }  // namespace sampleblk::profile

@@ -5,8 +5,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sampleblk/trace/format.hpp"
@@ -23,7 +25,12 @@ struct TracingData {
 [[nodiscard]] TracingData parse_tracing_data(std::span<const std::byte> bytes, const std::string& source,
                                              std::uint64_t base);
 
-// The same for writing: the formats of `events` ("sched:sched_switch") of the running kernel.
+// The same for writing, of formats by system.
+[[nodiscard]] std::vector<std::byte> pack_tracing_data(
+    std::string_view header_page, std::string_view header_event,
+    const std::map<std::string, std::vector<std::string_view>>& formats, std::string_view kallsyms);
+
+// The same of the running kernel, with the formats of `events` ("sched:sched_switch").
 [[nodiscard]] std::vector<std::byte> make_tracing_data(const std::string& tracefs,
                                                        const std::vector<std::string>& events);
 

@@ -9,6 +9,7 @@
 #include "sampleblk/error.hpp"
 #include "sampleblk/fd.hpp"
 #include "sampleblk/interrupt.hpp"
+#include "sampleblk/trace/protobuf.hpp"
 #include "sampleblk/trace/timeline.hpp"
 
 namespace sampleblk::trace {
@@ -40,26 +41,8 @@ class Output {
     std::string buffer_;
 };
 
-// -- protobuf's wire format
-
-void varint(std::string& out, std::uint64_t value) {
-    while (value >= 0x80) {
-        out += static_cast<char>(value | 0x80);
-        value >>= 7;
-    }
-    out += static_cast<char>(value);
-}
-
-void number(std::string& out, std::uint32_t tag, std::uint64_t value) {
-    varint(out, std::uint64_t{tag} << 3);
-    varint(out, value);
-}
-
-void bytes(std::string& out, std::uint32_t tag, std::string_view value) {
-    varint(out, std::uint64_t{tag} << 3 | 2);
-    varint(out, value.size());
-    out += value;
-}
+using protobuf::bytes;
+using protobuf::number;
 
 // Field numbers of the protos.
 enum : std::uint32_t {

@@ -151,6 +151,15 @@ class Profile:
         times = self.samples(**selection)["time"].codes
         return HeatMap.of(times, rows)
 
+    def export_perfetto(self, path: str | PathLike[str], **selection: Any) -> Path:
+        """Writes each sample at its time, on its thread, for https://ui.perfetto.dev. Raises OSError.
+
+        Its times are those of the recording; a timeline of the same run (:meth:`Run.export_perfetto`) recorded with the
+        clock ``mono`` can be appended to the same file.
+        """
+        self._native.write_perfetto(_selection(selection), os.fspath(path))
+        return Path(path)
+
     def flamegraph(self, path: str | PathLike[str] | None = None, **options: Any) -> FlameGraph:
         """A flame graph of the samples; options of :meth:`Stacks.flamegraph` and of the selection.
 
@@ -230,6 +239,10 @@ def open_profile(
 ) -> Profile:
     """Opens a perf.data, of ours or of ``perf record`` (pipe mode and compressed ones included).
 
+    A trace.dat is taken, too: its events that have kernel stacks (``trace-cmd record -T``, ftrace's option
+    ``stacktrace``) are the samples, so that :meth:`Profile.off_cpu` and what goes with it work on
+    ``sched:sched_switch`` of any recorder. Its processes are threads, for it does not tell which belong together.
+
     Args:
         path: The file, or a directory that has a ``perf.data``.
         on_error: ``"strict"`` raises on the first damage, ``"skip"`` reads what there is and counts the rest in
@@ -247,7 +260,8 @@ def open_profile(
     bad reason: ``unwound_to_the_end_of_the_copy`` and ``unwound_to_unknown_code``.
 
     Raises:
-        FormatError: The file is no perf.data, cut short or corrupt; gives the offset and what was expected there.
+        FormatError: The file is neither, cut short or corrupt; gives the offset and what was expected there.
+        UnsupportedError: A trace.dat without stacks, or of another kind of machine.
         OSError: The file cannot be read.
     """
     if on_error not in ("strict", "skip"):

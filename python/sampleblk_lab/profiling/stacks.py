@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from os import PathLike
 
+# In CSS pixels, of a flame graph in a notebook.
+_TALLEST = 720
+
 
 class Stacks:
     """Stacks merged by name below the names of their threads, each with a weight.
@@ -62,6 +65,21 @@ class Stacks:
     def folded(self) -> str:
         """One line a stack, ``thread;outer;inner 12``, as FlameGraph's and other tools take it."""
         return self._tree.folded()
+
+    def export_speedscope(self, path: str | PathLike[str]) -> Path:
+        """Writes them for https://www.speedscope.app: one profile a thread's name. Raises OSError."""
+        target = Path(path)
+        target.write_text(self._tree.speedscope(self.title))
+        return target
+
+    def export_pprof(self, path: str | PathLike[str]) -> Path:
+        """Writes them for ``go tool pprof`` and what else reads its gzip-compressed protobuf.
+
+        Each stack has its thread's name as the label ``thread``: ``pprof -tagfocus=thread=fio``. Raises OSError.
+        """
+        target = Path(path)
+        target.write_bytes(self._tree.pprof())
+        return target
 
     def functions(self) -> Table:
         """Each function's share of the whole, recursion counted once, keyed by ``function``.
@@ -146,10 +164,17 @@ class FlameGraph:
         return f"<FlameGraph: {len(self.svg)} bytes of SVG>"
 
     def _repr_html_(self) -> str:
-        # A frame of its own: notebooks run no script of a bare SVG.
-        page = f'<!doctype html><meta charset="utf-8"><body style="margin:0">{self.svg}'
+        # A frame of its own: notebooks run no script of a bare SVG. It scrolls where one deep stack makes it tall, and
+        # begins where the roots are.
+        page = (
+            '<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+            f'<body style="margin:0">{self.svg}'
+        )
+        if 'data-inverted=""' not in self.svg:
+            page += "<script>scrollTo(0, document.documentElement.scrollHeight)</script>"
+        height = min(self.height + 4, _TALLEST)
         return (
-            f'<iframe srcdoc="{html.escape(page)}" style="width:100%;height:{self.height + 4}px;border:0" '
+            f'<iframe srcdoc="{html.escape(page)}" style="width:100%;height:{height}px;border:0" '
             'sandbox="allow-scripts" title="flame graph"></iframe>'
         )
 

@@ -107,7 +107,9 @@ class Recorder:
         timed: str | Iterable[str],
         paths: bool,
         until: str | None,
+        stacks: bool,
     ) -> None:
+        self._stacks = stacks
         self._timed = _names(timed)
         self._keep = None if keep is None else core.parse_bytes(str(keep), "keep")
         self._syscalls = syscalls if isinstance(syscalls, bool) else _names(syscalls)
@@ -211,6 +213,8 @@ class Recorder:
             text = " ".join(map(str, self._pids))
             session.set("options/event-fork", "1" if self._children else "0")
             session.set("set_event_pid", text)
+        if self._stacks:
+            session.option("stacktrace")
         session.enable(wanted)
         if self._readers is not None and not self._kernel_filters_pids and session.has("set_event_notrace_pid"):
             session.set("set_event_notrace_pid", " ".join(map(str, self._readers.thread_ids)))
@@ -308,7 +312,8 @@ class Recorder:
                 readers = core.BufferReaders(session.path, spool.path)
             files = readers.stop()
             path = f"{spool.path}/trace.dat"
-            kallsyms = bool(self._graph or self._functions or self._timed) if self._kallsyms is None else self._kallsyms
+            addresses = bool(self._graph or self._functions or self._timed or self._stacks)
+            kallsyms = addresses if self._kallsyms is None else self._kallsyms
             core.write_trace_file(path, session.path, session.enabled(), kallsyms, files)
             for file in files:
                 os.unlink(file.path)  # noqa: PTH108
@@ -434,6 +439,7 @@ def record(
     timed: str | Iterable[str] = (),
     paths: bool = False,
     until: str | None = None,
+    stacks: bool = False,
 ) -> Recorder:
     """Records ftrace while the with block runs.
 
@@ -452,7 +458,7 @@ def record(
         depth: How many levels of the call graph; default all.
         buffer: The ring buffer, in bytes a CPU, such as ``"8M"``.
         clock: The trace clock; ``mono`` is CLOCK_MONOTONIC in ns, as ``time.monotonic_ns()`` reads it.
-        kallsyms: Keep the kernel's symbols in the file; default only where functions are traced.
+        kallsyms: Keep the kernel's symbols in the file; default only where functions or stacks are traced.
         timed: Functions, or globs, each call of which is recorded with its duration, but not what it calls.
         keep: A flight recorder: nothing is read while it runs, the ring buffer overwrites its oldest events, and at
             the end the last `keep` bytes of all CPUs together are kept. What was overwritten counts as lost.
@@ -460,6 +466,8 @@ def record(
             it happens the buffer takes nothing more. With `keep` it holds what led to it; ``triggered`` tells.
         paths: Also the path names that the kernel copied from its callers (by a probe of ``getname_flags``), which
             ``syscalls().lines()`` then shows.
+        stacks: Also the kernel stack of each event. ``open_profile("trace.dat").off_cpu()`` is then a picture of why
+            threads slept, where ``sched:sched_switch`` and ``sched:sched_waking`` were recorded.
 
     Returns:
         The recording: start it with ``with``, then ``save()`` it or use its views.
@@ -480,4 +488,5 @@ def record(
         timed=timed,
         paths=paths,
         until=until,
+        stacks=stacks,
     )

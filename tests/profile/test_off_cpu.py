@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: MIT
+"""Time off the CPU, from perf.data and from trace.dat, of threads that sleep and wait in known ways."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import defaultdict
+
+import pytest
+
+import sampleblk_lab as lab
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs trace points")
+
+# The main thread sleeps for 0.3 s, and waits for a lock for 0.2 s that a sleeping thread holds.
+SLEEPER = """
+import threading, time
+lock = threading.Lock()
+def holder():
+    with lock:
+        started.set()
+        time.sleep(0.2)
+started = threading.Event()
+time.sleep(0.3)
+threading.Thread(target=holder).start()
+started.wait()
+lock.acquire()
+"""
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """One run as perf.data and as trace.dat."""
+    folder = tmp_path_factory.mktemp("off")
+    events = ["sched:sched_switch", "sched:sched_waking"]
+    with lab.record(events=events, stacks=True) as recorder, lab.profile(hz=499, event="cpu-clock", offcpu=True) as own:
+        child = subprocess.Popen([sys.executable, "-c", SLEEPER])
+        child.wait()
+    recorder.save(folder / "run")
+    return own.save(folder / "perf"), lab.open_profile(folder / "run" / "trace.dat"), child.pid
+
+
+def by_wait(profile: lab.Profile, tids: set[int]) -> dict[str, float]:
+    """Seconds that those threads spent off the CPU, by what for."""
+    out: dict[str, float] = defaultdict(float)
+    for row in profile.waits().rows():
+        if row["tid"] in tids:
+            out[str(row["wait"])] += (int(row["duration"]) - int(row["runnable"])) / 1e9
+            out["runnable"] += int(row["runnable"]) / 1e9
+    return out
+
+
+def test_a_trace_dat_tells_what_perf_tells(both):
+    perf, trace, pid = both
+    theirs = by_wait(perf, {pid})
+    ours = by_wait(trace, {pid})
+    assert theirs["sleeping"] == pytest.approx(0.3, abs=0.1)
+    assert theirs["blocked on a lock"] == pytest.approx(0.2, abs=0.1)
+    for wait in ("sleeping", "blocked on a lock"):
+        assert ours[wait] == pytest.approx(theirs[wait], rel=0.05, abs=0.02), wait
+    assert trace.metadata["lost_records"] == "0"
+
+
+def test_its_stacks_lead_to_the_reason(both):
+    _, trace, pid = both
+    folded = trace.off_cpu(pid=pid).folded()
+    assert any("nanosleep" in line and ";[sleeping] " in line for line in folded.splitlines())
+    assert any("futex" in line and ";[blocked on a lock] " in line for line in folded.splitlines())
+    callers = {str(row["function"]) for row in trace.waits(pid=pid).rows()}
+    assert not any(name.startswith(("trace_event_", "__traceiter", "schedule")) for name in callers), callers
+
+
+def test_every_moment_is_on_or_off_a_cpu(both):
+    perf, trace, pid = both
+    for profile in (perf, trace):
+        wall = profile.wall_clock(pid=pid)
+        on = sum(int(line.rpartition(" ")[2]) for line in wall.folded().splitlines() if ";[on CPU] " in line)
+        assert wall.total == on + profile.off_cpu(pid=pid).total
+        assert on > 1e6
+    # from the switches, to the ns, of which samples are an estimate
+    begin, end = (int(trace.samples(event="sched:sched_switch")["time"].codes[i]) for i in (0, -1))
+    assert 0.5e9 < trace.wall_clock(pid=pid).total <= end - begin
+
+
+def test_a_trace_without_stacks_is_refused(tmp_path):
+    with lab.record(events=["sched:sched_switch"]) as recorder:
+        subprocess.run(["true"], check=True)
+    recorder.save(tmp_path / "run")
+    with pytest.raises(lab.UnsupportedError, match="stacktrace"):
+        lab.open_profile(tmp_path / "run" / "trace.dat")
