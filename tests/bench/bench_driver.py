@@ -9,12 +9,17 @@ with memory is what a driver that costs nothing would reach, so no ratio of ours
 Where the kernel plugs a direct write (6.1: blkdev_write_iter()), a synchronous one is handed to kblockd when the writer
 goes to sleep, and two context switches cost more than any driver of the multi-queue kind: hence the ceiling there.
 
-null_blk has as many queues as ours and so no I/O scheduler either; `default…` are both as they are made when nothing is
-said. On a CPU with "enhanced rep movsb" (ERMS: every Intel CPU since 2012, most of AMD's since 2020, QEMU's `max`) the
-kernel's memcpy(), by which the peers copy, is one `rep movsb`. That is fast on such a CPU and slow in QEMU, which executes
-it byte by byte. The VMs of this project hide ERMS for that reason; ratios from a guest that has it begin with `erms_`, and
-say what somebody sees who runs a VM with `-cpu max`, not how the drivers compare on a real CPU. Run by `make bench-driver`, inside the VM, or by `make bench-driver-counted`, where the guest's clock counts its
-instructions; both run it with and without ERMS. BENCH=… runs only the jobs whose name has that in it, ROUNDS=… so many rounds.
+null_blk has as many queues as ours and so no I/O scheduler either; `default…` are both as they are made when nothing
+is said.
+
+On a CPU with "enhanced rep movsb" (ERMS: every Intel CPU since 2012, most of AMD's since 2020, QEMU's `max`) the
+kernel's memcpy(), by which the peers copy, is one `rep movsb`. That is fast on such a CPU and slow in QEMU, which
+executes it byte by byte. The VMs of this project hide ERMS for that reason; ratios from a guest that has it begin
+with `erms_`, and say what somebody sees who runs a VM with `-cpu max`, not how the drivers compare on a real CPU.
+
+Run by `make bench-driver`, inside the VM, or by `make bench-driver-counted`, where the guest's clock counts its
+instructions; both run it with and without ERMS. BENCH=… runs only the jobs whose name has that in it, ROUNDS=… so
+many rounds.
 """
 
 import dataclasses

@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -224,3 +225,39 @@ def test_the_modprobe_example_is_what_it_says(tmp_path: Path) -> None:
         assert {name: (parameters / name).read_text().strip() for name in wanted} == wanted
     finally:
         subprocess.run(["rmmod", "sampleblk"], check=True)
+
+
+UDEVD = Path("/usr/lib/systemd/systemd-udevd")
+
+
+@pytest.mark.skipif(not UDEVD.exists(), reason="needs udev: apt-get install udev")
+def test_the_udev_rules_give_rights_and_keep_probing_away() -> None:
+    with lab.Device("1M") as dev:
+        rules = Path("/run/udev/rules.d")
+        rules.mkdir(parents=True, exist_ok=True)
+        (rules / "59-sampleblk.rules").write_text((ROOT / "module/dkms/59-sampleblk.rules").read_text())
+        subprocess.run(["mkfs.ext4", "-q", "-F", dev.path], check=True)
+        daemon = subprocess.Popen([UDEVD], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+
+            def properties(name: str) -> str:
+                command = ["udevadm", "trigger", "--settle", "--action=add", f"--name-match={name}"]
+                subprocess.run(command, check=True, timeout=60)
+                command = ["udevadm", "info", "--query=property", f"--name={name}"]
+                return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+            for _ in range(100):
+                if Path("/run/udev/control").exists():
+                    break
+                time.sleep(0.1)
+            said = properties(dev.path)
+            assert "UDISKS_IGNORE=1" in said
+            assert "ID_FS_TYPE" not in said
+            properties("/dev/sampleblk-control")
+            status = Path("/dev/sampleblk-control").stat()
+            assert status.st_mode & 0o777 == 0o660
+            assert Path("/dev/sampleblk-control").group() == "disk"
+        finally:
+            daemon.terminate()
+            daemon.wait(30)
+            (rules / "59-sampleblk.rules").unlink()
