@@ -2,6 +2,5 @@
 #include "fuzz_job_file.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    sampleblk::workload::fuzz_job_file(data, size);
-    return 0;
+    return sampleblk::workload::fuzz_job_file(data, size);
 }

@@ -13,11 +13,11 @@ namespace sampleblk::workload {
 
 // Any text is either read or refused with an error of ours, and what was read can be written and
 // read again.
-inline void fuzz_job_file(const std::uint8_t* data, std::size_t size) {
+inline int fuzz_job_file(const std::uint8_t* data, std::size_t size) {
     const std::string_view text(reinterpret_cast<const char*>(data), size);
     // An include would read whatever file the fuzzer thinks of, a pattern's file too.
     if (text.find("include") != std::string_view::npos || text.find('\'') != std::string_view::npos) {
-        return;
+        return 0;
     }
     // Thousands of copies of a job say nothing that two do not.
     const std::vector<Setting> overrides = {{"numjobs", "2"}};
@@ -28,8 +28,9 @@ inline void fuzz_job_file(const std::uint8_t* data, std::size_t size) {
             __builtin_trap();
         }
     } catch (const InputError&) {
-        return;
+        return 0;
     }
+    return 0;
 }
 
 }  // namespace sampleblk::workload
