@@ -150,7 +150,7 @@ class _Kernel:
                 place[1],
                 place[2],
                 drgn.SymbolBinding.GLOBAL if place[4] else drgn.SymbolBinding.LOCAL,
-                drgn.SymbolKind.NOTYPE,
+                drgn.SymbolKind.UNKNOWN,
             )
             for place in places
         ]
