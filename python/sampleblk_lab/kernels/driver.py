@@ -60,6 +60,7 @@ def module_tree(kernel: Kernel) -> Path | None:
     target = cache_root() / "modules" / f"{kernel.release}-{_key(source, kernel)}"
     tree = target / "lib/modules" / kernel.release
     if tree.exists():
+        os.utime(target)  # of several checkouts the one in use keeps its tree
         return tree
     with locked(target):
         if not tree.exists():
@@ -103,7 +104,7 @@ def _build(kernel: Kernel, source: Path, scratch: Path) -> None:
 
 
 def _forget_older(target: Path, kernel: Kernel) -> None:
-    """Keeps the two trees of this kernel that were built last: a running VM may still look into the one before."""
+    """Keeps the two trees of this kernel that were used last: a running VM may still look into the one before."""
     trees = [path for path in target.parent.glob(f"{kernel.release}-*") if path.is_dir()]
     trees.sort(key=lambda path: path.stat().st_mtime)
     for old in trees[:-2]:
