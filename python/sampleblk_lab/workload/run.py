@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from sampleblk_lab._native import core
 from sampleblk_lab.workload.result import JobError, Result
@@ -146,7 +147,7 @@ def _in_notebook() -> bool:
 
 
 class _Line:
-    """A progress bar that rewrites its line on stderr, or in the cell of a notebook."""
+    """A progress bar that rewrites its line on stderr."""
 
     def __init__(self) -> None:
         self._longest = 0
@@ -161,11 +162,38 @@ class _Line:
             print("\r" + " " * self._longest + "\r", end="", file=sys.stderr, flush=True)
 
 
+class _Bar:
+    """tqdm's progress bar in the cell of a notebook: a widget where there are ipywidgets, else its text."""
+
+    def __init__(self) -> None:
+        if importlib.util.find_spec("ipywidgets") is not None:
+            from tqdm.notebook import tqdm
+        else:
+            from tqdm.std import tqdm
+        form = "{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
+        self._bar: Any = tqdm(total=1.0, bar_format=form, file=sys.stderr, leave=False)
+
+    def __call__(self, progress: Progress) -> None:
+        self._bar.n = progress.fraction
+        rate = f"{core.format_bytes(round(progress.bytes_per_s))}/s, {progress.ios_per_s:,.0f} IOPS"
+        self._bar.set_postfix_str(f"{rate}, {progress.running} of {progress.jobs} jobs running")
+
+    def done(self) -> None:
+        self._bar.close()
+
+
+def _shown() -> _Line | _Bar:
+    """What shows the progress where we run. Without tqdm a notebook's cell gets the line."""
+    if _in_notebook() and importlib.util.find_spec("tqdm") is not None:
+        return _Bar()
+    return _Line()
+
+
 def run_to_end(run: JobRun, progress: bool | Callable[[Progress], None] | None, check: bool) -> Result:
     """Starts prepared jobs and sees them through; see :meth:`Workload.run`."""
     if progress is None:
         progress = sys.stderr.isatty() or _in_notebook()
-    line = _Line() if progress is True else None
+    line = _shown() if progress is True else None
     show = line if line is not None else progress if callable(progress) else None
     with run:
         run.start()
