@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The command line, as its users meet it."""
 
+import argparse
+import importlib
 import json
 import subprocess
 import sys
@@ -39,6 +41,43 @@ def test_every_broken_check_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("SAMPLEBLK_CACHE", "/proc/none")
     for check in doctor.examine():
         assert (check.state == doctor.WELL) == (check.remedy == ""), check
+
+
+def _checked(name: str) -> doctor.Check:
+    [check] = [check for check in doctor.examine() if check.name == name]
+    return check
+
+
+def test_doctor_tells_of_a_device_that_is_not_for_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.os.path, "exists", lambda _: True)
+    monkeypatch.setattr(doctor.os, "access", lambda *_: False)
+    check = _checked("acceleration")
+    assert (check.state, check.remedy[:8]) == (doctor.MISSING, "adduser ")
+    monkeypatch.setattr(doctor.os.path, "exists", lambda path: path != "/dev/kvm")
+    assert "emulated (TCG)" in _checked("acceleration").found
+
+
+def test_doctor_tells_of_too_little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_CACHE_BYTES", 1 << 60)
+    monkeypatch.setattr(doctor, "_MEMORY_BYTES", 1 << 60)
+    assert "SAMPLEBLK_CACHE" in _checked("cache").remedy
+    assert "--memory 512M" in _checked("memory").remedy
+
+
+def test_doctor_tells_of_a_kernel_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAMPLEBLK_CACHE", str(tmp_path))
+    check = _checked("kernel")
+    assert (check.state, check.remedy) == (doctor.MISSING, "sampleblk-lab kernel fetch 6.1")
+    assert list(tmp_path.iterdir()) == [], "looking changes nothing"
+
+
+def test_doctor_tells_of_an_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(name: str) -> str:
+        raise doctor.importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor.importlib.metadata, "version", gone)
+    for name, (extra, _) in doctor._EXTRAS.items():
+        assert _checked(name).remedy == f"pip install 'sampleblk-lab[{extra}]'"
 
 
 def test_completion_knows_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,6 +143,42 @@ def test_a_job_file_s_mistake_is_found_before_a_vm_starts(
     assert main(["run", "job"]) == 2
     assert "job:7" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
+
+
+# What has no output of its own: a shell, and the text that a shell reads.
+WITHOUT_JSON = {("vm", "shell"), ("completion", "")}
+
+
+def _actions(name: str) -> dict[str, list[str]]:
+    """The options of a command, or of each action below it."""
+    module, _, function = COMMANDS[name][0].partition(":")
+    parser = argparse.ArgumentParser()
+    getattr(importlib.import_module(f"sampleblk_lab.cli.{module}"), function or "configure")(parser)
+    below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    found = dict(below[0].choices) if below else {"": parser}
+    return {word: [o for action in made._actions for o in action.option_strings] for word, made in found.items()}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_everything_that_prints_prints_json_when_asked(name: str) -> None:
+    for action, options in _actions(name).items():
+        assert ("--json" in options) == ((name, action) not in WITHOUT_JSON), action
+
+
+def test_kernels_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["kernel", "list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert main(["kernel", "path", "--json", listed[0]["release"]]) == 0
+    assert json.loads(capsys.readouterr().out)["image"] == listed[0]["image"]
+    assert main(["kernel", "path", listed[0]["release"]]) == 0
+    assert f"image   {listed[0]['image']}\n" in capsys.readouterr().out
+
+
+def test_a_command_s_status_and_output_as_json(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["vm", "run", "--kernel", "6.1", "--json", "--", "sh", "-c", "uname -n; echo no >&2; exit 3"]) == 3
+    said = json.loads(capfd.readouterr().out)
+    assert (said["status"], said["stdout"], said["stderr"]) == (3, "sampleblk\n", "no\n")
+    assert said["vm"]["kernel"].startswith("6.1.")
 
 
 def _save(root: Path, name: str, samples: list[float]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sampleblk_lab import open_run
+from sampleblk_lab.demo import host
 from support import script
 
 LOOPS = 20
@@ -83,6 +84,17 @@ def test_prints_every_part_and_where_the_report_is(demo: tuple[Path, str]) -> No
     assert f"The report: {run_dir}/report.html" in printed
     assert json.loads((run_dir / "result.json").read_text())["jobs"][0]["write"]["total_ios"] == LOOPS * 512
     assert json.loads((run_dir / "env.json").read_text())["vm"]["kernel"].startswith("6.")
+
+
+def test_what_it_prints_for_programs(demo: tuple[Path, str], capsys: pytest.CaptureFixture[str]) -> None:
+    run_dir, _ = demo
+    assert host.show(run_dir, LOOPS, quiet=True) == run_dir / "report.html"
+    assert capsys.readouterr().out == ""
+    said = json.loads(json.dumps(host.facts(run_dir)))
+    calls = {row["syscall"]: row["calls"] for row in said["syscalls"]}
+    assert {name: calls[name] for name in EXPECTED} == EXPECTED
+    assert said["fadvise64"]["target_calls"] >= 1
+    assert said["counters"]["write_bytes"] > 0
 
 
 class _Page(HTMLParser):

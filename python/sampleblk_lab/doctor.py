@@ -42,7 +42,9 @@ _EXTRAS = {
     "pytest-xdist": ("pytest", "tests in VMs"),
     "ipykernel": ("notebook", "notebooks"),
     "jupyter-client": ("notebook", "notebook kernels in VMs"),
+    "tqdm": ("notebook", "progress bars in notebooks"),
     "matplotlib": ("plot", "plots"),
+    "drgn": ("inspect", "the running kernel's structures"),
 }
 
 

@@ -7,6 +7,7 @@ import argparse
 import time
 from pathlib import Path
 
+from sampleblk_lab.cli.output import add_json, as_json
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.vm import options as vm_options
 
@@ -14,6 +15,7 @@ from sampleblk_lab.vm import options as vm_options
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options to the command's parser."""
     parser.add_argument("--loops", type=int, default=20, metavar="N", help="loops of each of the two jobs (20)")
+    add_json(parser)
     vm_options.add_to(parser)
     parser.set_defaults(run=run)
 
@@ -32,6 +34,9 @@ def run(options: argparse.Namespace) -> int:
         host.record(machine, run_dir, options.loops)
     finally:
         machine.close()
-    report = host.show(run_dir, options.loops)
-    print(f"\nThe report: {report}")
+    report = host.show(run_dir, options.loops, quiet=options.json)
+    if options.json:
+        print(as_json({"run": str(run_dir), "report": str(report), **host.facts(run_dir)}))
+    else:
+        print(f"\nThe report: {report}")
     return 0

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import argparse
-import json
+from typing import Any
 
 from sampleblk_lab import kernels
+from sampleblk_lab.cli.output import add_json, show
 from sampleblk_lab.kernels import store
 
 
@@ -16,7 +17,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     listing = actions.add_parser("list", help="the kernels of the cache")
     listing.add_argument("--available", metavar="SUITE", help="what a Debian suite has now, instead")
-    listing.add_argument("--json", action="store_true", help="as JSON")
     listing.set_defaults(run=_list)
 
     fetching = actions.add_parser("fetch", help="get a kernel with its headers into the cache")
@@ -26,34 +26,37 @@ def configure(parser: argparse.ArgumentParser) -> None:
     path = actions.add_parser("path", help="where a kernel of the cache is")
     path.add_argument("name", nargs="?", help="release or its beginning (6.1), path, or Debian suite")
     path.set_defaults(run=_path)
+    for action in (listing, fetching, path):
+        add_json(action)
+
+
+def _facts(kernel: kernels.Kernel) -> dict[str, Any]:
+    """A kernel for programs."""
+    places = {"image": kernel.image, "modules": kernel.modules, "build": kernel.build}
+    told = {name: None if place is None else str(place) for name, place in places.items()}
+    return {"release": kernel.release, "suite": kernel.suite, "version": kernel.version, **told}
 
 
 def _list(options: argparse.Namespace) -> int:
     if options.available:
         releases = store.available(options.available)
-        print(json.dumps(releases) if options.json else "\n".join(releases))
+        show(options, releases, "\n".join(releases))
         return 0
     found = kernels.installed()
-    if options.json:
-        rows = [{"release": k.release, "suite": k.suite, "version": k.version, "image": str(k.image)} for k in found]
-        print(json.dumps(rows, indent=1))
-        return 0
-    if not found:
-        print("no kernels in the cache; sampleblk-lab kernel fetch 6.1 gets one")
-    for kernel in found:
-        print(f"{kernel.release:32} {kernel.suite:20} {kernel.version}")
+    lines = [f"{kernel.release:32} {kernel.suite:20} {kernel.version}" for kernel in found]
+    empty = "no kernels in the cache; sampleblk-lab kernel fetch 6.1 gets one"
+    show(options, [_facts(kernel) for kernel in found], "\n".join(lines) or empty)
     return 0
 
 
 def _fetch(options: argparse.Namespace) -> int:
-    for name in options.name:
-        print(kernels.fetch(name).release)
+    fetched = [kernels.fetch(name) for name in options.name]
+    show(options, [_facts(kernel) for kernel in fetched], "\n".join(kernel.release for kernel in fetched))
     return 0
 
 
 def _path(options: argparse.Namespace) -> int:
     kernel = kernels.resolve(options.name, download=False)
-    print(f"image   {kernel.image}")
-    print(f"modules {kernel.modules or '-'}")
-    print(f"build   {kernel.build or '-'}")
+    lines = [f"image   {kernel.image}", f"modules {kernel.modules or '-'}", f"build   {kernel.build or '-'}"]
+    show(options, _facts(kernel), "\n".join(lines))
     return 0

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 
+from sampleblk_lab.cli.output import as_json
 from sampleblk_lab.vm import options as vm_options
 from sampleblk_lab.vm.python import run_in_vm
 
@@ -17,6 +19,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     running = actions.add_parser("run", help="run a command", usage="sampleblk-lab vm run [options] -- CMD [ARG...]")
     vm_options.add_to(running)
+    running.add_argument(
+        "--json", action="store_true", help="as JSON: the command's status, what it wrote, and the VM it ran in"
+    )
     running.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD", help="the command and its arguments")
     running.set_defaults(run=_run)
 
@@ -41,7 +46,19 @@ def _run(options: argparse.Namespace) -> int:
     if not command:
         print("sampleblk-lab: vm run: no command given; sampleblk-lab vm run -- uname -a", file=sys.stderr)
         return 2
+    if options.json:
+        return _run_json(command, options)
     return run_in_vm(command, _vm_argv(options), "sampleblk-lab")
+
+
+def _run_json(command: list[str], options: argparse.Namespace) -> int:
+    with vm_options.build(options) as machine:
+        done = machine.run(command, timeout=vm_options.timeout_of(options))
+        described = json.loads(machine.describe())
+    status = done.returncode if done.returncode >= 0 else 128 - done.returncode
+    written = {name: (getattr(done, name) or b"").decode(errors="replace") for name in ("stdout", "stderr")}
+    print(as_json({"status": status, **written, "vm": described}))
+    return status
 
 
 def _shell(options: argparse.Namespace) -> int:

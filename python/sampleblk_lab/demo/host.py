@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -50,8 +50,26 @@ def outline(run_dir: Path) -> CallOutline:
     return CallOutline(table, int(roots[int(np.argmax(durations))]), "sampleblk_queue_rq*", graph.modules)
 
 
-def show(run_dir: Path, loops: int) -> Path:
-    """Prints what the recording in `run_dir` says, and writes ``report.html`` there; returns its path."""
+def facts(run_dir: Path) -> dict[str, Any]:
+    """What the recording in `run_dir` says, for programs: machine, result, system calls, one call's path, counters."""
+    path = outline(run_dir)
+    return {
+        "environment": json.loads((run_dir / "env.json").read_text()),
+        "result": json.loads((run_dir / "result.json").read_text()),
+        "syscalls": list(open_run(run_dir / "job").syscalls().summary().rows()),
+        "fadvise64": {"calls": path.calls, "target_calls": path.target_calls, "outline": path.text()},
+        "counters": json.loads((run_dir / "counters.json").read_text()),
+    }
+
+
+def show(run_dir: Path, loops: int, *, quiet: bool = False) -> Path:
+    """Prints what the recording in `run_dir` says, and writes ``report.html`` there; returns its path.
+
+    Args:
+        run_dir: As :func:`record` filled it.
+        loops: Of each of the two jobs.
+        quiet: Print nothing.
+    """
     with step("decoding"):
         run = open_run(run_dir / "job")
         calls = run.syscalls().summary()
@@ -78,7 +96,8 @@ def show(run_dir: Path, loops: int) -> Path:
         ("One fadvise64 down into the driver", f"{depth_note}\n\n{path.text()}"),
         ("What the driver counted", f"{Table.of(_columns(counters), key='counter')}\n{cache_note}"),
     ):
-        print(f"\n== {heading} ==\n\n{text.rstrip()}")
+        if not quiet:
+            print(f"\n== {heading} ==\n\n{text.rstrip()}")
 
     page = Page("sampleblk-lab demo", "Linux Block Driver 2, lab 1: fs_seq_write_sync_001, in one command")
     machine = environment["vm"]
