@@ -22,4 +22,4 @@ def text_lines(metadata: Mapping[str, str]) -> str:
 
 def preformatted(text: str) -> str:
     """Text whose columns must stay aligned."""
-    return f'<pre class="sblk-text" style="line-height:1.2">{html.escape(text)}</pre>'
+    return f'<pre class="sblk-text" style="font-family:monospace;line-height:1.2">{html.escape(text)}</pre>'
