@@ -13,6 +13,19 @@ from nbclient import NotebookClient
 
 from sampleblk_lab.jupyter.install import install
 
+
+def joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """Neighbouring pieces of one stream as one, as JupyterLab shows them; viewers of stored files break lines there."""
+    made: list[nbformat.NotebookNode] = []
+    for output in outputs:
+        last = made[-1] if made else None
+        if last and output.output_type == last.output_type == "stream" and output.name == last.name:
+            last.text += output.text
+        else:
+            made.append(output)
+    return made
+
+
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 VM_KERNEL = "sampleblk-vm-"
 
@@ -32,6 +45,8 @@ with tempfile.TemporaryDirectory() as jupyter:
         for cell in notebook.cells:
             # When and by whom a cell was run changes with every run, and says nothing to a reader.
             cell.metadata.pop("execution", None)
+            if cell.cell_type == "code":
+                cell.outputs = joined(cell.outputs)
         # The version of the Python that ran it would change with the machine.
         notebook.metadata.language_info = {"name": "python"}
         text = nbformat.writes(notebook)

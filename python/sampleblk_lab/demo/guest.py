@@ -17,29 +17,32 @@ from sampleblk_lab.workload.run import run_to_end
 JOB_FILE = Path(__file__).with_name("fs_seq_write_sync_001")
 
 
-def main() -> int:
-    """Runs the job twice: all of it with its system calls recorded, then two loops with the function graph."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("run_dir", type=Path)
-    parser.add_argument("--loops", type=int, required=True)
-    parser.add_argument("--progress", action="store_true")
-    options = parser.parse_args()
+def record(run_dir: Path, loops: int, *, progress: bool = False) -> None:
+    """Runs the job twice: all of it with its system calls recorded, then two loops with the function graph.
+
+    Args:
+        run_dir: The folder that everything is written to.
+        loops: Of each of the two jobs.
+        progress: Show the jobs' own progress bar instead of a line.
+
+    Raises:
+        UnsupportedError: This machine has no driver, or cannot trace: not in a VM.
+    """
 
     def running(what: str) -> AbstractContextManager[None]:
-        """The job's own progress bar where somebody watches, else a line."""
-        return nullcontext() if options.progress else step(what)
+        return nullcontext() if progress else step(what)
 
     with step("making ext4 on a new sampleblk device"):
         device = lab.Device(capacity="64M", queues=2)
     with device, device.mkfs("ext4").mount("/mnt"):
         before = device.counters()
-        with lab.JobFile(JOB_FILE, loops=options.loops).prepare() as job, ExitStack() as stack:
+        with lab.JobFile(JOB_FILE, loops=loops).prepare() as job, ExitStack() as stack:
             recording = lab.record(syscalls=True, block=True, events=["sampleblk:*"], pid=job.pids)
             with step("switching on system-call, block and driver events"):
                 stack.enter_context(recording)
-            with running(f"running {JOB_FILE.name}, {options.loops} loops of 2 jobs"):
-                result = run_to_end(job, options.progress, check=True)
-        recording.save(options.run_dir / "job")
+            with running(f"running {JOB_FILE.name}, {loops} loops of 2 jobs"):
+                result = run_to_end(job, progress, check=True)
+        recording.save(run_dir / "job")
         after = device.counters()
 
         one = lab.Job(rw="write", ioengine="sync", bs="4k", size="2M", loops=2, filename="/mnt/test")
@@ -48,15 +51,25 @@ def main() -> int:
             with step("switching on the function graph below fadvise64"):
                 stack.enter_context(recording)
             with running("running two loops of one job"):
-                run_to_end(job, options.progress, check=True)
-        recording.save(options.run_dir / "fadvise64")
+                run_to_end(job, progress, check=True)
+        recording.save(run_dir / "fadvise64")
 
-    (options.run_dir / "result.json").write_text(result.json_text())
-    (options.run_dir / "report.txt").write_text(result.text())
+    (run_dir / "result.json").write_text(result.json_text())
+    (run_dir / "report.txt").write_text(result.text())
     counters = {name: after[name] - before[name] for name in after}
-    (options.run_dir / "counters.json").write_text(json.dumps(counters, indent=1))
+    (run_dir / "counters.json").write_text(json.dumps(counters, indent=1))
     env = {"kernel": platform.release(), "python": platform.python_version(), "sampleblk_lab": lab.__version__}
-    (options.run_dir / "env.json").write_text(json.dumps(env, indent=1))
+    (run_dir / "env.json").write_text(json.dumps(env, indent=1))
+
+
+def main() -> int:
+    """The same as a command."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("run_dir", type=Path)
+    parser.add_argument("--loops", type=int, required=True)
+    parser.add_argument("--progress", action="store_true")
+    options = parser.parse_args()
+    record(options.run_dir, options.loops, progress=options.progress)
     return 0
 
 
