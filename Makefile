@@ -18,7 +18,7 @@ CPP_SOURCES := $(shell find cpp -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o
 CPP_FORMATTED := $(shell find cpp -name '*.cpp' -o -name '*.hpp')
 MODULE_SOURCES := $(shell find module -name '*.[ch]' -o -name Makefile -o -name Kbuild)
 
-.PHONY: help setup packages packages-tests build kernels demo test test-cpp test-python test-full lint tidy fuzz format bench-driver bench-driver-counted bench-vm bench-workload bench-trace bench-profile bench-plugin docs notebooks test-module-tsan test-debug-kernel dkms-install dkms-remove clean
+.PHONY: help setup packages packages-tests browser build kernels demo test test-cpp test-python test-full lint tidy fuzz format bench-driver bench-driver-counted bench-vm bench-workload bench-trace bench-profile bench-plugin docs notebooks test-module-tsan test-debug-kernel dkms-install dkms-remove clean
 .DELETE_ON_ERROR:
 
 help: ## what there is to make
@@ -90,9 +90,16 @@ test-debug-kernel: build ## the driver's cases on a kernel with KASAN, lockdep, 
 		-p no:cacheprovider -p no:xdist -p no:sampleblk -c /dev/null --rootdir=$(CURDIR) -v -s \
 		$(abspath tests/vm)/test_device_*.py
 
+# What drives JupyterLab in a browser, which only the slow cases need.
+$(STAMPS)/browser: $(STAMPS)/build
+	@$(BIN)/pip install -q 'jupyterlab>=4' 'ipywidgets>=8' 'playwright>=1.49'
+	@touch $@
+
+browser: packages-tests $(STAMPS)/browser ## JupyterLab and what drives it in the tests
+
 test: lint test-cpp test-python ## the fast lane
 
-test-full: lint tidy test-cpp fuzz test-module-tsan $(FULL_KERNEL_STAMPS) ## everything, on FULL_KERNELS
+test-full: lint tidy test-cpp fuzz test-module-tsan browser $(FULL_KERNEL_STAMPS) ## everything, on FULL_KERNELS
 	$(BIN)/pytest --sblk-kernel $(FULL_KERNELS)
 	SAMPLEBLK_MODEL_OPERATIONS=2000000 $(BIN)/ctest --test-dir build/asan --output-on-failure -R '^module\.'
 
