@@ -31,6 +31,7 @@ def fios(path: Path, keys: dict[str, Any]) -> dict[str, Any]:
         text=True,
         check=False,
         timeout=60,
+        cwd=path.parent,  # fio leaves its verify state there
     )
     return dict(json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0])
 
