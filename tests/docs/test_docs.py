@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The documentation builds without a warning, tells what is so, and each of its Python blocks runs."""
 
+import json
 import re
 import subprocess
 import sys
@@ -61,6 +62,25 @@ def test_each_python_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.
 
 def test_python_blocks_are_found() -> None:
     assert {page.stem for page in WITH_CODE} >= {"README", "first-experiment", "faults-in-tests", "measure-and-compare"}
+
+
+def _without_comments(text: str, language: str) -> list[str]:
+    blocks = re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    return [code for block in blocks for line in block.splitlines() if (code := line.partition("#")[0].rstrip())]
+
+
+def test_the_translations_show_the_same_commands_and_code() -> None:
+    texts = [(ROOT / name).read_text() for name in ("README.md", "README.zh.md")]
+    for language in ("sh", "python"):
+        english, chinese = (_without_comments(text, language) for text in texts)
+        assert len(english) > 5
+        assert chinese == english
+    notebooks = [
+        json.loads((ROOT / f"notebooks/{name}.ipynb").read_text()) for name in ("1-first-light", "1-first-light.zh")
+    ]
+    english, chinese = (["".join(c["source"]) for c in n["cells"] if c["cell_type"] == "code"] for n in notebooks)
+    assert len(english) > 5
+    assert chinese == english
 
 
 def test_the_header_is_read_whole() -> None:
