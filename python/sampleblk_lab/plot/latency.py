@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sampleblk_lab.errors import InputError
-from sampleblk_lab.plot.style import Plot, duration, time_axis
+from sampleblk_lab.plot.style import Plot, bytes_axis, duration, time_axis
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
@@ -138,21 +138,21 @@ def heat(
     y: NDArray[np.float64],
     cells: NDArray[np.float64],
     what: str,
-    shown: Callable[[float], str] | None = None,
+    in_bytes: bool = False,
 ) -> None:
-    """A map with empty cells left out and a scale beside it, whose numbers `shown` writes; then it is linear."""
+    """A map with empty cells left out and a scale beside it, which is linear for bytes."""
     from matplotlib.colors import LogNorm
 
     filled = cells[cells > 0]
     low, high = (float(filled.min()), float(filled.max())) if filled.size else (1.0, 1.0)
-    norm = LogNorm(low, high) if high > 3 * low and shown is None else None
+    norm = LogNorm(low, high) if high > 3 * low and not in_bytes else None
     mesh = axes.pcolormesh(x, y, np.ma.masked_equal(cells, 0), norm=norm, rasterized=True)
     axes.grid(visible=False)
     figure = axes.get_figure()
     assert figure is not None
     bar = figure.colorbar(mesh, ax=axes, label=what, pad=0.01)
-    if shown is not None:
-        bar.ax.yaxis.set_major_formatter(lambda value, _: shown(value))
+    if in_bytes:
+        bytes_axis(bar.ax.yaxis)
 
 
 __all__ = ["distribution", "duration", "heat", "latency_cdf", "latency_heatmap", "latency_percentiles"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.plot.latency import heat
-from sampleblk_lab.plot.style import Plot, amount, bytes_axis, time_axis
+from sampleblk_lab.plot.style import Plot, bytes_axis, time_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +42,7 @@ def offset_heatmap(offsets: Offsets, *, columns: int = 120, rows: int = 60) -> P
     cells, times, places = offsets.heatmap(columns, rows)
 
     def draw(axes: Axes) -> None:
-        heat(axes, times - times[0], places, cells, "moved", amount)
+        heat(axes, times - times[0], places, cells, "moved", in_bytes=True)
         time_axis(axes.xaxis, what="time")
         bytes_axis(axes.yaxis, "offset in the file")
         axes.set_title("Where reads and writes went")
