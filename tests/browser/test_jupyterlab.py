@@ -225,10 +225,14 @@ def test_a_running_job_is_interrupted(page: Page, sampleblk_folder: Path) -> Non
     page.keyboard.press("Control+Enter")
     cell = page.locator(".jp-CodeCell", has_text="time_based")
     # The progress bar of the job at work.
-    cell.locator(".jp-OutputArea", has_text="IOPS").wait_for(timeout=120_000)
+    output = cell.locator(".jp-OutputArea", has_text="IOPS")
+    output.wait_for(timeout=120_000)
+    output.scroll_into_view_if_needed()
     _shot(page, sampleblk_folder, "running")
     page.locator("[data-command='notebook:interrupt-kernel'] >> visible=true").first.click()
-    cell.locator(".jp-OutputArea", has_text="kept True").wait_for(timeout=120_000)
+    output = cell.locator(".jp-OutputArea", has_text="kept True")
+    output.wait_for(timeout=120_000)
+    output.scroll_into_view_if_needed()
     _wait_until_run(page, 60)
     assert page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").count() == 1
     _shot(page, sampleblk_folder, "interrupted")
