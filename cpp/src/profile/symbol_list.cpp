@@ -60,7 +60,11 @@ void SymbolList::finish(bool groups_apart) {
     std::size_t kept = 0;
     for (const SymbolEntry& entry : entries_) {
         if (kept != 0 && entries_[kept - 1].start == entry.start) {
-            if (better(entry, entries_[kept - 1])) {
+            // Of several without a size, as in kallsyms, perf's symbols__fixup_end() gives the room to the last before
+            // it chooses.
+            const SymbolEntry& other = entries_[kept - 1];
+            const bool neither_sized = other.end == other.start && entry.end == entry.start;
+            if (neither_sized || better(entry, other)) {
                 entries_[kept - 1] = entry;
             }
             continue;
