@@ -11,6 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sampleblk_lab.analysis.article import article_findings as article_findings
+    from sampleblk_lab.analysis.article import article_shares as article_shares
     from sampleblk_lab.analysis.imports import read_funcgraph as read_funcgraph
     from sampleblk_lab.analysis.imports import read_strace as read_strace
     from sampleblk_lab.analysis.run import Run as Run
@@ -112,6 +114,8 @@ _HOMES = {
     "TraceCommandError": "errors",
     "UnsupportedError": "errors",
     "VolatileWrite": "device",
+    "article_findings": "analysis.article",
+    "article_shares": "analysis.article",
     "compare": "results",
     "compare_sets": "results",
     "devices": "device",

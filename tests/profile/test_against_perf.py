@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from perf_peer import assert_same, our_report, perf_report
 
 import sampleblk_lab as lab
 
@@ -31,67 +31,6 @@ while time.monotonic() < end:
 
 def work(tmp_path: Path, seconds: float) -> list[str]:
     return [sys.executable, "-c", WORK, str(seconds), str(tmp_path / "file")]
-
-
-def perf_report(path: Path, *options: str) -> dict[tuple[str, str], tuple[float, float]]:
-    """(command, symbol) -> (children, self), in percent; the sums of perf's rows of one name."""
-    text = subprocess.run(
-        [
-            "perf",
-            "report",
-            "-i",
-            str(path),
-            "--stdio",
-            "-g",
-            "none",
-            "--no-inline",
-            "-s",
-            "comm,sym",
-            "-t",
-            "\t",
-            *options,
-        ],
-        capture_output=True,
-        check=True,
-        stdin=subprocess.DEVNULL,
-    ).stdout.decode(errors="replace")
-    rows: dict[tuple[str, str], tuple[float, float]] = {}
-    for line in text.splitlines():
-        parts = line.split("\t")
-        if line.startswith("#") or len(parts) not in (3, 4):
-            continue
-        shares = [float(part.strip().rstrip("%")) for part in parts[:-2]]
-        children, own = shares[0], shares[-1]
-        key = (parts[-2].strip(), re.sub(r"^\[.\] ", "", parts[-1].strip()))
-        before = rows.get(key, (0.0, 0.0))
-        rows[key] = (before[0] + children, before[1] + own)
-    return rows
-
-
-def our_report(profile: lab.Profile) -> dict[tuple[str, str], tuple[float, float]]:
-    rows: dict[tuple[str, str], tuple[float, float]] = {}
-    for row in profile.report().rows():
-        key = (str(row["comm"]), str(row["symbol"]))
-        before = rows.get(key, (0.0, 0.0))
-        rows[key] = (before[0] + float(row["children"]), before[1] + float(row["self"]))
-    return rows
-
-
-def assert_same(
-    profile: lab.Profile, theirs: dict[tuple[str, str], tuple[float, float]], *, self_only: bool = False
-) -> None:
-    ours = our_report(profile)
-    if self_only:
-        ours = {key: (own, own) for key, (_, own) in ours.items()}
-    # Addresses without a name are printed in more ways than one.
-    top = sorted((key for key in theirs if not key[1].startswith("0")), key=lambda key: -theirs[key][0])[:50]
-    assert len(top) > 10
-    wrong = {
-        key: (theirs[key], ours.get(key))
-        for key in top
-        if key not in ours or any(abs(a - b) > 0.1 for a, b in zip(theirs[key], ours[key], strict=True))
-    }
-    assert not wrong
 
 
 @perf
