@@ -49,6 +49,9 @@ def test_an_open_file_is_what_proc_says(mnt):
             assert table.name == "ext4_file_operations"
             assert table["write_iter"] == "ext4_file_write_iter"
             assert table["fsync"] == "ext4_sync_file"
+            # drgn itself finds the names, too.
+            assert "ext4_file_operations" in str(one.obj.f_op)
+            assert "ext4_sync_file" in str(one.obj.f_op.fsync)
     finally:
         os.close(fd)
 
