@@ -22,7 +22,7 @@ void visit(const inspect::Btf& file) {
             const inspect::BtfType type = file.type(id);
             if (!type.name.empty()) {
                 const auto found = file.find(type.name, type.kind);
-                if (std::find(found.begin(), found.end(), id) == found.end()) {
+                if (std::ranges::find(found, id) == found.end()) {
                     std::abort();
                 }
             }

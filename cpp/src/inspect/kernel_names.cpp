@@ -45,7 +45,7 @@ KernelNames::KernelNames(std::string text) : text_(std::move(text)) {
         }
         names_.push_back(entry);
     }
-    std::stable_sort(names_.begin(), names_.end(), [](const KernelName& a, const KernelName& b) {
+    std::ranges::stable_sort(names_, [](const KernelName& a, const KernelName& b) {
         return a.address != b.address ? a.address < b.address : a.global && !b.global;
     });
     constexpr std::uint64_t most = std::uint64_t{1} << 20U;  // a gap is no symbol's
@@ -61,8 +61,7 @@ KernelNames::KernelNames(std::string text) : text_(std::move(text)) {
 }
 
 std::optional<KernelName> KernelNames::find(std::uint64_t address) const {
-    auto after = std::upper_bound(names_.begin(), names_.end(), address,
-                                  [](std::uint64_t wanted, const KernelName& entry) { return wanted < entry.address; });
+    auto after = std::ranges::upper_bound(names_, address, {}, &KernelName::address);
     if (after == names_.begin()) {
         return std::nullopt;
     }
@@ -83,7 +82,7 @@ std::vector<KernelName> KernelNames::find(std::string_view name) const {
     for (auto it = first; it != last; ++it) {
         out.push_back(names_[it->second]);
     }
-    std::sort(out.begin(), out.end(), [](const KernelName& a, const KernelName& b) { return a.address < b.address; });
+    std::ranges::sort(out, {}, &KernelName::address);
     return out;
 }
 
