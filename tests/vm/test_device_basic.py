@@ -284,18 +284,46 @@ def test_a_shorter_and_a_longer_structure_are_taken(control: int) -> None:
     assert refused(control, INFO, index.to_bytes(4, "little") + bytes(212)) == errno.ENODEV
 
 
+def allowed(control: int, direction: int, number: int, size: int, action: int) -> bool:
+    """Whether a call to the first device gets past the question for the right."""
+    argument = (1).to_bytes(4, "little") + action.to_bytes(4, "little") + bytes(size - 8)
+    try:
+        fcntl.ioctl(control, ioc(direction, number, size), bytearray(argument), True)
+    except PermissionError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
 def test_without_the_right_nothing_changes(control: int) -> None:
+    # (direction, number, size, action): of those that both ask and change, each action.
+    changing = [
+        (3, 1, 136, 0), (1, 2, 24, 1), (1, 7, 24, 0), (3, 8, 64, 0), (1, 9, 80, 0), (1, 10, 80, 0), (1, 11, 56, 0),
+        (3, 13, 104, 0), (3, 13, 104, 1), (3, 15, 96, 0), (3, 15, 96, 1), (3, 16, 144, 1), (3, 17, 40, 0),
+        (3, 18, 320, 0), (3, 18, 320, 1), (3, 18, 320, 2), (3, 18, 320, 3),
+    ]  # fmt: skip
+    asking = [
+        (2, 3, 56, 0), (3, 4, 216, 0), (3, 5, 200, 0), (3, 6, 552, 0), (3, 12, 56, 0), (3, 14, 64, 0), (3, 15, 96, 2),
+        (3, 18, 320, 4),
+    ]  # fmt: skip
+    assert {number for _, number, *_ in [*changing, *asking]} == set(range(1, 19))
+    attributes = [path for path in Path("/sys/block/sampleblk1/sampleblk").iterdir() if path.stat().st_mode & 0o200]
+    assert len(attributes) > 10
     pid = os.fork()
     if pid == 0:
         status = 1
         try:
             os.setgid(65534)
             os.setuid(65534)
-            fcntl.ioctl(control, LIST, bytearray(56), True)
-            try:
-                fcntl.ioctl(control, REMOVE, bytearray(24), True)
-            except PermissionError:
-                status = 0
+            if any(allowed(control, *call) for call in changing):
+                os._exit(2)
+            if not all(allowed(control, *call) for call in asking):
+                os._exit(3)
+            status = 4 if any(os.access(path, os.W_OK) for path in attributes) else 0
         finally:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    (info,) = lab.devices()
+    assert info.index == 1
+    assert info.powered
