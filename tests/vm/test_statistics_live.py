@@ -12,18 +12,21 @@ import sampleblk_lab as lab
 pytestmark = pytest.mark.full
 
 # Long beside what the emulated timer is late, so that the ratio of the timings is that of the latencies.
-BASE_NS = 2_000_000
+BASE_NS = 4_000_000
 
 
 @pytest.fixture
 def latency(sampleblk: lab.Device) -> Callable[[float], Callable[[], float]]:
-    """``latency(1.2)`` reads with 1.2 times the base latency and returns the median."""
+    """``latency(1.2)`` reads with 1.2 times the base latency.
+
+    It returns the tenth percentile, which a busy host moves least.
+    """
 
     def at(factor: float) -> Callable[[], float]:
         def read() -> float:
             sampleblk.set_timing("constant", round(factor * BASE_NS))
             job = lab.Job(rw="randread", bs="4k", size="128k", direct=1, ioengine="psync", filename=sampleblk.path)
-            return float(job.run(progress=False).percentiles([50])[0])
+            return float(job.run(progress=False).percentiles([10])[0])
 
         return read
 
