@@ -14,4 +14,9 @@ int elf_symbols(const std::uint8_t* data, std::size_t size);
 // Folded stacks, and what is drawn of them.
 int folded(const std::uint8_t* data, std::size_t size);
 
+// A trace.dat's stacks as a profile.
+int trace_stacks(const std::uint8_t* data, std::size_t size);
+// A frame's rules, with expressions, and the stack that they read.
+int unwind_rules(const std::uint8_t* data, std::size_t size);
+
 }  // namespace sampleblk::fuzz

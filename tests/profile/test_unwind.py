@@ -111,6 +111,10 @@ def test_our_own_recording_unwinds_from_what_was_saved(tmp_path, program):
     with lab.profile(hz=999, event="cpu-clock", pid=child.pid, callgraph="dwarf") as profiler:
         child.wait()
     profiler.save(tmp_path / "run")
+    if shutil.which("perf") is not None:
+        here = our_stacks(lab.open_profile(tmp_path / "run", inlines=False))
+        theirs = perf_stacks(tmp_path / "run" / "perf.data")
+        assert sum((here & theirs).values()) >= 0.98 * sum(here.values()), (here - theirs, theirs - here)
     moved = program.rename(tmp_path / "gone")
     try:
         profile = lab.open_profile(tmp_path / "run", use_paths=False)

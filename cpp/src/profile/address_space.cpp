@@ -7,8 +7,7 @@
 namespace sampleblk::profile {
 
 const Mapping* AddressSpace::find(std::uint64_t address) const noexcept {
-    auto after = std::upper_bound(mappings.begin(), mappings.end(), address,
-                                  [](std::uint64_t wanted, const Mapping& mapping) { return wanted < mapping.start; });
+    auto after = std::ranges::upper_bound(mappings, address, {}, &Mapping::start);
     if (after == mappings.begin()) {
         return nullptr;
     }
@@ -71,8 +70,7 @@ void Processes::map(std::int32_t pid, const Mapping& mapping) {
     }
     auto& all = own(pid).mappings;
     // Cuts the new one's place out of what lay there.
-    auto first = std::lower_bound(all.begin(), all.end(), mapping.start,
-                                  [](const Mapping& old, std::uint64_t start) { return old.end <= start; });
+    auto first = std::ranges::upper_bound(all, mapping.start, {}, &Mapping::end);
     auto last = first;
     std::vector<Mapping> pieces;
     for (; last != all.end() && last->start < mapping.end; ++last) {
@@ -88,9 +86,8 @@ void Processes::map(std::int32_t pid, const Mapping& mapping) {
             pieces.push_back(right);
         }
     }
-    pieces.insert(
-        std::find_if(pieces.begin(), pieces.end(), [&](const Mapping& piece) { return piece.start > mapping.start; }),
-        mapping);
+    pieces.insert(std::ranges::find_if(pieces, [&](const Mapping& piece) { return piece.start > mapping.start; }),
+                  mapping);
     const auto at = std::distance(all.begin(), first);
     all.erase(first, last);
     all.insert(all.begin() + at, pieces.begin(), pieces.end());

@@ -54,7 +54,7 @@ class ByteReader {
 
     // Up to its NUL, or all that is left.
     [[nodiscard]] std::string c_string() {
-        const auto end = std::find(bytes_.begin(), bytes_.end(), std::byte{0});
+        const auto end = std::ranges::find(bytes_, std::byte{0});
         const auto length = static_cast<std::size_t>(end - bytes_.begin());
         std::string text(reinterpret_cast<const char*>(bytes_.data()), length);
         bytes_ = bytes_.subspan(std::min(length + 1, bytes_.size()));

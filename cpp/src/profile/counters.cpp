@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 
 #include "event_names.hpp"
 #include "machine.hpp"
@@ -19,7 +20,7 @@ std::uint64_t CounterValue::scaled() const noexcept {
     }
     // As perf does it: a double has the digits that an estimate deserves.
     return static_cast<std::uint64_t>(
-        static_cast<double>(raw) * static_cast<double>(enabled_ns) / static_cast<double>(running_ns) + 0.5);
+        std::llround(static_cast<double>(raw) * static_cast<double>(enabled_ns) / static_cast<double>(running_ns)));
 }
 
 struct CounterSet::Impl {

@@ -141,28 +141,29 @@ std::string speedscope_json(const StackTree& tree, const std::string& title) {
         thread.total += weight;
     });
     std::string out = R"({"$schema":"https://www.speedscope.app/file-format-schema.json","exporter":"sampleblk-lab",)";
-    out += "\"name\":" + json_text(title) + ",\"activeProfileIndex\":0,\"shared\":{\"frames\":[";
+    out += R"("name":)" + json_text(title) + R"(,"activeProfileIndex":0,"shared":{"frames":[)";
     for (std::size_t i = 0; i < functions.size(); ++i) {
-        out += (i == 0 ? "\n{\"name\":" : ",\n{\"name\":") + json_text(functions.name(i));
+        out += (i == 0 ? "\n" : ",\n");
+        out += R"({"name":)" + json_text(functions.name(i));
         if (const std::string* module = functions.module(i); module != nullptr) {
-            out += ",\"file\":" + json_text(*module);
+            out += R"(,"file":)" + json_text(*module);
         }
         out += "}";
     }
-    out += "]},\"profiles\":[";
+    out += R"(]},"profiles":[)";
     const std::string unit = tree.unit() == "ns" ? "nanoseconds" : "none";
     const char* comma = "\n";
     for (const auto& [name, thread] : threads) {
         out.append(comma).append(R"({"type":"sampled","name":)").append(json_text(name));
-        out += ",\"unit\":\"" + unit + "\",\"startValue\":0,\"endValue\":" + std::to_string(thread.total);
-        out += ",\"samples\":[" + thread.samples + "],\"weights\":[" + thread.weights + "]}";
+        out += R"(,"unit":")" + unit + R"(","startValue":0,"endValue":)" + std::to_string(thread.total);
+        out += R"(,"samples":[)" + thread.samples + R"(],"weights":[)" + thread.weights + "]}";
         comma = ",\n";
     }
     return out + "]}\n";
 }
 
 std::string pprof_profile(const StackTree& tree) {
-    enum : std::uint32_t { kSampleType = 1, kSample = 2, kMapping = 3, kLocation = 4, kFunction = 5, kStrings = 6 };
+    enum : std::uint8_t { kSampleType = 1, kSample = 2, kMapping = 3, kLocation = 4, kFunction = 5, kStrings = 6 };
     Functions functions(tree);
     Strings strings;
     std::string out;
@@ -229,7 +230,7 @@ std::string pprof_profile(const StackTree& tree) {
 namespace {
 
 // Field numbers of Perfetto's protos.
-enum : std::uint32_t {
+enum : std::uint8_t {
     kTracePacket = 1,
     kPacketTimestamp = 8,
     kPacketSequence = 10,

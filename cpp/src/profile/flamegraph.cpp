@@ -113,7 +113,7 @@ std::string draw(const Painter& painter, const std::string& extra) {
         deepest = std::max(deepest, frame.depth);
         // By name from left to right, so that two graphs of one job lie alike.
         auto below = children[frame.node];
-        std::sort(below.begin(), below.end(), [&](std::uint32_t a, std::uint32_t b) {
+        std::ranges::sort(below, [&](std::uint32_t a, std::uint32_t b) {
             return tree.label(tree.nodes()[a]) < tree.label(tree.nodes()[b]);
         });
         double x = frame.x;
@@ -137,8 +137,8 @@ std::string draw(const Painter& painter, const std::string& extra) {
         subtitle +=
             "; " + std::to_string(hidden) + " branches below " + number(painter.options.min_percent) + "% left out";
     }
-    std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"sblk-flame\" width=\"100%\" height=\"";
-    out += std::to_string(height) + "\" role=\"group\" aria-label=\"" + xml_text(painter.options.title) + "\"";
+    std::string out = R"(<svg xmlns="http://www.w3.org/2000/svg" class="sblk-flame" width="100%" height=")";
+    out += std::to_string(height) + R"(" role="group" aria-label=")" + xml_text(painter.options.title) + "\"";
     out += inverted ? " data-inverted=\"\">" : ">";
     out.append("<style>").append(kFlameStyle).append("</style>");
     out += R"(<rect class="bg" width="100%" height="100%"/>)";
@@ -149,7 +149,8 @@ std::string draw(const Painter& painter, const std::string& extra) {
     if (!extra.empty()) {
         out += R"(<text class="d gone" x="8" y="118">)" + xml_text(extra) + "</text>";
     }
-    out += "<g class=\"frames\">\n";
+    out += R"(<g class="frames">)";
+    out += "\n";
     for (const Placed& frame : placed) {
         const StackTree::Node& node = tree.nodes()[frame.node];
         const double width = width_of(frame.node);
@@ -237,7 +238,7 @@ std::string difference_flame_graph(const StackTree& before, const StackTree& aft
             lost.emplace_back(share_before(i), static_cast<std::uint32_t>(i));
         }
     }
-    std::sort(lost.rbegin(), lost.rend());
+    std::ranges::sort(lost, std::greater{});
     for (std::size_t i = 0; i < std::min<std::size_t>(lost.size(), 8); ++i) {
         gone += (i == 0 ? "only before: " : ", ") + before.label(before.nodes()[lost[i].second]) + " " +
                 percent(lost[i].first);

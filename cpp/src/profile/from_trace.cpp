@@ -164,11 +164,14 @@ class Collector {
     }
 
     void take_stack(const trace::Event& event, std::vector<Waiting>& waiting) {
-        const auto owner = std::find_if(waiting.rbegin(), waiting.rend(),
-                                        [&](const Waiting& one) { return !one.has_stack && one.tid == pid_of(event); });
-        if (owner == waiting.rend() || caller_ == nullptr) {
+        std::size_t place = waiting.size();
+        while (place > 0 && (waiting[place - 1].has_stack || waiting[place - 1].tid != pid_of(event))) {
+            --place;
+        }
+        if (place == 0 || caller_ == nullptr) {
             return;
         }
+        Waiting& owner = waiting[place - 1];
         std::size_t count = kDeepest;
         if (size_ != nullptr && size_->size == 4 && event.size >= 4 && size_->offset <= event.size - 4) {
             count = std::min<std::size_t>(count, load<std::uint32_t>(event.data + size_->offset));
@@ -178,16 +181,15 @@ class Collector {
             if (address == ~std::uint64_t{0}) {
                 break;  // how older kernels end it
             }
-            owner->stack.push_back(address);
+            owner.stack.push_back(address);
         }
-        owner->has_stack = true;
+        owner.has_stack = true;
         any_stack_ = true;
         // What came after it and waits still has none.
-        const auto place = std::distance(owner, waiting.rend());
-        for (auto one = waiting.begin() + place; one != waiting.end(); ++one) {
-            finish(event.cpu, *one);
+        for (std::size_t i = place; i < waiting.size(); ++i) {
+            finish(event.cpu, waiting[i]);
         }
-        waiting.erase(waiting.begin() + place, waiting.end());
+        waiting.resize(place);
         finish(event.cpu, waiting.back());
         waiting.pop_back();
     }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <optional>
 
 #include "dwarf_file.hpp"
@@ -41,16 +42,16 @@ void add_ranges(Dwarf_Die* die, std::vector<Range>& out) {
 }
 
 std::optional<std::uint64_t> find_in(const std::vector<Range>& ranges, std::uint64_t address) {
-    auto after = std::upper_bound(ranges.begin(), ranges.end(), address,
-                                  [](std::uint64_t wanted, const Range& range) { return wanted < range.start; });
-    if (after == ranges.begin() || address >= (--after)->end) {
+    const auto after = std::ranges::upper_bound(ranges, address, {}, &Range::start);
+    if (after == ranges.begin()) {
         return std::nullopt;
     }
-    return after->die;
+    const Range& last = *std::prev(after);
+    return address < last.end ? std::optional(last.die) : std::nullopt;
 }
 
 void sort(std::vector<Range>& ranges) {
-    std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.start < b.start; });
+    std::ranges::sort(ranges, {}, &Range::start);
 }
 
 void add_functions(Dwarf_Die* parent, int depth, std::vector<Range>& out) {
@@ -150,7 +151,7 @@ struct InlineFinder::Functions {
         const auto function = find_in(known->second, address);
         if (function && dwarf_offdie(dwarf.get(), *function, &die) != nullptr) {
             add_names(&die, address, out);
-            std::reverse(out.begin(), out.end());
+            std::ranges::reverse(out);
         }
         return out;
     }
@@ -167,7 +168,7 @@ InlineFinder::~InlineFinder() = default;
 std::vector<std::string> InlineFinder::at(std::uint32_t number, std::uint64_t offset) {
     const ObjectFile& file = objects_.file(number);
     const auto address = file.address_of(offset);
-    if (!address || (!file.info->has_dwarf && file.debug.empty())) {
+    if (!address || !file.info || (!file.info->has_dwarf && file.debug.empty())) {
         return {};
     }
     if (number >= functions_.size()) {

@@ -157,7 +157,7 @@ void ObjectFiles::look_for(ObjectFile& file) {
 
 // Separate debugging information has the local functions, and what was inlined.
 void ObjectFiles::look_for_debug(ObjectFile& file) const {
-    const ElfInfo& info = *file.info;
+    const ElfInfo info = file.info.value_or(ElfInfo{});
     if (info.has_symtab && info.has_dwarf) {
         return;
     }

@@ -190,7 +190,7 @@ std::vector<OffCpu> off_cpu(const Profile& profile, const SampleSelection& selec
             emit(tid, was, profile.times().back(), false);
         }
     }
-    std::sort(out.begin(), out.end(), [](const OffCpu& a, const OffCpu& b) {
+    std::ranges::sort(out, [](const OffCpu& a, const OffCpu& b) {
         return std::pair(a.from_ns, a.tid) < std::pair(b.from_ns, b.tid);
     });
     return out;
@@ -424,7 +424,7 @@ Table lock_table(const Profile& profile, const SampleSelection& selection) {
     }
     using Entry = std::pair<std::pair<std::int32_t, std::int32_t>, Row>;
     std::vector<Entry> order(rows.begin(), rows.end());
-    std::stable_sort(order.begin(), order.end(), [](const Entry& a, const Entry& b) {
+    std::ranges::stable_sort(order, [](const Entry& a, const Entry& b) {
         return a.second.spin + a.second.blocked > b.second.spin + b.second.blocked;
     });
     auto pool = std::make_shared<StringPool>();

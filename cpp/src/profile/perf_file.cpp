@@ -149,7 +149,7 @@ void PerfFile::read_file_mode(std::span<const std::byte> bytes) {
         // Features first: trace point formats and event names are wanted with the records.
         std::size_t table = data.offset + data.size;
         for (std::uint32_t feature = 0; feature < kFeatureLast; ++feature) {
-            const auto word = load<std::uint64_t>(bytes.data() + 72 + feature / 64 * 8);
+            const auto word = load<std::uint64_t>(bytes.data() + 72 + std::size_t{feature} / 64 * 8);
             if ((word >> (feature % 64) & 1U) == 0) {
                 continue;
             }

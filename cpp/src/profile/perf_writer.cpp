@@ -88,8 +88,7 @@ std::vector<std::byte> build_ids(const std::set<std::string>& files) {
         if (const std::string id = build_id_in_notes(std::as_bytes(std::span(notes))); !id.empty()) {
             add(build_id_record("[kernel.kallsyms]", id, PERF_RECORD_MISC_KERNEL));
         }
-    } catch (const SystemError&) {
-        // no notes, no id
+    } catch (const SystemError&) {  // NOLINT(bugprone-empty-catch): no notes, no id
     }
     if (const auto vdso = read_elf_info(own_vdso()); vdso && !vdso->build_id.empty()) {
         add(build_id_record("[vdso]", vdso->build_id, PERF_RECORD_MISC_USER));

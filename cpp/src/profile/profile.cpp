@@ -80,11 +80,11 @@ std::vector<std::uint32_t> Profile::select(const SampleSelection& selection) con
         if (i % 1048576 == 0) {
             check_interrupt();
         }
-        const bool taken = event_[i] == event && time_ns_[i] >= selection.from && time_ns_[i] < selection.to &&
-                           (wanted.empty() || wanted.contains(pid_[i])) && (comm == -1 || comm_[i] == comm) &&
-                           (selection.idle || tid_[i] != 0) &&
-                           (selection.cpus.empty() ||
-                            std::find(selection.cpus.begin(), selection.cpus.end(), cpu_[i]) != selection.cpus.end());
+        const bool taken =
+            event_[i] == event && time_ns_[i] >= selection.from && time_ns_[i] < selection.to &&
+            (wanted.empty() || wanted.contains(pid_[i])) && (comm == -1 || comm_[i] == comm) &&
+            (selection.idle || tid_[i] != 0) &&
+            (selection.cpus.empty() || std::ranges::find(selection.cpus, cpu_[i]) != selection.cpus.end());
         if (taken) {
             out.push_back(static_cast<std::uint32_t>(i));
         }
@@ -97,7 +97,7 @@ std::vector<std::string> Profile::stack(std::size_t sample) const {
     for (std::uint32_t node = leaf_.at(sample); node != 0; node = stacks_[node].parent) {
         out.push_back(names_->at(frames_[stacks_[node].frame].name));
     }
-    std::reverse(out.begin(), out.end());
+    std::ranges::reverse(out);
     return out;
 }
 

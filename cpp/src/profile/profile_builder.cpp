@@ -200,6 +200,9 @@ void ProfileBuilder::side_band(const Record& record) {
 }
 
 void ProfileBuilder::on_mmap(std::span<const std::byte> body, std::uint16_t misc, bool second) {
+    if ((misc & PERF_RECORD_MISC_MMAP_DATA) != 0) {
+        return;  // no code is sampled there
+    }
     ByteReader in(body);
     const auto pid = in.number<std::int32_t>();
     in.skip(4);

@@ -16,7 +16,7 @@ namespace sampleblk::profile {
 namespace {
 
 // "7f12-7f34 r-xp 00001000 08:01 1234   /usr/lib/x.so" -> MMAP2
-void map_record(const std::string& line, std::int32_t pid, const TakeRecord& take, std::size_t trailer_bytes,
+void map_record(const std::string& line, std::int32_t pid, bool data, const TakeRecord& take, std::size_t trailer_bytes,
                 std::set<std::string>& files) {
     std::istringstream in(line);
     std::uint64_t start = 0;
@@ -30,7 +30,11 @@ void map_record(const std::string& line, std::int32_t pid, const TakeRecord& tak
     std::string protection;
     in >> std::hex >> start >> dash >> end >> protection >> offset >> major_number >> colon >> minor_number >>
         std::dec >> inode;
-    if (!in || protection.size() < 4 || protection[2] != 'x') {
+    if (!in || protection.size() < 4) {
+        return;
+    }
+    const bool code = protection[2] == 'x';
+    if (!code && !(data && protection[0] == 'r')) {
         return;
     }
     std::string path;
@@ -39,14 +43,15 @@ void map_record(const std::string& line, std::int32_t pid, const TakeRecord& tak
         path = "//anon";
     }
     constexpr std::string_view deleted = " (deleted)";
-    if (path[0] == '/' && !path.ends_with(deleted) && !path.starts_with("//anon")) {
+    if (code && path[0] == '/' && !path.ends_with(deleted) && !path.starts_with("//anon")) {
         files.insert(path);
     }
     std::uint32_t bits = 0;
     bits |= protection[0] == 'r' ? 1U : 0U;
     bits |= protection[1] == 'w' ? 2U : 0U;
-    bits |= 4U;
-    RecordMaker record(PERF_RECORD_MMAP2, PERF_RECORD_MISC_USER);
+    bits |= code ? 4U : 0U;
+    RecordMaker record(PERF_RECORD_MMAP2,
+                       PERF_RECORD_MISC_USER | (code ? std::uint16_t{0} : std::uint16_t{PERF_RECORD_MISC_MMAP_DATA}));
     record.put(pid).put(pid).put(start).put(end - start).put(offset);
     record.put(major_number).put(minor_number).put(inode).put(std::uint64_t{0});
     record.put(bits).put(std::uint32_t{protection[3] == 's' ? 1U : 2U}).put_text(path);
@@ -119,8 +124,8 @@ void make_kernel_records(const TakeRecord& take, std::size_t trailer_bytes) {
     }
 }
 
-void make_process_records(const std::vector<std::int32_t>& pids, const TakeRecord& take, std::size_t trailer_bytes,
-                          std::set<std::string>& files) {
+void make_process_records(const std::vector<std::int32_t>& pids, bool data, const TakeRecord& take,
+                          std::size_t trailer_bytes, std::set<std::string>& files) {
     const auto all = pids.empty() ? numbers_in("/proc") : pids;
     for (const std::int32_t pid : all) {
         check_interrupt();
@@ -144,7 +149,7 @@ void make_process_records(const std::vector<std::int32_t>& pids, const TakeRecor
             std::istringstream maps(read_file(directory + "/maps"));
             std::string line;
             while (std::getline(maps, line)) {
-                map_record(line, pid, take, trailer_bytes, files);
+                map_record(line, pid, data, take, trailer_bytes, files);
             }
         } catch (const SystemError& error) {
             if (error.code() != ENOENT && error.code() != ESRCH && error.code() != EACCES && error.code() != EPERM) {

@@ -38,7 +38,8 @@ using TakeRecord = std::function<void(const std::vector<std::byte>&)>;
 void make_kernel_records(const TakeRecord& take, std::size_t trailer_bytes);
 // The threads of `pids` (empty: of all processes) and what those have mapped to execute: FORK, COMM and MMAP2 records.
 // The files' paths are added to `files`. Processes that go away meanwhile are passed over.
-void make_process_records(const std::vector<std::int32_t>& pids, const TakeRecord& take, std::size_t trailer_bytes,
-                          std::set<std::string>& files);
+// `data`: what they can only read, too, as perf's unwinder wants it.
+void make_process_records(const std::vector<std::int32_t>& pids, bool data, const TakeRecord& take,
+                          std::size_t trailer_bytes, std::set<std::string>& files);
 
 }  // namespace sampleblk::profile

@@ -88,7 +88,7 @@ Table report_table(const Profile& profile, const SampleSelection& selection) {
             }
         }
     }
-    std::sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
+    std::ranges::sort(rows, [&](const Row& a, const Row& b) {
         if (a.children != b.children) {
             return a.children > b.children;
         }

@@ -222,6 +222,8 @@ void Sampler::Impl::add_events() {
     tracking.attr.exclude_user = 0;
     tracking.attr.mmap = 1;
     tracking.attr.mmap2 = 1;
+    // perf's unwinder finds .eh_frame in what is mapped to be read.
+    tracking.attr.mmap_data = options.user_stack_bytes != 0 ? 1 : 0;
     tracking.attr.comm = 1;
     tracking.attr.comm_exec = 1;
     tracking.attr.task = 1;
@@ -328,7 +330,7 @@ void Sampler::Impl::open_all(const std::string& path) {
     enable(true);
     const auto take_record = [this](const std::vector<std::byte>& record) { writer->write(record); };
     make_kernel_records(take_record, kTrailerBytes);
-    make_process_records(pids, take_record, kTrailerBytes, files);
+    make_process_records(pids, options.user_stack_bytes != 0, take_record, kTrailerBytes, files);
 }
 
 void Sampler::Impl::enable(bool tracking) {
@@ -358,7 +360,8 @@ void Sampler::Impl::look_at(const perf_event_header& header, std::span<const std
         case PERF_RECORD_MMAP2: {
             in.skip(8 + 24 + 24 + 8);
             const std::string path = in.c_string();
-            if (path.starts_with('/') && !path.starts_with("//anon") && !path.starts_with("/dev/")) {
+            const bool code = (header.misc & PERF_RECORD_MISC_MMAP_DATA) == 0;
+            if (code && path.starts_with('/') && !path.starts_with("//anon") && !path.starts_with("/dev/")) {
                 files.insert(path);
             }
             break;
@@ -500,7 +503,7 @@ SamplerStats Sampler::stop() {
     impl.rings.clear();
     std::vector<std::string> trace_points;
     for (const Event& event : impl.events) {
-        const bool known = std::find(trace_points.begin(), trace_points.end(), event.name) != trace_points.end();
+        const bool known = std::ranges::find(trace_points, event.name) != trace_points.end();
         if (event.attr.type == PERF_TYPE_TRACEPOINT && !known) {
             trace_points.push_back(event.name);
         }

@@ -79,7 +79,7 @@ std::vector<std::vector<std::uint32_t>> StackTree::children() const {
         out[nodes_[i].parent].push_back(static_cast<std::uint32_t>(i));
     }
     for (auto& list : out) {
-        std::sort(list.begin(), list.end(), [this](std::uint32_t a, std::uint32_t b) {
+        std::ranges::sort(list, [this](std::uint32_t a, std::uint32_t b) {
             return nodes_[a].total != nodes_[b].total ? nodes_[a].total > nodes_[b].total
                                                       : label(nodes_[a]) < label(nodes_[b]);
         });
@@ -188,7 +188,7 @@ std::string folded_text(const StackTree& tree) {
         }
         lines.push_back(line + " " + std::to_string(tree.nodes()[i].self));
     }
-    std::sort(lines.begin(), lines.end());
+    std::ranges::sort(lines);
     std::size_t size = 0;
     for (const std::string& line : lines) {
         size += line.size() + 1;
@@ -337,7 +337,7 @@ Table function_table(const StackTree& tree) {
     }
     std::iota(order.begin(), order.end(), 0U);
     std::erase_if(order, [&](std::uint32_t label) { return total[label] == 0; });
-    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return total[a] > total[b]; });
+    std::ranges::stable_sort(order, [&](std::uint32_t a, std::uint32_t b) { return total[a] > total[b]; });
     const double whole = tree.total() == 0 ? 1.0 : static_cast<double>(tree.total());
     std::vector<double> total_share;
     std::vector<double> self_share;

@@ -88,8 +88,7 @@ void SymbolList::finish(bool groups_apart) {
 }
 
 const SymbolEntry* SymbolList::find(std::uint64_t address) const noexcept {
-    auto after = std::upper_bound(entries_.begin(), entries_.end(), address,
-                                  [](std::uint64_t wanted, const SymbolEntry& entry) { return wanted < entry.start; });
+    auto after = std::ranges::upper_bound(entries_, address, {}, &SymbolEntry::start);
     // A sized symbol may lie inside another: look a few back.
     for (int tries = 0; tries < 4 && after != entries_.begin(); ++tries) {
         --after;

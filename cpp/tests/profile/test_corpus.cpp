@@ -15,5 +15,12 @@ TEST(ProfileCorpus, FoldedTextIsReadOrRefused) {
     EXPECT_GE(replay("folded", &folded), 5U);
 }
 
+TEST(ProfileCorpus, TracesStacksAreReadOrRefused) {
+    EXPECT_GE(replay("trace_stacks", &trace_stacks), 3U);
+}
+TEST(ProfileCorpus, RulesAreFollowedOrGivenUp) {
+    EXPECT_GE(replay("unwind_rules", &unwind_rules), 3U);
+}
+
 }  // namespace
 }  // namespace sampleblk::fuzz

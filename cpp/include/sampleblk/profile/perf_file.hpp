@@ -20,7 +20,7 @@
 namespace sampleblk::profile {
 
 // Record types that perf itself adds to those of the kernel (tools/lib/perf/include/perf/event.h).
-enum : std::uint32_t {
+enum : std::uint8_t {
     kRecordHeaderAttr = 64,
     kRecordTracingData = 66,
     kRecordBuildId = 67,
@@ -34,7 +34,7 @@ enum : std::uint32_t {
 };
 
 // Header features (tools/perf/util/header.h).
-enum : std::uint32_t {
+enum : std::uint16_t {
     kFeatureTracingData = 1,
     kFeatureBuildId = 2,
     kFeatureHostname = 3,

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "recording.hpp"
+#include "sampleblk/profile/off_cpu.hpp"
+
+namespace sampleblk::profile {
+namespace {
+
+constexpr std::uint64_t kMs = 1000000;
+constexpr std::int64_t kRunning = 0;
+constexpr std::int64_t kAsleep = 1;
+const std::vector<std::string> kWrite = {"do_syscall_64", "__x64_sys_write", "ksys_write", "ext4_file_write_iter"};
+
+std::vector<std::string> below(std::vector<std::string> outer, const std::vector<std::string>& inner) {
+    outer.insert(outer.end(), inner.begin(), inner.end());
+    return outer;
+}
+
+// Thread 7 writes: 2 ms in ext4, 3 ms spinning for the inode's lock, 4 ms asleep for it and 1 ms woken but waiting for
+// a CPU, 6 ms in its page cache's I/O, and 5 ms preempted.
+Profile written() {
+    Recording made;
+    made.comm(7, "writer");
+    made.comm(8, "other");
+    for (std::uint64_t ms = 1; ms <= 2; ++ms) {
+        made.run(ms * kMs, 7, kWrite);
+    }
+    const auto locking = below(kWrite, {"down_write", "rwsem_down_write_slowpath"});
+    for (std::uint64_t ms = 3; ms <= 5; ++ms) {
+        made.run(ms * kMs, 7, below(locking, {"rwsem_optimistic_spin", "osq_lock"}));
+    }
+    made.switch_out(6 * kMs, 7, kAsleep, 8, below(locking, {"schedule", "__schedule"}));
+    made.wake(10 * kMs, 8, 7);
+    made.switch_out(11 * kMs, 8, kRunning, 7,
+                    {"asm_sysvec_apic_timer_interrupt", "preempt_schedule_irq", "__schedule"});
+    made.switch_out(12 * kMs, 7, 2, 8,
+                    below(kWrite, {"folio_wait_bit_common", "io_schedule", "schedule", "__schedule"}));
+    made.wake(18 * kMs, 8, 7);
+    made.switch_out(18 * kMs, 8, kAsleep, 7, {"do_syscall_64", "__x64_sys_poll", "schedule", "__schedule"});
+    made.switch_out(20 * kMs, 7, kRunning, 8, below(kWrite, {"preempt_schedule", "__schedule"}));
+    made.switch_out(25 * kMs, 8, kAsleep, 7, {"do_syscall_64", "__x64_sys_poll", "schedule", "__schedule"});
+    return made.profile();
+}
+
+SampleSelection writer() {
+    SampleSelection selection;
+    selection.pids = {7};
+    return selection;
+}
+
+TEST(OffCpu, TimeIsSplitByWhatItWaitsFor) {
+    const Profile profile = written();
+    EXPECT_TRUE(profile.file().damage().empty());
+    const auto stretches = off_cpu(profile, writer());
+    ASSERT_EQ(stretches.size(), 3U);
+    EXPECT_EQ(stretches[0].wait, Wait::lock);
+    EXPECT_EQ(stretches[0].blocked_ns, 4 * kMs);
+    EXPECT_EQ(stretches[0].runnable_ns, 1 * kMs);
+    EXPECT_EQ(stretches[1].wait, Wait::io);
+    EXPECT_EQ(stretches[1].blocked_ns, 6 * kMs);
+    EXPECT_EQ(stretches[2].wait, Wait::runnable);
+    EXPECT_EQ(stretches[2].runnable_ns, 5 * kMs);
+}
+
+TEST(OffCpu, ASystemCallsTimeIsOnAndOffTheCpu) {
+    const Table split = syscall_split(written(), writer());
+    ASSERT_EQ(split.rows(), 1U);
+    const auto value = [&split](const char* column) { return split.find(column)->values<std::uint64_t>()[0]; };
+    const auto* name = split.find("syscall");
+    EXPECT_EQ(name->pool()->at(name->values<std::int32_t>()[0]), "write");
+    EXPECT_EQ(value("on_cpu"), 5 * kMs);
+    EXPECT_EQ(value("blocked_lock"), 4 * kMs);
+    EXPECT_EQ(value("blocked_io"), 6 * kMs);
+    EXPECT_EQ(value("runnable"), 6 * kMs);
+}
+
+TEST(OffCpu, AHotLockIsKnownByWhoTakesIt) {
+    const Table locks = lock_table(written(), writer());
+    ASSERT_EQ(locks.rows(), 1U);
+    const auto text = [&locks](const char* column) {
+        const auto* found = locks.find(column);
+        return found->pool()->at(found->values<std::int32_t>()[0]);
+    };
+    EXPECT_EQ(text("lock"), "down_write");
+    EXPECT_EQ(text("caller"), "ext4_file_write_iter");
+    EXPECT_EQ(locks.find("spin")->values<std::uint64_t>()[0], 3 * kMs);
+    EXPECT_EQ(locks.find("blocked")->values<std::uint64_t>()[0], 4 * kMs);
+    EXPECT_EQ(locks.find("samples")->values<std::uint64_t>()[0], 3U);
+    EXPECT_EQ(locks.find("waits")->values<std::uint64_t>()[0], 1U);
+}
+
+TEST(OffCpu, TheWallClockIsBoth) {
+    const Profile profile = written();
+    const StackTree wall = wall_clock_tree(profile, writer());
+    EXPECT_EQ(wall.total(), (5 + 4 + 1 + 6 + 5) * kMs);
+    EXPECT_EQ(off_cpu_tree(profile, writer()).total(), (4 + 1 + 6 + 5) * kMs);
+    const auto path = below(kWrite, {"[on CPU]"});
+    const auto under = below({"writer"}, path);
+    EXPECT_EQ(wall.nodes()[wall.find(under)].total, 2 * kMs);
+}
+
+}  // namespace
+}  // namespace sampleblk::profile
