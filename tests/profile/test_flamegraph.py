@@ -162,3 +162,37 @@ def test_a_bare_svg_is_drawn(stacks, tmp_path):
     shot = tmp_path / "shot.png"
     in_chromium(tmp_path, f"--screenshot={shot}", "--window-size=800,400", picture.as_uri())
     assert shot.stat().st_size > 5000
+
+
+SHOWN_LATE = """
+<script>
+var root = document.querySelector(".sblk-flame"), log = [];
+function labels() { return Array.from(root.querySelectorAll(".f > text")).map(e => e.textContent).join(" "); }
+window.addEventListener("load", function () {
+    log.push(labels());
+    document.getElementById("later").style.display = "";
+    setTimeout(function () {
+        log.push(labels());
+        document.body.insertAdjacentHTML("beforeend", "<pre id=log></pre>");
+        document.getElementById("log").textContent = log.join("\\n");
+    }, 1000);
+});
+</script>
+"""
+
+
+@pytest.mark.full
+@pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: apt-get install chromium")
+def test_what_is_shown_later_has_its_labels(stacks, tmp_path):
+    """A notebook lays its output out after the script has run: until then it has no width."""
+    page = tmp_path / "page.html"
+    graph = f'<div id="later" style="display:none;width:500px">{stacks.flamegraph().svg}</div>'
+    page.write_text(f"<!doctype html><meta charset=utf-8><body>{graph}{SHOWN_LATE}")
+    dom = in_chromium(tmp_path, "--virtual-time-budget=5000", "--dump-dom", page.as_uri())
+    found = re.search(r'<pre id="log">(.*?)</pre>', dom, re.S)
+    assert found, dom[-2000:]
+    before, after = html.unescape(found[1]).split("\n")
+    assert "write" in before.split()
+    assert "ext4_file_write_iter" in before.split()
+    assert "write" in after.split()
+    assert any(label.endswith("…") for label in after.split()), "cut to the width that it has now"

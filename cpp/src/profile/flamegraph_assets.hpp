@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The style and the script of a flame graph. Frames are nested <svg> elements with widths in percent, so text is cut at
-// a frame's edge and the whole fits any screen without a line of script; the script adds zoom, search and keys.
+// a frame's edge and the whole fits any screen without a line of script; the script adds zoom, search and keys. What is
+// not shown yet (a notebook's frame further down) has no width: it keeps its labels until it has one.
 #pragma once
 
 #include <string_view>
@@ -40,8 +41,9 @@ var f={e:e,x:parseFloat(e.getAttribute("x")),w:parseFloat(e.getAttribute("width"
 name:t.split("\n")[0],children:[],parent:depth?rows[depth-1]:null,hidden:false};
 f.bx=f.x;f.bw=f.w;rows[depth]=f;if(f.parent){f.parent.children.push(f);}frames.push(f);e.sblk=f;});
 var current=frames[0],zoomed=frames[0],pattern=null;
-function label(f){var px=f.w/100*root.getBoundingClientRect().width,text=f.e.querySelector("text");
-var room=Math.floor((px-6)/7.25);
+function label(f){var whole=root.getBoundingClientRect().width,text=f.e.querySelector("text");
+if(!whole){return;}
+var room=Math.floor((f.w/100*whole-6)/7.25);
 if(room<3){if(text){text.textContent="";}return;}
 if(!text){text=document.createElementNS(NS,"text");text.setAttribute("x","3");text.setAttribute("y","12");
 f.e.appendChild(text);}
@@ -93,8 +95,9 @@ else if(e.key==="/"){input.focus();}
 else if(e.key==="n"){next(1);}else if(e.key==="p"){next(-1);}else{done=false;}
 if(done){e.preventDefault();}});
 if(frames[0]){frames[0].e.setAttribute("tabindex","0");}
-var timer;window.addEventListener("resize",function(){clearTimeout(timer);timer=setTimeout(function(){
-frames.forEach(function(f){if(!f.hidden){label(f);}});},100);});
+var timer;function relabel(){clearTimeout(timer);timer=setTimeout(function(){
+frames.forEach(function(f){if(!f.hidden){label(f);}});},100);}
+if(window.ResizeObserver){new ResizeObserver(relabel).observe(root);}else{window.addEventListener("resize",relabel);}
 frames.forEach(label);root.setAttribute("data-ready","");
 }());
 )js";
