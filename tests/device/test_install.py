@@ -20,8 +20,8 @@ def test_dkms_builds_installs_and_removes_the_driver(tmp_path: Path) -> None:
     kernel = store.resolve("6.1")
     assert kernel.build is not None
     sources, tree, installed = (tmp_path / name for name in ("src", "dkms", "modules"))
-    for folder in (sources, tree, installed):
-        folder.mkdir()
+    for folder in (sources, tree, installed / kernel.release):
+        folder.mkdir(parents=True)
     flags = f"-k {kernel.release} --sourcetree {sources} --dkmstree {tree}"
     build = f"{flags} --installtree {installed} --kernelsourcedir {kernel.build} --no-depmod --force"
     path = f"/usr/sbin:/sbin:{os.environ['PATH']}"
