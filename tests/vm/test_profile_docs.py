@@ -17,7 +17,7 @@ def test_the_how_to_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__doc__"}
     blocks = list(re.finditer(r"^```python\n(.*?)^```$", text, re.M | re.S))
-    assert len(blocks) >= 14
+    assert len(blocks) >= 13
     assert len(blocks) == text.count("```python")
     for block in blocks:
         line = text.count("\n", 0, block.start()) + 1

@@ -47,18 +47,21 @@ class TraceCost:
     calls: list[int]
 
     @property
+    def _base(self) -> float:
+        return statistics.median([*self.untraced, *self.afterwards])
+
+    @property
     def slowdown(self) -> float:
-        """How many times as long the workload takes while each call is recorded, by medians."""
-        return statistics.median(self.recorded) / statistics.median(self.untraced)
+        """How many times as long the workload takes while each call is recorded: medians, over those with NOPs."""
+        return statistics.median(self.recorded) / self._base
 
     @property
     def ns_per_call(self) -> float:
         """What one recorded call adds to the workload, by medians; counts every CPU's calls, so take it as a bound."""
-        added = statistics.median(self.recorded) - statistics.median(self.untraced)
+        added = statistics.median(self.recorded) - self._base
         return added * 1e9 / max(statistics.median(self.calls), 1)
 
     def __str__(self) -> str:
-        base = statistics.median(self.untraced)
         there = f"{self.patched} of {self.sites} functions patched"
         lines = [f"{there} in {self.patching:.3f} s, unpatched in {self.unpatching:.3f} s"]
         for name, times in (
@@ -68,7 +71,7 @@ class TraceCost:
             ("NOPs again", self.afterwards),
         ):
             middle = statistics.median(times)
-            lines.append(f"  {name:20} {middle * 1e3:12.3f} ms  {middle / base:8.2f}x")
+            lines.append(f"  {name:20} {middle * 1e3:12.3f} ms  {middle / self._base:8.2f}x")
         calls = statistics.median(self.calls)
         lines.append(f"  {calls:.0f} calls a run, {self.ns_per_call:.0f} ns each at most")
         return "\n".join(lines)
@@ -80,7 +83,7 @@ def trace_cost(
     """Runs a workload without and with functions traced, as perf-tools' ``funccount '*'`` traces them.
 
     Args:
-        workload: What is run, `rounds` times in each state.
+        workload: What is run, `rounds` times in each state, and once before.
         functions: Functions or globs; all by default.
         rounds: Runs in each state.
         buffer: Bytes of each CPU's ring buffer. What does not fit overwrites what was there, and is counted still.
@@ -93,6 +96,7 @@ def trace_cost(
         raise InputError(f"rounds={rounds}", expected="1 or more")
     wanted = [functions] if isinstance(functions, str) else list(functions)
     there = sites()
+    workload()  # the first one finds caches cold
     untraced = [_timed(workload) for _ in range(rounds)]
     with Session() as session:
         session.off()

@@ -141,5 +141,10 @@ def patched_sites() -> int:
 
 
 def sites() -> int:
-    """How many functions can become one: the lines of tracefs's ``available_filter_functions``."""
-    return (Path(core.tracefs_dir()) / "available_filter_functions").read_bytes().count(b"\n")
+    """How many functions can become one: tracefs's ``available_filter_functions``.
+
+    Those of weak functions that another took the place of are left out: the kernel lists them since 5.18 as
+    ``__ftrace_invalid_address___…``, and never patches them.
+    """
+    text = (Path(core.tracefs_dir()) / "available_filter_functions").read_bytes()
+    return text.count(b"\n") - text.count(b"__ftrace_invalid_address__")
