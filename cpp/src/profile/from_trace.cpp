@@ -156,7 +156,7 @@ class Collector {
 
   private:
     // pid and tid, time, cpu, identifier
-    static constexpr std::size_t kTrailer = 8 * 4;
+    static constexpr std::size_t kTrailer = std::size_t{8} * 4;
 
     [[nodiscard]] std::int32_t pid_of(const trace::Event& event) const noexcept {
         const bool inside = pid_ != nullptr && pid_->size == 4 && event.size >= 4 && pid_->offset <= event.size - 4;

@@ -51,8 +51,8 @@ std::optional<std::uint64_t> ObjectFile::address_of(std::uint64_t offset) const 
     return std::nullopt;
 }
 
-ObjectFiles::ObjectFiles(const SymbolSources& sources, std::map<std::string, std::string> build_ids)
-    : sources_(sources), build_ids_(std::move(build_ids)) {}
+ObjectFiles::ObjectFiles(SymbolSources sources, std::map<std::string, std::string> build_ids)
+    : sources_(std::move(sources)), build_ids_(std::move(build_ids)) {}
 
 std::uint32_t ObjectFiles::number(const std::string& path, const std::string& build_id) {
     const std::string key = path + '\0' + build_id;

@@ -36,7 +36,7 @@ struct ObjectFile {
 
 class ObjectFiles {
   public:
-    ObjectFiles(const SymbolSources& sources, std::map<std::string, std::string> build_ids);
+    ObjectFiles(SymbolSources sources, std::map<std::string, std::string> build_ids);
 
     // A number for the file, for caches.
     [[nodiscard]] std::uint32_t number(const std::string& path, const std::string& build_id);

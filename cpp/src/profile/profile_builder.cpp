@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <ranges>
 
 #include "byte_reader.hpp"
 #include "markup.hpp"
@@ -347,8 +348,8 @@ std::uint32_t ProfileBuilder::build_stack(const Sample& sample, const AddressSpa
         add(sample.ip);
     }
     std::uint32_t node = 0;
-    for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
-        node = child(node, *frame);
+    for (const std::uint32_t frame : std::views::reverse(frames)) {
+        node = child(node, frame);
     }
     return node;
 }

@@ -11,7 +11,6 @@
 #include <ctime>
 #include <exception>
 #include <map>
-#include <optional>
 #include <set>
 #include <span>
 #include <thread>
@@ -37,8 +36,8 @@ namespace {
 // The same in all events, so that one trailer serves every record: 5 u64.
 constexpr std::uint64_t kBaseSample =
     PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD;
-constexpr std::size_t kTrailerBytes = 8 * 4;     // pid and tid, time, cpu, identifier
-constexpr std::uint64_t kFormatLost = 1U << 4U;  // PERF_FORMAT_LOST, since 6.0
+constexpr std::size_t kTrailerBytes = std::size_t{8} * 4;  // pid and tid, time, cpu, identifier
+constexpr std::uint64_t kFormatLost = 1U << 4U;            // PERF_FORMAT_LOST, since 6.0
 constexpr std::uint32_t kMaxStackDump = 65528;
 
 // Registers that an unwinder of this machine needs, as perf record --call-graph dwarf asks for.
@@ -89,7 +88,7 @@ struct Sampler::Impl {
     std::vector<Opened> opened;
     std::vector<RingBuffer> rings;
     std::vector<pollfd> polled;
-    std::optional<PerfWriter> writer;
+    std::unique_ptr<PerfWriter> writer;
     std::set<std::string> files;
     SamplerStats stats;
     bool format_lost = true;
@@ -325,7 +324,7 @@ void Sampler::Impl::open_all(const std::string& path) {
     stop_write = Fd(ends[1]);
     polled.push_back({stop_read.get(), POLLIN, 0});
 
-    writer.emplace(path, events);
+    writer = std::make_unique<PerfWriter>(path, events);
     // Tracking first: what begins while the rest is looked at is then seen twice, not never.
     enable(true);
     const auto take_record = [this](const std::vector<std::byte>& record) { writer->write(record); };

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <limits>
 #include <numeric>
+#include <ranges>
 
 #include "flat_map.hpp"
 #include "markup.hpp"
@@ -179,9 +180,9 @@ std::string folded_text(const StackTree& tree) {
             path.push_back(at);
         }
         std::string line;
-        for (auto step = path.rbegin(); step != path.rend(); ++step) {
+        for (const std::uint32_t step : std::views::reverse(path)) {
             const std::size_t start = line.size() + (line.empty() ? 0 : 1);
-            line.append(line.empty() ? "" : ";").append(tree.label(tree.nodes()[*step]));
+            line.append(line.empty() ? "" : ";").append(tree.label(tree.nodes()[step]));
             // These two are the format's own.
             std::replace(line.begin() + static_cast<std::ptrdiff_t>(start), line.end(), ';', ':');
             std::replace(line.begin() + static_cast<std::ptrdiff_t>(start), line.end(), '\n', ' ');
@@ -275,11 +276,11 @@ std::string tree_text(const StackTree& tree, double min_percent, std::size_t max
     };
     std::vector<Step> todo;
     const auto push = [&](std::uint32_t node, std::size_t depth) {
-        for (auto child = children[node].rbegin(); child != children[node].rend(); ++child) {
-            if (tree.nodes()[*child].total < least || depth > max_depth) {
+        for (const std::uint32_t child : std::views::reverse(children[node])) {
+            if (tree.nodes()[child].total < least || depth > max_depth) {
                 ++hidden;
             } else {
-                todo.push_back({*child, depth});
+                todo.push_back({child, depth});
             }
         }
     };

@@ -44,6 +44,7 @@ UnwindRegisters registers_of(std::span<const std::byte> stored, std::uint64_t ma
 
 std::vector<UnwindOperation> operations_of(const Dwarf_Op* operations, std::size_t count) {
     std::vector<UnwindOperation> out;
+    out.reserve(count);
     for (std::size_t i = 0; i < count; ++i) {
         out.push_back({operations[i].atom, operations[i].number, operations[i].number2});
     }
@@ -236,7 +237,7 @@ void UserUnwinder::unwind(const AddressSpace& space, const Sample& sample, std::
             return;
         }
         // A call's return address may be the next function's: look at the call itself, unless it was interrupted.
-        address = *registers.get(kReturnAddress) - (interrupted ? 0 : 1);
+        address = registers.get(kReturnAddress).value_or(1) - (interrupted ? 0 : 1);
         if (!known && space.find(address) == nullptr) {
             ++counts_["unwound_to_unknown_code"];
             return;

@@ -80,7 +80,7 @@ class Recording {
     }
 
   private:
-    static constexpr std::size_t kTrailer = 8 * 4;
+    static constexpr std::size_t kTrailer = std::size_t{8} * 4;
 
     void add(std::span<const std::byte> record) { bytes_.insert(bytes_.end(), record.begin(), record.end()); }
 
