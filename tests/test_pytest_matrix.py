@@ -16,6 +16,9 @@ pytestmark = pytest.mark.full
 
 KERNELS = ("6.1", "6.12")
 
+# Looked up now: pytester gives its tests a home of their own.
+CACHE = str(cache_root())
+
 EXPERIMENTS = """
 import os
 import time
@@ -51,10 +54,10 @@ def test_record(sampleblk, record):
 
 
 def test_fault(sampleblk, faults):
-    faults(lab.Fault(action="error", ops="read", count=1))
-    with pytest.raises(OSError), open(sampleblk.path, "rb", buffering=0) as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        file.read(4096)
+    faults(lab.Fault(action="error", ops="write"))
+    with pytest.raises(OSError), open(sampleblk.path, "r+b", buffering=0) as file:
+        file.write(bytes(4096))
+        os.fsync(file.fileno())
 
 
 def test_folder(sampleblk_folder, sampleblk):
@@ -71,7 +74,7 @@ def test_plain():
 def test_every_case_runs_twice_and_a_panic_disturbs_none(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SAMPLEBLK_CACHE", str(cache_root()))
+    monkeypatch.setenv("SAMPLEBLK_CACHE", CACHE)
     pytester.makepyfile(test_ten=EXPERIMENTS)
     options = ["-v", "-n", "2", "--sblk-kernel", ",".join(KERNELS), "--sblk-keep", "--junit-xml", "junit.xml"]
     result = pytester.runpytest_subprocess(*options, "-p", "no:cacheprovider", timeout=500)
