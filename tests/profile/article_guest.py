@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The guest's part of test_article.py: records the article's job, by us and by each perf that is named.
+"""The guest's part of test_article_profile.py: records the article's job, by us and by each perf that is named.
 
 usage: article_guest.py [--hz N] [--loops N] [--no-fio] [PERF…]
 
