@@ -188,6 +188,8 @@ def test_creation_survives_every_allocation_that_fails(mode: int) -> None:
     errors: set[int] = set()
     with lab.Device("1M", index=200):
         fd = os.open("/dev/sampleblk-control", os.O_RDWR)
+        # Opened once: what a creation did not use up must not hit the opening of this.
+        fail_nth = os.open("/proc/thread-self/fail-nth", os.O_RDWR)
         injected = True
         nth = 0
         while injected:
@@ -197,16 +199,15 @@ def test_creation_survives_every_allocation_that_fails(mode: int) -> None:
             config[4:8] = (0x1C).to_bytes(4, "little")
             config[8:16] = (1 << 20).to_bytes(8, "little")
             config[52:56] = mode.to_bytes(4, "little")
-            thread_nth = Path("/proc/thread-self/fail-nth")
-            thread_nth.write_text(str(nth))
+            os.pwrite(fail_nth, str(nth).encode(), 0)
             try:
                 fcntl.ioctl(fd, 3 << 30 | 136 << 16 | 0xBD << 8 | 1, config, True)
                 ok = True
             except OSError as error:
                 errors.add(error.errno or -1)
                 ok = False
-            injected = thread_nth.read_text().strip() == "0"
-            thread_nth.write_text("0")
+            injected = os.pread(fail_nth, 16, 0).strip() == b"0"
+            os.pwrite(fail_nth, b"0", 0)
             if ok:
                 made += 1
                 argument = bytearray((50).to_bytes(4, "little") + bytes(20))
@@ -216,6 +217,7 @@ def test_creation_survives_every_allocation_that_fails(mode: int) -> None:
             assert not Path("/dev/sampleblk50").exists()
             if nth % 20 == 0:
                 print(f"{nth} allocations: {failed} failed creations, {made} that went on without", flush=True)
+        os.close(fail_nth)
         os.close(fd)
     assert errors <= {errno.ENOMEM, errno.ENOSPC, errno.EINVAL}
     assert failed > 10
