@@ -151,10 +151,7 @@ void add_elf_symbols(std::span<const std::byte> bytes, const std::vector<ElfSegm
         return;
     }
     const auto sections = elf->sections();
-    const auto of_type = [&](std::uint32_t type) {
-        return std::find_if(sections.begin(), sections.end(),
-                            [type](const Elf64_Shdr& section) { return section.sh_type == type; });
-    };
+    const auto of_type = [&](std::uint32_t type) { return std::ranges::find(sections, type, &Elf64_Shdr::sh_type); };
     auto found = of_type(SHT_SYMTAB);
     if (found == sections.end()) {
         found = of_type(SHT_DYNSYM);

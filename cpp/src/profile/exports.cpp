@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include <map>
+#include <ranges>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -309,9 +310,9 @@ class PerfettoSamples {
         }
         std::string callstack;
         number(callstack, 1, std::uint64_t{leaf} + 1);
-        for (auto frame = path.rbegin(); frame != path.rend(); ++frame) {
-            intern(*frame);
-            number(callstack, 2, std::uint64_t{*frame} + 1);
+        for (const std::uint32_t frame : std::views::reverse(path)) {
+            intern(frame);
+            number(callstack, 2, std::uint64_t{frame} + 1);
         }
         bytes(interned_, kInternedCallstacks, callstack);
     }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -357,8 +358,7 @@ Table syscall_split(const Profile& profile, const SampleSelection& selection) {
         metadata["off_cpu"] = "not recorded: " + error.reason();
     }
     std::vector<std::pair<std::string, Row>> order(rows.begin(), rows.end());
-    std::stable_sort(order.begin(), order.end(),
-                     [](const auto& a, const auto& b) { return a.second.on_cpu > b.second.on_cpu; });
+    std::ranges::stable_sort(order, std::ranges::greater{}, [](const auto& row) { return row.second.on_cpu; });
     auto pool = std::make_shared<StringPool>();
     std::vector<std::int32_t> names;
     std::vector<std::uint64_t> counts;

@@ -105,8 +105,7 @@ void PerfFile::open(std::span<const std::byte> bytes) {
         damaged(bytes.data(), "no events", "the attributes of at least one event");
     }
     name_events();
-    std::stable_sort(records_.begin(), records_.end(),
-                     [](const Record& a, const Record& b) { return a.time_ns < b.time_ns; });
+    std::ranges::stable_sort(records_, {}, &Record::time_ns);
 }
 
 void PerfFile::read_file_mode(std::span<const std::byte> bytes) {

@@ -34,7 +34,8 @@ void map_record(const std::string& line, std::int32_t pid, bool data, const Take
         return;
     }
     const bool code = protection[2] == 'x';
-    if (!code && !(data && protection[0] == 'r')) {
+    const bool wanted_data = data && protection[0] == 'r';
+    if (!code && !wanted_data) {
         return;
     }
     std::string path;

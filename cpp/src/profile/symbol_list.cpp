@@ -55,8 +55,7 @@ bool SymbolList::better(const SymbolEntry& a, const SymbolEntry& b) const noexce
 }
 
 void SymbolList::finish(bool groups_apart) {
-    std::stable_sort(entries_.begin(), entries_.end(),
-                     [](const SymbolEntry& a, const SymbolEntry& b) { return a.start < b.start; });
+    std::ranges::stable_sort(entries_, {}, &SymbolEntry::start);
     std::size_t kept = 0;
     for (const SymbolEntry& entry : entries_) {
         if (kept != 0 && entries_[kept - 1].start == entry.start) {
