@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <initializer_list>
 #include <string_view>
 
 #include "sampleblk/error.hpp"
@@ -45,7 +46,7 @@ using protobuf::bytes;
 using protobuf::number;
 
 // Field numbers of the protos.
-enum : std::uint32_t {
+enum : std::uint8_t {
     kTracePacket = 1,
     kPacketTimestamp = 8,
     kPacketSequence = 10,
@@ -60,7 +61,7 @@ enum : std::uint32_t {
     kEventName = 23,
     kEventCounter = 30,
 };
-enum : std::uint32_t { kBegin = 1, kEnd = 2, kCounter = 4 };
+enum : std::uint8_t { kBegin = 1, kEnd = 2, kCounter = 4 };
 constexpr std::uint64_t kSequence = 1;
 constexpr std::uint64_t kFirstGroup = std::uint64_t{1} << 62;
 
@@ -165,6 +166,14 @@ std::string json_string(std::string_view text) {
     return out + "\"";
 }
 
+std::string joined(std::initializer_list<std::string_view> parts) {
+    std::string out;
+    for (const std::string_view part : parts) {
+        out += part;
+    }
+    return out;
+}
+
 // Microseconds with three digits after the point: no nanosecond gets lost in a double.
 std::string microseconds(std::uint64_t nanoseconds) {
     std::string fraction = std::to_string(nanoseconds % 1000);
@@ -190,21 +199,21 @@ void write_chrome(const Timeline& timeline, const std::string& path) {
     std::size_t thread = 0;
     for (const Track& track : timeline.tracks) {
         const auto [group, fresh] = groups.try_emplace(track.group, groups.size() + 1);
-        const std::string pid = "\"pid\": " + std::to_string(group->second);
+        const std::string pid = joined({R"("pid": )", std::to_string(group->second)});
         if (fresh) {
-            line(R"({"ph": "M", "name": "process_name", )" + pid +
-                 ", \"args\": {\"name\": " + json_string(track.group) + "}}");
+            line(joined({R"({"ph": "M", "name": "process_name", )", pid, R"(, "args": {"name": )",
+                         json_string(track.group), "}}"}));
         }
-        const std::string place = pid + ", \"tid\": " + std::to_string(++thread);
+        const std::string place = joined({pid, R"(, "tid": )", std::to_string(++thread)});
         const std::string name = json_string(track.name);
-        line(R"({"ph": "M", "name": "thread_name", )" + place + ", \"args\": {\"name\": " + name + "}}");
+        line(joined({R"({"ph": "M", "name": "thread_name", )", place, R"(, "args": {"name": )", name, "}}"}));
         for (const Slice& slice : track.slices) {
-            line(R"({"ph": "X", "name": )" + json_string(track.names->at(slice.name)) + ", \"ts\": " +
-                 microseconds(slice.start) + ", \"dur\": " + microseconds(slice.duration) + ", " + place + "}");
+            line(joined({R"({"ph": "X", "name": )", json_string(track.names->at(slice.name)), R"(, "ts": )",
+                         microseconds(slice.start), R"(, "dur": )", microseconds(slice.duration), ", ", place, "}"}));
         }
         for (const auto& [time, value] : track.counter) {
-            line(R"({"ph": "C", "name": )" + name + ", \"ts\": " + microseconds(time) + ", " + place +
-                 ", \"args\": {\"depth\": " + std::to_string(value) + "}}");
+            line(joined({R"({"ph": "C", "name": )", name, R"(, "ts": )", microseconds(time), ", ", place,
+                         R"(, "args": {"depth": )", std::to_string(value), "}}"}));
         }
     }
     out.put("\n], \"displayTimeUnit\": \"ns\", \"otherData\": {");

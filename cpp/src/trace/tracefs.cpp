@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <ranges>
@@ -408,7 +409,7 @@ std::vector<std::string> recover(const std::string& directory) {
     while (const dirent* entry = readdir(dir.get())) {
         const std::string name = entry->d_name;
         if (name.ends_with(".undo")) {
-            files.push_back(directory + "/" + name);
+            files.push_back(std::filesystem::path(directory) / name);
         }
     }
     std::ranges::sort(files);
