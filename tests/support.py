@@ -4,7 +4,7 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 RunsInVM = Callable[..., subprocess.CompletedProcess[bytes]]
@@ -16,3 +16,30 @@ def script(name: str) -> str:
     found = str(beside) if beside.exists() else shutil.which(name)
     assert found, f"{name} is not installed"
     return found
+
+
+def protobuf_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """A protobuf message's fields: tag, and a number or what is length-delimited."""
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(data):
+        key = varint()
+        if key & 7 == 0:
+            yield key >> 3, varint()
+        else:
+            assert key & 7 == 2
+            size = varint()
+            assert at + size <= len(data)
+            yield key >> 3, data[at : at + size]
+            at += size

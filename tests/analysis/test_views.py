@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import sampleblk_lab as lab
+from support import protobuf_fields
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -252,34 +253,6 @@ def test_offsets_of_dd_are_sequential():
     assert "KiB |" in offsets.text()
 
 
-def varints(data: bytes) -> list[tuple[int, int | bytes]]:
-    """The fields of a protobuf message: (tag, number or bytes)."""
-    out: list[tuple[int, int | bytes]] = []
-    at = 0
-
-    def number() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    while at < len(data):
-        key = number()
-        if key & 7 == 0:
-            out.append((key >> 3, number()))
-        else:
-            assert key & 7 == 2
-            size = number()
-            out.append((key >> 3, data[at : at + size]))
-            at += size
-    return out
-
-
 class Perfetto:
     """A Perfetto trace as its protos say (trace_packet.proto, track_event.proto, track_descriptor.proto)."""
 
@@ -289,18 +262,18 @@ class Perfetto:
         self.slices: dict[int, list[tuple[int, int, str]]] = {}  # start, end, name; callers before their callees
         self.counters: dict[int, list[tuple[int, int]]] = {}
         open_slices: dict[int, list[tuple[int, str, int]]] = {}
-        for tag, packet in varints(path.read_bytes()):
+        for tag, packet in protobuf_fields(path.read_bytes()):
             assert tag == 1
-            fields = dict(varints(packet))
+            fields = dict(protobuf_fields(packet))
             assert fields[10] == 1
             if 60 in fields:
-                about = dict(varints(fields[60]))
+                about = dict(protobuf_fields(fields[60]))
                 assert about[1] not in self.tracks
                 self.tracks[about[1]] = about[2].decode()
                 if 5 in about:
                     self.parents[about[1]] = about[5]
                 continue
-            event = dict(varints(fields[11]))
+            event = dict(protobuf_fields(fields[11]))
             track, time = event[11], fields[8]
             assert track in self.tracks
             if event[9] == 4:

@@ -13,9 +13,9 @@ import pytest
 from programs import DEEP, compiled
 
 import sampleblk_lab as lab
+from support import protobuf_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 FOLDED = """\
@@ -43,33 +43,6 @@ def expected(folded: str) -> Counter[tuple[str, ...]]:
     return out
 
 
-def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """A protobuf message's fields: tag, and a number or what is length-delimited."""
-    at = 0
-
-    def varint() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    while at < len(data):
-        key = varint()
-        if key & 7 == 0:
-            yield key >> 3, varint()
-        else:
-            assert key & 7 == 2
-            size = varint()
-            assert at + size <= len(data)
-            yield key >> 3, data[at : at + size]
-            at += size
-
-
 def packed(data: bytes) -> list[int]:
     """A packed repeated number: as the values of a message without tags."""
     out, value, shift = [], 0, 0
@@ -85,16 +58,16 @@ def packed(data: bytes) -> list[int]:
 def read_pprof(path: Path) -> tuple[Counter[tuple[str, ...]], list[tuple[str, str]], dict[str, str]]:
     """profile.proto: stacks below their threads, the types of the values, and functions' mappings."""
     samples, functions, locations, mappings, strings, types = [], {}, {}, {}, [], []
-    for tag, value in fields(gzip.decompress(path.read_bytes())):
+    for tag, value in protobuf_fields(gzip.decompress(path.read_bytes())):
         assert isinstance(value, bytes)
         if tag == 6:
             strings.append(value.decode())
         elif tag == 2:
-            samples.append(list(fields(value)))
+            samples.append(list(protobuf_fields(value)))
         elif tag == 1:
-            types.append(dict(fields(value)))
+            types.append(dict(protobuf_fields(value)))
         else:
-            one = dict(fields(value))
+            one = dict(protobuf_fields(value))
             {3: mappings, 4: locations, 5: functions}[tag][one[1]] = one
     assert strings[0] == ""
     assert 0 not in locations | functions | mappings
@@ -102,12 +75,12 @@ def read_pprof(path: Path) -> tuple[Counter[tuple[str, ...]], list[tuple[str, st
     homes = {}
     for sample in samples:
         parts = dict(sample)
-        label = dict(fields(parts[3]))
+        label = dict(protobuf_fields(parts[3]))
         assert strings[label[1]] == "thread"
         names = []
         for number in packed(parts[1]):
             location = locations[number]
-            function = functions[dict(fields(location[4]))[1]]
+            function = functions[dict(protobuf_fields(location[4]))[1]]
             names.append(strings[function[2]])
             if 2 in location:
                 homes[names[-1]] = strings[mappings[location[2]][5]]
@@ -163,23 +136,23 @@ def test_a_recordings_functions_have_their_files(profile, tmp_path):
 def test_perfetto_has_every_sample_with_its_stack(profile, tmp_path):
     profile.export_perfetto(tmp_path / "x.pftrace")
     names, paths, mappings, frames, callstacks, threads, samples = {}, {}, {}, {}, {}, {}, []
-    for tag, packet in fields((tmp_path / "x.pftrace").read_bytes()):
+    for tag, packet in protobuf_fields((tmp_path / "x.pftrace").read_bytes()):
         assert tag == 1
-        parts = dict(fields(packet))
+        parts = dict(protobuf_fields(packet))
         assert parts[10] == 2
         assert parts[13] == (2 if samples or threads else 3)  # the first clears the state
         if 12 in parts:
-            for table, message in fields(parts[12]):
-                one = list(fields(message))
+            for table, message in protobuf_fields(parts[12]):
+                one = list(protobuf_fields(message))
                 number = one[0][1]
                 target = {5: names, 17: paths, 19: mappings, 6: frames, 7: callstacks}[table]
                 assert number not in target
                 target[number] = [value for tag, value in one if tag == 2] if table == 7 else dict(one)
         if 60 in parts:
-            thread = dict(fields(dict(fields(parts[60]))[4]))
+            thread = dict(protobuf_fields(dict(protobuf_fields(parts[60]))[4]))
             threads[thread[2]] = thread[5].decode()
         if 66 in parts:
-            sample = dict(fields(parts[66]))
+            sample = dict(protobuf_fields(parts[66]))
             stack = [names[frames[frame][2]][2].decode() for frame in callstacks[sample[4]]]
             samples.append((parts[8], sample[1], sample[2], sample[3], stack))
     table = profile.samples()
