@@ -6,69 +6,15 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "sampleblk/error.hpp"
-#include "sampleblk/interrupt.hpp"
 #include "stack_reader.hpp"
+#include "switches.hpp"
 
 namespace sampleblk::profile {
 
 namespace {
-
-// A number of a trace point's record.
-class RawField {
-  public:
-    RawField(const trace::EventFormat& format, std::string_view name) {
-        if (const trace::Field* field = format.find(name); field != nullptr) {
-            offset_ = field->offset;
-            size_ = field->size;
-        }
-    }
-    [[nodiscard]] bool known() const noexcept { return size_ != 0; }
-    [[nodiscard]] std::int64_t of(std::span<const std::byte> raw) const noexcept {
-        if (offset_ > raw.size() || size_ > raw.size() - offset_) {
-            return -1;
-        }
-        switch (size_) {
-            case 4:
-                return load<std::int32_t>(raw.data() + offset_);
-            case 8:
-                return load<std::int64_t>(raw.data() + offset_);
-            case 2:
-                return load<std::int16_t>(raw.data() + offset_);
-            default:
-                return -1;
-        }
-    }
-
-  private:
-    std::size_t offset_ = 0;
-    std::size_t size_ = 0;
-};
-
-std::optional<std::size_t> trace_point(const Profile& profile, std::string_view name) {
-    const auto& events = profile.file().events();
-    for (std::size_t i = 0; i < events.size(); ++i) {
-        if (events[i].name == name && events[i].attr.type == PERF_TYPE_TRACEPOINT &&
-            profile.file().formats().contains(events[i].attr.config)) {
-            return i;
-        }
-    }
-    return std::nullopt;
-}
-
-const trace::EventFormat& format_of(const Profile& profile, std::size_t event) {
-    return profile.file().formats().at(profile.file().events()[event].attr.config);
-}
-
-struct Off {
-    std::uint64_t since = 0;
-    std::uint64_t woken = 0;
-    std::uint32_t sample = 0;
-    bool preempted = false;
-};
 
 // How long one sample of an event stands for.
 std::uint64_t sample_ns(const Profile& profile, std::size_t event, std::uint32_t sample) {
@@ -85,6 +31,25 @@ SampleSelection on_cpu_selection(const Profile& profile, SampleSelection selecti
     selection.event = profile.file().events()[profile.event_number(std::nullopt)].name;
     return selection;
 }
+
+// Whether a sample's thread is one of those asked for.
+class Taken {
+  public:
+    Taken(const Profile& profile, const SampleSelection& selection)
+        : profile_(profile), comm_(selection.comm ? profile.names().find(*selection.comm).value_or(-2) : -1) {
+        const auto pids = profile.with_children(selection.pids, selection.children);
+        pids_.insert(pids.begin(), pids.end());
+    }
+    bool operator()(std::uint32_t sample) const {
+        return (pids_.empty() || pids_.contains(profile_.pids()[sample])) &&
+               (comm_ == -1 || profile_.comms()[sample] == comm_);
+    }
+
+  private:
+    const Profile& profile_;
+    std::unordered_set<std::int32_t> pids_;
+    std::int32_t comm_;
+};
 
 bool is_trace_point(const Profile& profile, std::size_t event) {
     return profile.file().events()[event].attr.type == PERF_TYPE_TRACEPOINT;
@@ -108,88 +73,40 @@ std::string_view wait_name(Wait wait) noexcept {
     return "waiting";
 }
 
-std::vector<OffCpu> off_cpu(const Profile& profile, const SampleSelection& selection) {
-    const auto switch_event = trace_point(profile, "sched:sched_switch");
-    if (!switch_event) {
+std::vector<OffCpu> off_cpu(const Profile& profile, const SampleSelection& selection, std::size_t* missed) {
+    const auto switches = Switches::find(profile);
+    if (!switches) {
         throw UnsupportedError("time off the CPU", profile.file().path() + " has no sched:sched_switch",
                                "record it: profile(offcpu=True), or perf record -e sched:sched_switch -g");
     }
-    const auto wake_event = trace_point(profile, "sched:sched_waking").has_value()
-                                ? trace_point(profile, "sched:sched_waking")
-                                : trace_point(profile, "sched:sched_wakeup");
-    const trace::EventFormat& format = format_of(profile, *switch_event);
-    const RawField prev_pid(format, "prev_pid");
-    const RawField prev_state(format, "prev_state");
-    const RawField next_pid(format, "next_pid");
-    if (!prev_pid.known() || !prev_state.known() || !next_pid.known()) {
-        throw FormatError(profile.file().path(), 0, "prev_pid, prev_state and next_pid in sched_switch's format");
-    }
-    std::optional<RawField> woken_pid;
-    if (wake_event) {
-        woken_pid.emplace(format_of(profile, *wake_event), "pid");
-    }
-
-    const auto pids = profile.with_children(selection.pids, selection.children);
-    const std::unordered_set<std::int32_t> wanted(pids.begin(), pids.end());
-    const std::int32_t comm = selection.comm ? profile.names().find(*selection.comm).value_or(-2) : -1;
-    std::unordered_map<std::int32_t, Off> off;
+    const Taken taken(profile, selection);
     std::vector<OffCpu> out;
     StackReader reader(profile);
-    const auto emit = [&](std::int32_t tid, const Off& was, std::uint64_t until, bool finished) {
-        OffCpu stretch;
-        stretch.from_ns = was.since;
-        stretch.tid = tid;
-        stretch.pid = profile.pids()[was.sample];
-        stretch.comm = profile.comms()[was.sample];
-        stretch.leaf = profile.leaves()[was.sample];
-        stretch.finished = finished;
-        const std::uint64_t whole = until > was.since ? until - was.since : 0;
-        if (was.preempted) {
-            stretch.wait = Wait::runnable;
-            stretch.runnable_ns = whole;
-        } else {
-            stretch.wait = reader.wait(stretch.leaf);
-            stretch.runnable_ns =
-                was.woken != 0 && was.woken >= was.since && was.woken <= until ? until - was.woken : 0;
-            stretch.blocked_ns = whole - stretch.runnable_ns;
-        }
-        const bool taken = (wanted.empty() || wanted.contains(stretch.pid)) && (comm == -1 || stretch.comm == comm) &&
-                           stretch.from_ns >= selection.from && stretch.from_ns < selection.to;
-        if (taken) {
+    const std::size_t missing = switches->replay(
+        [&](const Switches::Off& off) {
+            OffCpu stretch;
+            stretch.from_ns = off.since;
+            stretch.tid = off.tid;
+            stretch.pid = profile.pids()[off.sample];
+            stretch.comm = profile.comms()[off.sample];
+            stretch.leaf = profile.leaves()[off.sample];
+            stretch.finished = off.finished;
+            if (!taken(off.sample) || off.since < selection.from || off.since >= selection.to) {
+                return;
+            }
+            if (off.preempted) {
+                stretch.wait = Wait::runnable;
+                stretch.runnable_ns = off.until - off.since;
+            } else {
+                stretch.wait = reader.wait(stretch.leaf);
+                stretch.runnable_ns = off.woken >= off.since && off.woken <= off.until ? off.until - off.woken : 0;
+                stretch.blocked_ns = off.until - off.since - stretch.runnable_ns;
+            }
             out.push_back(stretch);
-        }
-    };
-    constexpr std::int64_t blocked_states = 0xff;  // S D T t X Z P I; 0 and the bit above them are R
-    for (std::uint32_t i = 0; i < profile.size(); ++i) {
-        if (i % 1048576 == 0) {
-            check_interrupt();
-        }
-        const std::size_t event = profile.events()[i];
-        const std::uint64_t now = profile.times()[i];
-        if (event == *switch_event) {
-            const auto raw = profile.raw(i);
-            const auto next = static_cast<std::int32_t>(next_pid.of(raw));
-            const auto prev = static_cast<std::int32_t>(prev_pid.of(raw));
-            if (const auto found = off.find(next); next > 0 && found != off.end()) {
-                emit(next, found->second, now, true);
-                off.erase(found);
-            }
-            if (prev > 0) {
-                const std::int64_t state = prev_state.of(raw);
-                off[prev] = {now, 0, i, (state & blocked_states) == 0};
-            }
-        } else if (wake_event && event == *wake_event) {
-            const auto found = off.find(static_cast<std::int32_t>(woken_pid->of(profile.raw(i))));
-            if (found != off.end() && found->second.woken == 0) {
-                found->second.woken = now;
-            }
-        }
-    }
-    if (profile.size() != 0) {
-        for (const auto& [tid, was] : off) {
-            // A thread that died will never go on: its last switch was to the state X or Z.
-            emit(tid, was, profile.times().back(), false);
-        }
+        },
+        [](const Switches::On&) {});
+    if (missed != nullptr) {
+        *missed = missing;
     }
     std::ranges::sort(out, [](const OffCpu& a, const OffCpu& b) {
         return std::pair(a.from_ns, a.tid) < std::pair(b.from_ns, b.tid);
@@ -198,7 +115,8 @@ std::vector<OffCpu> off_cpu(const Profile& profile, const SampleSelection& selec
 }
 
 Table off_cpu_table(const Profile& profile, const SampleSelection& selection) {
-    const auto stretches = off_cpu(profile, selection);
+    std::size_t missed = 0;
+    const auto stretches = off_cpu(profile, selection, &missed);
     StackReader reader(profile);
     auto pool = std::make_shared<StringPool>();
     std::vector<std::uint64_t> time;
@@ -237,6 +155,7 @@ Table off_cpu_table(const Profile& profile, const SampleSelection& selection) {
     columns.emplace_back("function", std::move(function), pool);
     auto metadata = profile.metadata();
     metadata["unfinished"] = std::to_string(unfinished);
+    metadata["missed_switches"] = std::to_string(missed);
     return Table(std::move(columns), std::move(metadata));
 }
 
@@ -264,36 +183,23 @@ namespace {
 
 // Without samples of the CPUs, the switches still tell how long each thread was on one, though not where in its code.
 void add_on_cpu(const Profile& profile, const SampleSelection& selection, StackTree& tree) {
-    const auto switch_event = trace_point(profile, "sched:sched_switch");
-    if (!switch_event) {
+    const auto switches = Switches::find(profile);
+    if (!switches) {
         return;
     }
-    const RawField next_pid(format_of(profile, *switch_event), "next_pid");
-    SampleSelection switches = selection;
-    switches.event = profile.file().events()[*switch_event].name;
-    switches.idle = true;
-    switches.pids.clear();
-    switches.comm.reset();
-    const auto pids = profile.with_children(selection.pids, selection.children);
-    const std::unordered_set<std::int32_t> wanted(pids.begin(), pids.end());
-    const std::int32_t comm = selection.comm ? profile.names().find(*selection.comm).value_or(-2) : -1;
-    struct Running {
-        std::int32_t tid = 0;
-        std::uint64_t since = 0;
-    };
-    std::unordered_map<std::uint32_t, Running> running;  // by CPU
-    for (const std::uint32_t i : profile.select(switches)) {
-        const std::uint64_t now = profile.times()[i];
-        Running& on = running[profile.cpus()[i]];
-        const std::int32_t tid = profile.tids()[i];
-        const bool taken = tid != 0 && (wanted.empty() || wanted.contains(profile.pids()[i])) &&
-                           (comm == -1 || profile.comms()[i] == comm);
-        if (taken && on.tid == tid && now > on.since) {
-            const std::uint32_t thread = tree.child(0, profile.names().at(profile.comms()[i]), FrameKind::note);
-            tree.add(tree.child(thread, "[on CPU]", FrameKind::note), now - on.since);
-        }
-        on = {static_cast<std::int32_t>(next_pid.of(profile.raw(i))), now};
-    }
+    const Taken taken(profile, selection);
+    switches->replay([](const Switches::Off&) {},
+                     [&](const Switches::On& on) {
+                         const std::uint64_t time = profile.times()[on.sample];
+                         const bool cpu =
+                             selection.cpus.empty() ||
+                             std::ranges::find(selection.cpus, profile.cpus()[on.sample]) != selection.cpus.end();
+                         if (cpu && taken(on.sample) && time >= selection.from && time < selection.to) {
+                             const std::string& comm = profile.names().at(profile.comms()[on.sample]);
+                             const std::uint32_t thread = tree.child(0, comm, FrameKind::note);
+                             tree.add(tree.child(thread, "[on CPU]", FrameKind::note), on.until - on.since);
+                         }
+                     });
 }
 
 }  // namespace

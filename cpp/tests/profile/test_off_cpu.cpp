@@ -5,6 +5,7 @@
 
 #include "recording.hpp"
 #include "sampleblk/profile/off_cpu.hpp"
+#include "switches.hpp"
 
 namespace sampleblk::profile {
 namespace {
@@ -100,6 +101,46 @@ TEST(OffCpu, TheWallClockIsBoth) {
     const auto path = below(kWrite, {"[on CPU]"});
     const auto under = below({"writer"}, path);
     EXPECT_EQ(wall.nodes()[wall.find(under)].total, 2 * kMs);
+}
+
+// A kernel whose idle thread does not trace, and lost records: the switch to thread 7 is not in the recording.
+TEST(OffCpu, AMissingSwitchInEndsWhenTheThreadWasWoken) {
+    const std::vector<std::string> nap = {"do_syscall_64", "__x64_sys_clock_nanosleep", "do_nanosleep", "schedule",
+                                          "__schedule"};
+    Recording made;
+    made.comm(7, "sleeper");
+    made.switch_out(1 * kMs, 7, kAsleep, 0, nap);
+    made.wake(301 * kMs, 0, 7);
+    made.switch_out(303 * kMs, 7, kAsleep, 0, nap);
+    made.switch_out(310 * kMs, 7, kAsleep, 0, nap);  // nobody is seen to wake it
+    made.wake(400 * kMs, 0, 7);
+    const Profile profile = made.profile();
+    std::size_t missed = 0;
+    const auto stretches = off_cpu(profile, writer(), &missed);
+    ASSERT_EQ(stretches.size(), 3U);
+    EXPECT_EQ(stretches[0].wait, Wait::sleep);
+    EXPECT_EQ(stretches[0].blocked_ns, 300 * kMs);
+    EXPECT_EQ(stretches[0].runnable_ns, 0U);
+    EXPECT_TRUE(stretches[0].finished);
+    EXPECT_EQ(stretches[1].blocked_ns, 7 * kMs);
+    EXPECT_FALSE(stretches[2].finished);
+    EXPECT_EQ(missed, 2U);
+    EXPECT_EQ(off_cpu_table(profile, writer()).metadata().at("missed_switches"), "2");
+    // It ran from then to its next switch out: nothing of the time between is lost.
+    std::uint64_t ran = 0;
+    (void)Switches::find(profile)->replay([](const Switches::Off&) {},
+                                          [&](const Switches::On& on) { ran += on.until - on.since; });
+    EXPECT_EQ(ran, 2 * kMs);
+}
+
+TEST(OffCpu, AThreadThatDiedWaitsForNothing) {
+    Recording made;
+    made.comm(7, "short");
+    made.comm(8, "long");
+    made.switch_out(1 * kMs, 8, kAsleep, 7, kWrite);
+    made.switch_out(4 * kMs, 7, 0x10, 8, {"do_syscall_64", "__x64_sys_exit_group", "do_task_dead", "__schedule"});
+    made.switch_out(90 * kMs, 8, kAsleep, 0, kWrite);
+    EXPECT_TRUE(off_cpu(made.profile(), writer()).empty());
 }
 
 }  // namespace

@@ -124,7 +124,9 @@ class Profile:
     def waits(self, **selection: Any) -> Table:
         """One row a stretch off the CPU: time, duration and runnable (ns), tid, pid, comm, wait, syscall, function.
 
-        `duration` is from when the thread stopped until it ran again, `runnable` its part after it was woken.
+        `duration` is from when the thread stopped until it ran again, `runnable` its part after it was woken. Where
+        the recording lacks the switch back in (lost records; idle threads that some kernels do not trace), the stretch
+        ends when the thread was woken; ``metadata["missed_switches"]`` counts those.
         """
         return Table(self._native.off_cpu_table(_selection(selection)))
 

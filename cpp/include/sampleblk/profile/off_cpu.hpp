@@ -35,10 +35,13 @@ struct OffCpu {
     bool finished = true;     // false: it was off until the recording's end
 };
 
-// In order of their beginning. Throws UnsupportedError when the recording has no sched_switch with stacks.
-[[nodiscard]] std::vector<OffCpu> off_cpu(const Profile& profile, const SampleSelection& selection);
+// In order of their beginning. Throws UnsupportedError when the recording has no sched_switch with stacks. missed: how
+// many switches in the recording lacks; such a stretch ends when its thread was woken.
+[[nodiscard]] std::vector<OffCpu> off_cpu(const Profile& profile, const SampleSelection& selection,
+                                          std::size_t* missed = nullptr);
 
-// time, duration, runnable [ns], tid, pid, comm, wait, syscall, function (the caller of the scheduler).
+// time, duration, runnable [ns], tid, pid, comm, wait, syscall, function (the caller of the scheduler). Metadata:
+// unfinished (stretches off until the recording's end), missed_switches.
 [[nodiscard]] Table off_cpu_table(const Profile& profile, const SampleSelection& selection);
 // Stacks by time off the CPU, each ending in what it waited for.
 [[nodiscard]] StackTree off_cpu_tree(const Profile& profile, const SampleSelection& selection);
