@@ -123,6 +123,7 @@ struct JobRun::Impl {
         for (;;) {
             const std::uint32_t seen = shared.event().load(std::memory_order_acquire);
             processes.reap();
+            std::uint64_t wait_ns = 0;
             {
                 const std::lock_guard lock(mutex);
                 schedule.step();
@@ -132,12 +133,13 @@ struct JobRun::Impl {
                 if (processes.all_gone()) {
                     finish();
                 }
+                wait_ns = schedule.next_wait_ns();
             }
             changed.notify_all();
             if (over) {
                 return;
             }
-            futex_wait(shared.event(), seen, schedule.next_wait_ns());
+            futex_wait(shared.event(), seen, wait_ns);
         }
     }
 
