@@ -101,6 +101,31 @@ struct HeaderTexts {
     std::string_view command_lines;
 };
 
+// What a file's header says, and where the pages of its CPUs lie.
+struct FileContents {
+    std::string path;
+    OnError on_error = OnError::strict;
+    std::span<const std::byte> bytes;  // the whole file
+    int version = 0;
+    bool big_endian = false;
+    std::uint8_t long_size = 8;
+    std::uint32_t page_size = 4096;
+    Compression compression = Compression::none;
+    PageLayout layout;
+    std::vector<EventFormat> formats;
+    std::vector<BufferData> buffers;
+    HeaderTexts texts;
+    std::unordered_map<std::int32_t, std::string> commands;
+    std::map<std::uint64_t, std::string> printk_formats;
+    std::vector<CpuLoss> losses;
+    std::string uname;
+    std::string writer;
+    std::string clock;
+    TimeConversion time;
+    Damage damage;
+    std::vector<std::vector<std::byte>> unpacked;  // sections that were compressed
+};
+
 class TraceFile {
   public:
     // Maps the file and reads its header. Throws SystemError, FormatError, or UnsupportedError for a compression that
@@ -114,91 +139,52 @@ class TraceFile {
     TraceFile& operator=(TraceFile&&) = delete;
     ~TraceFile() = default;
 
-    [[nodiscard]] const std::string& path() const noexcept { return path_; }
-    [[nodiscard]] int version() const noexcept { return version_; }
-    [[nodiscard]] bool big_endian() const noexcept { return big_endian_; }
-    [[nodiscard]] std::uint32_t page_size() const noexcept { return page_size_; }
-    [[nodiscard]] std::uint8_t long_size() const noexcept { return long_size_; }
-    [[nodiscard]] OnError on_error() const noexcept { return on_error_; }
-    [[nodiscard]] Compression compression() const noexcept { return compression_; }
-    [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
+    [[nodiscard]] const std::string& path() const noexcept { return contents_.path; }
+    [[nodiscard]] int version() const noexcept { return contents_.version; }
+    [[nodiscard]] bool big_endian() const noexcept { return contents_.big_endian; }
+    [[nodiscard]] std::uint32_t page_size() const noexcept { return contents_.page_size; }
+    [[nodiscard]] std::uint8_t long_size() const noexcept { return contents_.long_size; }
+    [[nodiscard]] OnError on_error() const noexcept { return contents_.on_error; }
+    [[nodiscard]] Compression compression() const noexcept { return contents_.compression; }
+    [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return contents_.bytes; }
     [[nodiscard]] bool mapped() const noexcept { return owned_.empty(); }
 
-    [[nodiscard]] const std::vector<EventFormat>& formats() const noexcept { return formats_; }
+    [[nodiscard]] const std::vector<EventFormat>& formats() const noexcept { return contents_.formats; }
     // By "name", or "system:name"; nullptr when the file has no such format.
     [[nodiscard]] const EventFormat* find_event(std::string_view name) const noexcept;
     [[nodiscard]] const EventFormat* find_event(std::uint32_t id) const noexcept;
 
-    [[nodiscard]] const std::vector<BufferData>& buffers() const noexcept { return buffers_; }
+    [[nodiscard]] const std::vector<BufferData>& buffers() const noexcept { return contents_.buffers; }
     // The buffer of that name; nullopt is the top level where it holds data, else the first that does.
     [[nodiscard]] const BufferData& buffer(const std::optional<std::string>& name) const;
 
     [[nodiscard]] const SymbolTable& symbols() const;  // parsed when first asked for
-    [[nodiscard]] const std::unordered_map<std::int32_t, std::string>& commands() const noexcept { return commands_; }
-    [[nodiscard]] const std::map<std::uint64_t, std::string>& printk_formats() const noexcept { return printk_; }
-    [[nodiscard]] const std::vector<CpuLoss>& losses() const noexcept { return losses_; }
-    [[nodiscard]] const std::string& uname() const noexcept { return uname_; }
-    [[nodiscard]] const std::string& writer() const noexcept { return writer_; }
-    [[nodiscard]] const std::string& clock() const noexcept { return clock_; }
-    [[nodiscard]] const TimeConversion& time() const noexcept { return time_; }
-    [[nodiscard]] const HeaderTexts& texts() const noexcept { return texts_; }
-    [[nodiscard]] const Damage& header_damage() const noexcept { return damage_; }
+    [[nodiscard]] const std::unordered_map<std::int32_t, std::string>& commands() const noexcept {
+        return contents_.commands;
+    }
+    [[nodiscard]] const std::map<std::uint64_t, std::string>& printk_formats() const noexcept {
+        return contents_.printk_formats;
+    }
+    [[nodiscard]] const std::vector<CpuLoss>& losses() const noexcept { return contents_.losses; }
+    [[nodiscard]] const std::string& uname() const noexcept { return contents_.uname; }
+    [[nodiscard]] const std::string& writer() const noexcept { return contents_.writer; }
+    [[nodiscard]] const std::string& clock() const noexcept { return contents_.clock; }
+    [[nodiscard]] const TimeConversion& time() const noexcept { return contents_.time; }
+    [[nodiscard]] const HeaderTexts& texts() const noexcept { return contents_.texts; }
+    [[nodiscard]] const Damage& header_damage() const noexcept { return contents_.damage; }
 
     // Unpacks a compressed stretch of the file. Throws FormatError when it does not yield `size` bytes.
     [[nodiscard]] std::vector<std::byte> unpack(std::uint64_t offset, std::uint32_t packed, std::uint32_t size) const;
 
   private:
-    struct Section;
-
     void read();
-    void read_v6(ByteReader& reader);
-    void read_v7(ByteReader& reader);
-    void read_section(std::uint64_t offset, std::uint16_t want);
-    void header_info(ByteReader& reader);
-    void ftrace_formats(ByteReader& reader);
-    void event_formats(ByteReader& reader);
-    void kallsyms(ByteReader& reader);
-    void printk(ByteReader& reader);
-    void command_lines(ByteReader& reader);
-    void option(std::uint16_t id, ByteReader& data);
-    void buffer_option(ByteReader& data);
-    void flyrecord_table(ByteReader& reader, BufferData& buffer);
-    void chunk_table(CpuData& cpu);
-    void add_cpu(BufferData& buffer, CpuData cpu);
-    void add_format(std::span<const std::byte> text, std::string_view system, std::uint64_t at);
-    void cpu_stat(std::string_view text);
-    void index_events();
-    [[nodiscard]] ByteReader reader_at(std::uint64_t offset) const;
 
-    std::string path_;
     MappedFile map_;
     std::vector<std::byte> owned_;
-    std::span<const std::byte> bytes_;
-    OnError on_error_;
-    int version_ = 0;
-    bool big_endian_ = false;
-    std::uint8_t long_size_ = 8;
-    std::uint32_t page_size_ = 4096;
-    std::uint32_t cpu_count_ = 0;
-    Compression compression_ = Compression::none;
-    PageLayout layout_;
-    std::vector<EventFormat> formats_;
+    FileContents contents_;
     std::unordered_map<std::uint32_t, std::size_t> by_id_;
-    std::vector<BufferData> buffers_;
-    std::vector<std::pair<std::uint64_t, std::string>> v6_instances_;
-    HeaderTexts texts_;
     mutable std::once_flag symbols_once_;
     mutable SymbolTable symbols_;
-    std::unordered_map<std::int32_t, std::string> commands_;
-    std::map<std::uint64_t, std::string> printk_;
-    std::vector<CpuLoss> losses_;
-    std::string stat_buffer_;
-    std::string uname_;
-    std::string writer_;
-    std::string clock_;
-    TimeConversion time_;
-    Damage damage_;
-    std::vector<std::vector<std::byte>> unpacked_;  // sections that were compressed
 };
 
 }  // namespace sampleblk::trace
