@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "event_names.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "sampleblk/error.hpp"
@@ -47,6 +49,19 @@ constexpr std::array kKnown = {
     Known{"emulation-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_EMULATION_FAULTS},
     Known{"cgroup-switches", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CGROUP_SWITCHES},
 };
+
+// Met in recordings, but nothing that find_event() would ask for.
+constexpr std::array kOnlyRead = {
+    Known{"dummy", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY},
+    Known{"bpf-output", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_BPF_OUTPUT},
+};
+
+// The name that perf shows; empty for an event that `table` lacks.
+std::string_view shown_name(std::span<const Known> table, std::uint32_t type, std::uint64_t config) {
+    const auto found =
+        std::ranges::find_if(table, [&](const Known& event) { return event.type == type && event.config == config; });
+    return found == table.end() ? std::string_view{} : found->name;
+}
 
 struct Part {
     std::string_view name;
@@ -133,12 +148,7 @@ NamedEvent find_event(const std::string& name, const std::string& tracefs) {
         }
     }
     if (same != nullptr) {
-        for (const Known& event : kKnown) {
-            if (event.type == same->type && event.config == same->config) {
-                out.name = std::string(event.name) + name.substr(plain.size());
-                break;
-            }
-        }
+        out.name = std::string(shown_name(kKnown, same->type, same->config)) + name.substr(plain.size());
         out.type = same->type;
         out.config = same->config;
         return out;
@@ -163,6 +173,11 @@ NamedEvent find_event(const std::string& name, const std::string& tracefs) {
                      "one of " + all +
                          ", a cache's (L1-dcache-load-misses), a raw code (r01c2) or a trace point "
                          "(system:name)");
+}
+
+std::string_view event_name(std::uint32_t type, std::uint64_t config) {
+    const auto name = shown_name(kKnown, type, config);
+    return name.empty() ? shown_name(kOnlyRead, type, config) : name;
 }
 
 }  // namespace sampleblk::profile

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace sampleblk::profile {
 
@@ -26,5 +27,8 @@ struct NamedEvent {
 // "cycles", "page-faults", "L1-dcache-load-misses", "r01c2", "block:block_rq_issue"; ":u" and ":k" behind all but the
 // last. `tracefs` is where trace points are looked up. Throws InputError naming what there is.
 [[nodiscard]] NamedEvent find_event(const std::string& name, const std::string& tracefs);
+
+// What perf calls a hardware or software event; empty for those of other types and those that we do not know.
+[[nodiscard]] std::string_view event_name(std::uint32_t type, std::uint64_t config);
 
 }  // namespace sampleblk::profile

@@ -100,74 +100,70 @@ template <typename T>
     return value;
 }
 
+// Where records keep their time and their event's id, the same for all events of a file.
+struct SampleLayout {
+    std::uint64_t type = 0;  // PERF_SAMPLE_*
+    bool id_all = false;     // records that are no samples have a trailer
+    bool identifier = false;
+    std::size_t time_at = 0;        // in a sample's body
+    std::size_t time_from_end = 0;  // in another record
+};
+
+// What was read of a recording.
+struct PerfContents {
+    std::string path;
+    OnDamage on_damage = OnDamage::strict;
+    std::span<const std::byte> bytes;              // the whole file
+    std::vector<std::vector<std::byte>> inflated;  // its compressed records; those in them point here
+    bool pipe = false;
+    bool compressed = false;
+    std::vector<Event> events;
+    std::map<std::uint64_t, std::size_t> event_by_id;
+    SampleLayout layout;
+    std::vector<Record> records;
+    std::map<std::string, std::string> header;
+    std::vector<BuildId> build_ids;
+    std::map<std::uint64_t, trace::EventFormat> formats;
+    std::string kallsyms;
+    std::map<std::string, std::uint64_t> damage;
+};
+
 class PerfFile {
   public:
     explicit PerfFile(const std::string& path, OnDamage damage = OnDamage::strict);
     // The same of bytes in memory; `path` is for messages.
     PerfFile(std::vector<std::byte> bytes, std::string path, OnDamage damage = OnDamage::strict);
 
-    [[nodiscard]] const std::string& path() const noexcept { return path_; }
-    [[nodiscard]] bool is_pipe() const noexcept { return pipe_; }
-    [[nodiscard]] bool is_compressed() const noexcept { return compressed_; }
-    [[nodiscard]] const std::vector<Event>& events() const noexcept { return events_; }
+    [[nodiscard]] const std::string& path() const noexcept { return contents_.path; }
+    [[nodiscard]] bool is_pipe() const noexcept { return contents_.pipe; }
+    [[nodiscard]] bool is_compressed() const noexcept { return contents_.compressed; }
+    [[nodiscard]] const std::vector<Event>& events() const noexcept { return contents_.events; }
     // All records in order of time, those made up before the recording first.
-    [[nodiscard]] const std::vector<Record>& records() const noexcept { return records_; }
+    [[nodiscard]] const std::vector<Record>& records() const noexcept { return contents_.records; }
     // "hostname", "os_release", "version", "arch", "command_line", …
-    [[nodiscard]] const std::map<std::string, std::string>& header() const noexcept { return header_; }
-    [[nodiscard]] const std::vector<BuildId>& build_ids() const noexcept { return build_ids_; }
+    [[nodiscard]] const std::map<std::string, std::string>& header() const noexcept { return contents_.header; }
+    [[nodiscard]] const std::vector<BuildId>& build_ids() const noexcept { return contents_.build_ids; }
     // Formats of the recorded trace points, by event id.
-    [[nodiscard]] const std::map<std::uint64_t, trace::EventFormat>& formats() const noexcept { return formats_; }
+    [[nodiscard]] const std::map<std::uint64_t, trace::EventFormat>& formats() const noexcept {
+        return contents_.formats;
+    }
     // The kernel's symbols, where the recording itself carries them (the old tracing data does).
-    [[nodiscard]] std::string_view kallsyms() const noexcept { return kallsyms_; }
+    [[nodiscard]] std::string_view kallsyms() const noexcept { return contents_.kallsyms; }
     // What could not be read and was skipped: "kind" -> count. Empty for a sound file.
-    [[nodiscard]] const std::map<std::string, std::uint64_t>& damage() const noexcept { return damage_; }
+    [[nodiscard]] const std::map<std::string, std::uint64_t>& damage() const noexcept { return contents_.damage; }
 
     // nullopt when the record is too short for what its event promises (strict: FormatError).
     [[nodiscard]] std::optional<Sample> sample(const Record& record) const;
-    // pid and tid of the sample_id trailer of a record that is no sample; -1 where there is none.
+    // Where it lies in the file; 0 for one that was decompressed.
     [[nodiscard]] std::uint64_t offset_of(const Record& record) const noexcept;
 
   private:
-    void open(std::span<const std::byte> bytes);
-    void read_file_mode(std::span<const std::byte> bytes);
-    void read_pipe_mode(std::span<const std::byte> bytes);
-    void read_data(std::span<const std::byte> data);
-    void take_record(std::span<const std::byte> record);
-    void inflate(std::span<const std::byte> packed, void* stream, std::vector<std::byte>& out);
-    void read_attr(std::span<const std::byte> bytes, std::uint64_t attr_size, Event& event) const;
-    void read_feature(std::uint32_t feature, std::span<const std::byte> bytes);
-    void read_event_description(std::span<const std::byte> bytes);
-    void read_build_ids(std::span<const std::byte> bytes);
-    void read_tracing_data(std::span<const std::byte> bytes);
-    void finish_events();
-    void name_events();
-    [[nodiscard]] std::size_t event_of(std::uint64_t id, const Record* record) const;
-    [[nodiscard]] std::uint64_t time_of(std::span<const std::byte> record) const;
-    // Throws when strict; else counts `kind`.
-    void damaged(const std::byte* at, const std::string& kind, const std::string& expected);
+    void read();
+    [[nodiscard]] std::size_t event_of(std::uint64_t id, const Record& record) const;
 
-    std::string path_;
-    OnDamage on_damage_ = OnDamage::strict;
     MappedFile mapping_;
     std::vector<std::byte> owned_;
-    std::span<const std::byte> whole_;
-    std::vector<std::vector<std::byte>> inflated_;
-    bool pipe_ = false;
-    bool compressed_ = false;
-    std::vector<Event> events_;
-    std::map<std::uint64_t, std::size_t> event_by_id_;
-    std::vector<Record> records_;
-    std::map<std::string, std::string> header_;
-    std::vector<BuildId> build_ids_;
-    std::map<std::uint64_t, trace::EventFormat> formats_;
-    std::string kallsyms_;
-    std::map<std::string, std::uint64_t> damage_;
-    // Where samples and other records keep their time and id, the same for all events of a file.
-    std::uint64_t sample_type_ = 0;
-    bool sample_id_all_ = false;
-    std::size_t time_at_ = 0;        // in a sample's body
-    std::size_t time_from_end_ = 0;  // in another record
-    bool identifier_ = false;
+    PerfContents contents_;
 };
 
 }  // namespace sampleblk::profile
