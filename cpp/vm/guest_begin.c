@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+#define _GNU_SOURCE
+#include "guest_begin.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/random.h>
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "guest_console.h"
+#include "guest_control.h"
+
+#define NINE_P "trans=virtio,version=9p2000.L,msize=512000,"
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static char run_dir[PATH_MAX];
+
+/* mkdir -p; the mount says what failed. */
+static void make_directories(const char *path)
+{
+	char partial[PATH_MAX];
+
+	snprintf(partial, sizeof(partial), "%s", path);
+	for (char *slash = strchr(partial + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		mkdir(partial, 0755);
+		*slash = '/';
+	}
+	mkdir(partial, 0755);
+}
+
+static void set_clock(const void *payload, uint32_t length)
+{
+	int64_t now[2];
+
+	if (length != sizeof(now))
+		return;
+	memcpy(now, payload, sizeof(now));
+	clock_settime(CLOCK_REALTIME, &(struct timespec){.tv_sec = now[0], .tv_nsec = now[1]});
+}
+
+/* Every restored VM has the random pool of the saved one until this; credit it, so that getrandom() reseeds. */
+static void stir_entropy(const void *payload, uint32_t length)
+{
+	struct {
+		int entropy_count, buf_size;
+		char buf[512];
+	} pool = {0};
+	int fd;
+
+	if (length > sizeof(pool.buf))
+		length = sizeof(pool.buf);
+	pool.entropy_count = (int)length * 8;
+	pool.buf_size = (int)length;
+	memcpy(pool.buf, payload, length);
+	fd = open("/dev/urandom", O_RDWR | O_CLOEXEC);
+	if (fd < 0 || ioctl(fd, RNDADDENTROPY, &pool) != 0 || ioctl(fd, RNDRESEEDCRNG) != 0)
+		die("stir entropy");
+	close(fd);
+}
+
+static void loopback_up(void)
+{
+	struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0) {
+		ioctl(fd, SIOCSIFFLAGS, &request);
+		close(fd);
+	}
+}
+
+struct mount_step {
+	const char *source, *target, *type;
+	unsigned long flags;
+	const char *options;
+	bool optional; /* absent from some kernels */
+};
+
+static bool do_mounts(const struct mount_step *steps, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct mount_step *step = &steps[i];
+
+		make_directories(step->target);
+		if (mount(step->source, step->target, step->type, step->flags, step->options) != 0 && !step->optional) {
+			send_failed("mount %s on %s", step->type ? step->type : step->source, step->target);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* The host's root, read-only, under a tmpfs; the kernel's own file systems fresh. Makes it our root. */
+static bool enter_root(const char *modules)
+{
+	static const struct mount_step root[] = {
+		{TAG_ROOT, "/host", "9p", MS_RDONLY, NINE_P "cache=loose", false},
+		{"tmpfs", "/overlay", "tmpfs", 0, "mode=755,size=75%", false},
+	};
+	static const struct mount_step overlay[] = {
+		{"overlay", "/newroot", "overlay", 0, "lowerdir=/host,upperdir=/overlay/upper,workdir=/overlay/work", false},
+	};
+	static const struct mount_step system[] = {
+		{"proc", "/newroot/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, false},
+		{"sysfs", "/newroot/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, false},
+		{"devtmpfs", "/newroot/dev", "devtmpfs", MS_NOSUID, "mode=755", false},
+		{"devpts", "/newroot/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "gid=5,mode=620,ptmxmode=666", false},
+		{"tmpfs", "/newroot/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777", false},
+		{"tmpfs", "/newroot/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755", false},
+		{"cgroup2", "/newroot/sys/fs/cgroup", "cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, true},
+		{"debugfs", "/newroot/sys/kernel/debug", "debugfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, true},
+		{"tracefs", "/newroot/sys/kernel/tracing", "tracefs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, true},
+	};
+	struct utsname kernel;
+	char path[PATH_MAX];
+
+	if (!do_mounts(root, COUNT(root)))
+		return false;
+	mkdir("/overlay/upper", 0755);
+	mkdir("/overlay/work", 0755);
+	if (!do_mounts(overlay, COUNT(overlay)) || !do_mounts(system, COUNT(system)))
+		return false;
+	mkdir("/newroot/run/lock", 01777);
+	(void)!symlink("/proc/self/fd", "/newroot/dev/fd");
+	(void)!symlink("/proc/self/fd/0", "/newroot/dev/stdin");
+	(void)!symlink("/proc/self/fd/1", "/newroot/dev/stdout");
+	(void)!symlink("/proc/self/fd/2", "/newroot/dev/stderr");
+
+	if (run_dir[0]) {
+		/* mmap: writable shared mappings work, and the host sees every write by the time that we sync. */
+		const struct mount_step run = {TAG_RUN, path, "9p", MS_NOSUID | MS_NODEV, NINE_P "cache=mmap", false};
+
+		snprintf(path, sizeof(path), "/newroot%.4000s", run_dir);
+		if (!do_mounts(&run, 1))
+			return false;
+	}
+	if (modules) {
+		char source[PATH_MAX];
+		const struct mount_step bind = {source, path, NULL, MS_BIND, NULL, false};
+
+		uname(&kernel);
+		snprintf(source, sizeof(source), "/newroot%.4000s", modules);
+		snprintf(path, sizeof(path), "/newroot/lib/modules/%s", kernel.release);
+		if (!do_mounts(&bind, 1))
+			return false;
+	}
+	/*
+	 * As switch_root(8) does. PID 1 shares its root with the kernel's helper threads, so from here on
+	 * request_module() finds the host's modprobe.
+	 */
+	if (chdir("/newroot") != 0 || mount(".", "/", NULL, MS_MOVE, NULL) != 0 || chroot(".") != 0 || chdir("/") != 0) {
+		send_failed("switch root");
+		return false;
+	}
+	return true;
+}
+
+void begin(const char *payload, uint32_t length)
+{
+	const char *at = payload, *end = payload + length;
+	char *text, *modules = NULL;
+	struct field field;
+
+	while (next_field(&at, end, &field, &text)) {
+		switch (field.type) {
+		case FIELD_CLOCK:
+			set_clock(text, field.length);
+			break;
+		case FIELD_ENTROPY:
+			stir_entropy(text, field.length);
+			break;
+		case FIELD_HOSTNAME:
+			(void)!sethostname(text, field.length);
+			break;
+		case FIELD_RUN_DIR:
+			snprintf(run_dir, sizeof(run_dir), "%s", text);
+			break;
+		case FIELD_MODULES:
+			free(modules);
+			modules = strdup(text);
+			break;
+		}
+		free(text);
+	}
+	loopback_up();
+	if (enter_root(modules))
+		send_frame(FRAME_BEGUN, NULL, 0);
+	free(modules);
+}
+
+void sync_run_dir(void)
+{
+	int fd;
+
+	if (!run_dir[0])
+		return;
+	fd = open(run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd >= 0) {
+		syncfs(fd);
+		close(fd);
+	}
+}

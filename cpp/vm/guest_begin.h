@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/* What makes a restored machine this run's: its time, its entropy, its name, the host's files. */
+#ifndef SAMPLEBLK_VM_GUEST_BEGIN_H
+#define SAMPLEBLK_VM_GUEST_BEGIN_H
+
+#include <stdint.h>
+
+/* The BEGIN frame; answers it. From then on the root is the host's, under a tmpfs. */
+void begin(const char *payload, uint32_t length);
+
+/* Writes the run directory, if there is one, back to the host. */
+void sync_run_dir(void);
+
+#endif
