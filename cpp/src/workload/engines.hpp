@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "generator.hpp"
+#include "io.hpp"
 
 namespace sampleblk::workload {
 

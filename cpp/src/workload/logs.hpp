@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "generator.hpp"
+#include "io.hpp"
 #include "sampleblk/workload/files.hpp"
 #include "sampleblk/workload/job_state.hpp"
 

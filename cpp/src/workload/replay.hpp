@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "generator.hpp"
+#include "io.hpp"
 #include "sampleblk/workload/clock.hpp"
 #include "sampleblk/workload/files.hpp"
 

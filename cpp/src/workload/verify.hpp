@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "generator.hpp"
+#include "io.hpp"
 #include "sampleblk/workload/files.hpp"
 #include "sampleblk/workload/job_state.hpp"
 
