@@ -106,6 +106,22 @@ static int control_limits(struct sblk_device *dev, union sblk_arg *arg)
 	return RESERVED_ZERO(&arg->limits) && !arg->limits.reserved0 ? sblk_set_limits(dev, &arg->limits) : -EINVAL;
 }
 
+static int control_get_timing(struct sblk_device *dev, union sblk_arg *arg)
+{
+	return RESERVED_ZERO(&arg->timing) ? sblk_get_timing(dev, &arg->timing) : -EINVAL;
+}
+
+static int control_get_limits(struct sblk_device *dev, union sblk_arg *arg)
+{
+	u32 index = arg->index;
+
+	if (!RESERVED_ZERO(&arg->limits) || arg->limits.reserved0)
+		return -EINVAL;
+	arg->limits = sblk_get_limits(dev);
+	arg->limits.index = index;
+	return 0;
+}
+
 static int control_set_faults(struct sblk_device *dev, union sblk_arg *arg)
 {
 	return RESERVED_ZERO(&arg->faults) ? sblk_set_faults(dev, &arg->faults) : -EINVAL;
@@ -216,6 +232,8 @@ static const struct sblk_ioctl ioctls[] = {
 	{ SAMPLEBLK_IOC_MARK, true, NULL, control_mark },
 	{ SAMPLEBLK_IOC_SEEK, true, NULL, control_seek },
 	{ SAMPLEBLK_IOC_SNAPSHOT, false, control_snapshot },
+	{ SAMPLEBLK_IOC_GET_TIMING, false, NULL, control_get_timing },
+	{ SAMPLEBLK_IOC_GET_LIMITS, false, NULL, control_get_limits },
 };
 
 /* The number and direction pick the call; the size is the caller's version of the structure. */

@@ -147,6 +147,7 @@ int sblk_tune(struct sblk_device *dev, struct sampleblk_tune *tune);
 int sblk_histogram(struct sblk_device *dev, struct sampleblk_histogram *histogram);
 void sblk_reset(struct sblk_device *dev);
 int sblk_set_timing(struct sblk_device *dev, const struct sampleblk_timing *timing);
+int sblk_get_timing(struct sblk_device *dev, struct sampleblk_timing *timing);
 struct sampleblk_limits sblk_get_limits(struct sblk_device *dev);
 int sblk_set_limits(struct sblk_device *dev, const struct sampleblk_limits *limits);
 int sblk_set_faults(struct sblk_device *dev, const struct sampleblk_faults *faults);

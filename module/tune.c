@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What can change while I/O runs. */
+#include <linux/log2.h>
 #include <linux/uaccess.h>
 
 #include "compat.h"
@@ -213,6 +214,36 @@ free:
 	for (op = 0; op < SAMPLEBLK_OPS; op++)
 		sblk_latency_destroy(latency[op]);
 	return err;
+}
+
+int sblk_get_timing(struct sblk_device *dev, struct sampleblk_timing *timing)
+{
+	struct sampleblk_bin __user *user = u64_to_user_ptr(timing->bins);
+	const struct sblk_latency *latency;
+	u32 room = timing->nr_bins;
+	u64 before = 0;
+	u32 op, i;
+
+	/* Of one operation: others may have another model. */
+	if (!is_power_of_2(timing->ops) || timing->ops >= 1U << SAMPLEBLK_OPS)
+		return -EINVAL;
+	op = ilog2(timing->ops);
+	latency = rcu_dereference_protected(dev->latency[op], lockdep_is_held(&dev->control));
+	timing->model = latency ? latency->model : SAMPLEBLK_LATENCY_NONE;
+	timing->nr_bins = latency ? latency->nr_bins : 0;
+	timing->a = latency ? latency->a : 0;
+	timing->b = latency ? latency->b : 0;
+	timing->seed = latency ? latency->seed - op : 0;
+	for (i = 0; i < min(room, timing->nr_bins); i++) {
+		struct sampleblk_bin bin = latency->bins[i];
+
+		/* As it was uploaded: see struct sblk_latency. */
+		bin.count -= before;
+		before += bin.count;
+		if (copy_to_user(user + i, &bin, sizeof(bin)))
+			return -EFAULT;
+	}
+	return 0;
 }
 
 struct sampleblk_limits sblk_get_limits(struct sblk_device *dev)

@@ -176,6 +176,33 @@ void set_limits(DeviceControl& control, std::uint32_t index, const py::kwargs& g
     control.set_limits(limits);
 }
 
+py::dict timing(const DeviceControl& control, std::uint32_t index, std::uint32_t op) {
+    const auto [timing, bins] = control.timing(index, op);
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> list;
+    list.reserve(bins.size());
+    for (const sampleblk_bin& bin : bins) {
+        list.emplace_back(bin.up_to_ns, bin.count);
+    }
+    py::dict out;
+    out["model"] = timing.model;
+    out["a"] = timing.a;
+    out["b"] = timing.b;
+    out["seed"] = timing.seed;
+    out["bins"] = list;
+    return out;
+}
+
+py::dict limits(const DeviceControl& control, std::uint32_t index) {
+    const sampleblk_limits limits = control.limits(index);
+    py::dict out;
+    out["bytes_per_second"] = limits.bytes_per_second;
+    out["iops"] = limits.iops;
+    out["stall_period_ns"] = limits.stall_period_ns;
+    out["stall_ns"] = limits.stall_ns;
+    out["stall_offset_ns"] = limits.stall_offset_ns;
+    return out;
+}
+
 sampleblk_rule rule_from(const py::kwargs& given) {
     sampleblk_rule rule{};
     Fields(given)
@@ -306,7 +333,9 @@ void register_device(py::module_& module) {
         .def("tune", &tune, py::arg("index"))
         .def("set_timing", &set_timing, py::arg("index"), py::arg("ops"), py::arg("model"), py::arg("a"), py::arg("b"),
              py::arg("seed"), py::arg("bins"))
+        .def("timing", &timing, py::arg("index"), py::arg("op"))
         .def("set_limits", &set_limits, py::arg("index"))
+        .def("limits", &limits, py::arg("index"))
         .def("set_faults", &set_faults, py::arg("index"), py::arg("rules"), py::arg("seed"))
         .def("faults", &faults, py::arg("index"))
         .def("power_cut", &power_cut, py::arg("index"), py::arg("mode"), py::arg("flags"), py::arg("survive_percent"),

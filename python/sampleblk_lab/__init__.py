@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sampleblk_lab.device import Fault as Fault
     from sampleblk_lab.device import Filesystem as Filesystem
     from sampleblk_lab.device import JournalInfo as JournalInfo
+    from sampleblk_lab.device import Latency as Latency
     from sampleblk_lab.device import Mount as Mount
     from sampleblk_lab.device import ToolError as ToolError
     from sampleblk_lab.device import VolatileWrite as VolatileWrite
@@ -87,6 +88,7 @@ _HOMES = {
     "JobFile": "workload",
     "JobRun": "workload",
     "JournalInfo": "device",
+    "Latency": "device",
     "Measurement": "results",
     "Mount": "device",
     "Replay": "workload",

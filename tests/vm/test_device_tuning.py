@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Modes, queues, completion, timing, limits and faults, changed while I/O runs."""
 
+import dataclasses
 import errno
 import os
 import subprocess
@@ -178,6 +179,30 @@ def test_every_model_delays(model: str, a: int, b: int, bins: tuple[tuple[int, i
         assert all(row["to_ns"] > 250_000 for row in dev.histogram("write").rows() if row["count"])
         # One that was due before the write was done needed no timer.
         assert dev.counters().delayed > 0
+
+
+def test_what_was_set_is_read_back() -> None:
+    with lab.Device("1M") as dev:
+        assert dev.timing("read") == lab.Latency("none")
+        assert dev.limits() == dict.fromkeys(
+            ("bytes_per_second", "iops", "stall_period_ns", "stall_ns", "stall_offset_ns"), 0
+        )
+        bins = ((1_000_000, 0), (2_000_000, 9), (8_000_000, 1))
+        dev.set_timing("lognormal", 1_000_000, 300, ops=("write", "flush"), seed=7)
+        dev.set_timing("empirical", ops="read", bins=bins, seed=2**64 - 1)
+        assert dev.timing("write") == dev.timing("flush") == lab.Latency("lognormal", 1_000_000, 300, seed=7)
+        assert dev.timing("read") == lab.Latency("empirical", bins=bins, seed=2**64 - 1)
+        assert dev.timing("discard") == lab.Latency("none")
+        limits = {
+            "bytes_per_second": 1 << 20, "iops": 9, "stall_period_ns": 5000, "stall_ns": 7, "stall_offset_ns": 3,
+        }  # fmt: skip
+        dev.set_limits(**limits)
+        assert dev.limits() == limits
+        # As it was uploaded, it can be uploaded again.
+        dev.set_timing(**dataclasses.asdict(dev.timing("read")), ops="discard")
+        assert dev.timing("discard") == dev.timing("read")
+        with pytest.raises(lab.InputError, match="'reed'"):
+            dev.timing("reed")
 
 
 def test_limits_hold() -> None:

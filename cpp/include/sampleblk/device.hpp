@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sampleblk/fd.hpp"
@@ -65,7 +66,12 @@ class DeviceControl {
     // Sets the latency of the operations in `timing.ops`; `bins` are for SAMPLEBLK_LATENCY_EMPIRICAL.
     void set_timing(sampleblk_timing timing, const std::vector<sampleblk_bin>& bins = {});
 
+    // Of one operation (SAMPLEBLK_OP_*), with the bins of SAMPLEBLK_LATENCY_EMPIRICAL; `bins` of the first is not set.
+    [[nodiscard]] std::pair<sampleblk_timing, std::vector<sampleblk_bin>> timing(std::uint32_t index,
+                                                                                 std::uint32_t op) const;
+
     void set_limits(const sampleblk_limits& limits);
+    [[nodiscard]] sampleblk_limits limits(std::uint32_t index) const;
 
     // Replaces the whole table; none takes all faults away.
     void set_faults(std::uint32_t index, std::vector<sampleblk_rule> rules, std::uint64_t seed = 0);

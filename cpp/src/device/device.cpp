@@ -178,6 +178,31 @@ void DeviceControl::set_limits(const sampleblk_limits& limits) {
     call(SAMPLEBLK_IOC_LIMITS, &request, "SAMPLEBLK_IOC_LIMITS", device_path(limits.index));
 }
 
+std::pair<sampleblk_timing, std::vector<sampleblk_bin>> DeviceControl::timing(std::uint32_t index,
+                                                                              std::uint32_t op) const {
+    if (op >= SAMPLEBLK_OPS) {
+        throw InputError("operation " + std::to_string(op), {}, 0,
+                         "SAMPLEBLK_OP_READ … SAMPLEBLK_OP_FLUSH (0 to " + std::to_string(SAMPLEBLK_OPS - 1) + ")");
+    }
+    std::vector<sampleblk_bin> bins(SAMPLEBLK_MAX_BINS);
+    sampleblk_timing timing{};
+    timing.index = index;
+    timing.ops = 1U << op;
+    timing.nr_bins = static_cast<std::uint32_t>(bins.size());
+    timing.bins = reinterpret_cast<std::uintptr_t>(bins.data());
+    call(SAMPLEBLK_IOC_GET_TIMING, &timing, "SAMPLEBLK_IOC_GET_TIMING", device_path(index));
+    bins.resize(timing.nr_bins);
+    timing.bins = 0;
+    return {timing, std::move(bins)};
+}
+
+sampleblk_limits DeviceControl::limits(std::uint32_t index) const {
+    sampleblk_limits limits{};
+    limits.index = index;
+    call(SAMPLEBLK_IOC_GET_LIMITS, &limits, "SAMPLEBLK_IOC_GET_LIMITS", device_path(index));
+    return limits;
+}
+
 void DeviceControl::set_faults(std::uint32_t index, std::vector<sampleblk_rule> rules, std::uint64_t seed) {
     if (rules.size() > SAMPLEBLK_MAX_RULES) {
         throw InputError(std::to_string(rules.size()) + " fault rules", {}, 0,

@@ -6,7 +6,7 @@ from sampleblk_lab.device.device import Device, DeviceInfo, devices
 from sampleblk_lab.device.filesystem import Filesystem, Mount, ToolError
 from sampleblk_lab.device.latency import latency_bins
 from sampleblk_lab.device.state import Cut, JournalInfo, VolatileWrite
-from sampleblk_lab.device.tuning import Fault
+from sampleblk_lab.device.tuning import Fault, Latency
 
 __all__ = [
     "Counters",
@@ -16,6 +16,7 @@ __all__ = [
     "Fault",
     "Filesystem",
     "JournalInfo",
+    "Latency",
     "Mount",
     "ToolError",
     "VolatileWrite",

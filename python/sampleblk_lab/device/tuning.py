@@ -114,6 +114,17 @@ class Fault:
         )
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Latency:
+    """An operation's latency as the driver draws it; the fields are those of :meth:`Tuning.set_timing`."""
+
+    model: str
+    a: int = 0
+    b: int = 0
+    bins: tuple[tuple[int, int], ...] = ()
+    seed: int = 0
+
+
 class Tuning:
     """The part of a device that changes how it answers."""
 
@@ -219,6 +230,16 @@ class Tuning:
             list(bins),
         )
 
+    def timing(self, op: str = "read") -> Latency:
+        """The latency that an operation has now, as :meth:`set_timing` was told.
+
+        Raises:
+            InputError: `op` is none of read, write, discard, write_zeroes, flush.
+        """
+        raw = self._control.timing(self.index, names.number(names.OPS, op, "operation"))
+        bins = tuple((up_to, count) for up_to, count in raw["bins"])
+        return Latency(names.LATENCIES[raw["model"]], raw["a"], raw["b"], bins, raw["seed"])
+
     def set_timing_like(
         self, source: Any, *, ops: str | Iterable[str] | None = None, less_ns: int = 0, seed: int = 0
     ) -> dict[str, int]:
@@ -271,6 +292,10 @@ class Tuning:
             stall_ns=stall_ns,
             stall_offset_ns=stall_offset_ns,
         )
+
+    def limits(self) -> dict[str, int]:
+        """The limits in force, by the names of :meth:`set_limits`; 0 is none."""
+        return dict(self._control.limits(self.index))
 
     def set_faults(self, faults: Sequence[Fault], *, seed: int = 0) -> None:
         """Replaces the fault table; an empty one takes all faults away, and fails what hangs.

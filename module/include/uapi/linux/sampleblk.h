@@ -202,12 +202,15 @@ struct sampleblk_bin {
 	__u64 count;
 };
 
-/* SAMPLEBLK_IOC_TIMING: the latency of the operations in `ops`. Replaces what they had. */
+/*
+ * SAMPLEBLK_IOC_TIMING: the latency of the operations in `ops`. Replaces what they had.
+ * SAMPLEBLK_IOC_GET_TIMING reads that of the one operation in `ops`.
+ */
 struct sampleblk_timing {
 	__u32 index;
 	__u32 ops; /* bits 1 << SAMPLEBLK_OP_* */
 	__u32 model; /* SAMPLEBLK_LATENCY_* */
-	__u32 nr_bins; /* SAMPLEBLK_LATENCY_EMPIRICAL only */
+	__u32 nr_bins; /* SAMPLEBLK_LATENCY_EMPIRICAL only; GET: room at `bins`, and then how many there are */
 	__u64 a;
 	__u64 b;
 	__u64 seed;
@@ -215,7 +218,7 @@ struct sampleblk_timing {
 	__u64 reserved[4];
 };
 
-/* SAMPLEBLK_IOC_LIMITS: throughput and stalls. A zero is no limit. */
+/* SAMPLEBLK_IOC_LIMITS: throughput and stalls. A zero is no limit. SAMPLEBLK_IOC_GET_LIMITS reads them. */
 struct sampleblk_limits {
 	__u32 index;
 	__u32 reserved0;
@@ -458,5 +461,7 @@ struct sampleblk_snapshot {
 #define SAMPLEBLK_IOC_MARK _IOWR(SAMPLEBLK_IOC_MAGIC, 0x10, struct sampleblk_mark)
 #define SAMPLEBLK_IOC_SEEK _IOWR(SAMPLEBLK_IOC_MAGIC, 0x11, struct sampleblk_seek)
 #define SAMPLEBLK_IOC_SNAPSHOT _IOWR(SAMPLEBLK_IOC_MAGIC, 0x12, struct sampleblk_snapshot)
+#define SAMPLEBLK_IOC_GET_TIMING _IOWR(SAMPLEBLK_IOC_MAGIC, 0x13, struct sampleblk_timing)
+#define SAMPLEBLK_IOC_GET_LIMITS _IOWR(SAMPLEBLK_IOC_MAGIC, 0x14, struct sampleblk_limits)
 
 #endif
