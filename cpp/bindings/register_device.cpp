@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <iterator>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "bindings.hpp"
+#include "fields.hpp"
 #include "sampleblk/device.hpp"
 #include "sampleblk/device_journal.hpp"
 
@@ -16,117 +18,92 @@ namespace sampleblk::bindings {
 
 namespace {
 
-py::dict config_dict(const sampleblk_config& config) {
-    py::dict out;
-    out["index"] = config.index;
-    out["flags"] = config.flags;
-    out["capacity_bytes"] = config.capacity_bytes;
-    out["queues"] = config.queues;
-    out["depth"] = config.depth;
-    out["logical_block_bytes"] = config.logical_block_bytes;
-    out["physical_block_bytes"] = config.physical_block_bytes;
-    out["io_min_bytes"] = config.io_min_bytes;
-    out["io_opt_bytes"] = config.io_opt_bytes;
-    out["max_sectors"] = config.max_sectors;
-    out["max_segments"] = config.max_segments;
-    out["poll_queues"] = config.poll_queues;
-    out["mode"] = config.mode;
-    out["completion"] = config.completion;
-    out["numa_node"] = config.numa_node;
-    out["cache_bytes"] = config.cache_bytes;
-    return out;
-}
+constexpr std::tuple kConfig{Field{"index", &sampleblk_config::index},
+                             Field{"flags", &sampleblk_config::flags},
+                             Field{"capacity_bytes", &sampleblk_config::capacity_bytes},
+                             Field{"queues", &sampleblk_config::queues},
+                             Field{"depth", &sampleblk_config::depth},
+                             Field{"logical_block_bytes", &sampleblk_config::logical_block_bytes},
+                             Field{"physical_block_bytes", &sampleblk_config::physical_block_bytes},
+                             Field{"io_min_bytes", &sampleblk_config::io_min_bytes},
+                             Field{"io_opt_bytes", &sampleblk_config::io_opt_bytes},
+                             Field{"max_sectors", &sampleblk_config::max_sectors},
+                             Field{"max_segments", &sampleblk_config::max_segments},
+                             Field{"poll_queues", &sampleblk_config::poll_queues},
+                             Field{"mode", &sampleblk_config::mode},
+                             Field{"completion", &sampleblk_config::completion},
+                             Field{"numa_node", &sampleblk_config::numa_node},
+                             Field{"cache_bytes", &sampleblk_config::cache_bytes}};
+constexpr std::tuple kInfo{Field{"openers", &sampleblk_info::openers}, Field{"powered", &sampleblk_info::powered},
+                           Field{"allocated_bytes", &sampleblk_info::allocated_bytes}};
+constexpr std::tuple kCounters{Field{"reads", &sampleblk_counters::reads},
+                               Field{"writes", &sampleblk_counters::writes},
+                               Field{"discards", &sampleblk_counters::discards},
+                               Field{"write_zeroes", &sampleblk_counters::write_zeroes},
+                               Field{"flushes", &sampleblk_counters::flushes},
+                               Field{"fua_writes", &sampleblk_counters::fua_writes},
+                               Field{"read_bytes", &sampleblk_counters::read_bytes},
+                               Field{"write_bytes", &sampleblk_counters::write_bytes},
+                               Field{"discard_bytes", &sampleblk_counters::discard_bytes},
+                               Field{"write_zeroes_bytes", &sampleblk_counters::write_zeroes_bytes},
+                               Field{"errors", &sampleblk_counters::errors},
+                               Field{"deferred", &sampleblk_counters::deferred},
+                               Field{"delayed", &sampleblk_counters::delayed},
+                               Field{"faults", &sampleblk_counters::faults},
+                               Field{"batched", &sampleblk_counters::batched},
+                               Field{"polled", &sampleblk_counters::polled}};
+constexpr std::tuple kTune{Field{"queues", &sampleblk_tune::queues}, Field{"completion", &sampleblk_tune::completion},
+                           Field{"histograms", &sampleblk_tune::histograms},
+                           Field{"read_only", &sampleblk_tune::read_only},
+                           Field{"sector_atomic", &sampleblk_tune::sector_atomic}};
+constexpr std::tuple kTiming{Field{"model", &sampleblk_timing::model}, Field{"a", &sampleblk_timing::a},
+                             Field{"b", &sampleblk_timing::b}, Field{"seed", &sampleblk_timing::seed}};
+constexpr std::tuple kLimits{
+    Field{"bytes_per_second", &sampleblk_limits::bytes_per_second}, Field{"iops", &sampleblk_limits::iops},
+    Field{"stall_period_ns", &sampleblk_limits::stall_period_ns}, Field{"stall_ns", &sampleblk_limits::stall_ns},
+    Field{"stall_offset_ns", &sampleblk_limits::stall_offset_ns}};
+constexpr std::tuple kRule{Field{"ops", &sampleblk_rule::ops},
+                           Field{"action", &sampleblk_rule::action},
+                           Field{"first_sector", &sampleblk_rule::first_sector},
+                           Field{"last_sector", &sampleblk_rule::last_sector},
+                           Field{"skip", &sampleblk_rule::skip},
+                           Field{"count", &sampleblk_rule::count},
+                           Field{"every", &sampleblk_rule::every},
+                           Field{"probability", &sampleblk_rule::probability},
+                           Field{"arg0", &sampleblk_rule::arg0},
+                           Field{"arg1", &sampleblk_rule::arg1}};
+// Out only.
+constexpr std::tuple kHits{Field{"matched", &sampleblk_rule::matched}, Field{"hits", &sampleblk_rule::hits}};
+constexpr std::tuple kCut{Field{"dropped", &sampleblk_power::dropped}, Field{"survived", &sampleblk_power::survived},
+                          Field{"torn", &sampleblk_power::torn}};
+constexpr std::tuple kVolatile{Field{"id", &sampleblk_volatile::id}, Field{"sector", &sampleblk_volatile::sector},
+                               Field{"sectors", &sampleblk_volatile::sectors}};
+constexpr std::tuple kJournal{Field{"bytes", &sampleblk_journal::bytes},
+                              Field{"used_bytes", &sampleblk_journal::used_bytes},
+                              Field{"entries", &sampleblk_journal::entries},
+                              Field{"overflow", &sampleblk_journal::overflow},
+                              Field{"next_sequence", &sampleblk_journal::next_sequence},
+                              Field{"position", &sampleblk_journal::position},
+                              Field{"epoch", &sampleblk_journal::epoch}};
 
 py::dict info_dict(const sampleblk_info& info) {
-    py::dict out = config_dict(info.config);
-    out["openers"] = info.openers;
-    out["powered"] = info.powered;
-    out["allocated_bytes"] = info.allocated_bytes;
+    py::dict out = to_dict(info.config, kConfig);
+    add_to(out, info, kInfo);
     return out;
 }
-
-py::dict counters_dict(const sampleblk_counters& counters) {
-    py::dict out;
-    out["reads"] = counters.reads;
-    out["writes"] = counters.writes;
-    out["discards"] = counters.discards;
-    out["write_zeroes"] = counters.write_zeroes;
-    out["flushes"] = counters.flushes;
-    out["fua_writes"] = counters.fua_writes;
-    out["read_bytes"] = counters.read_bytes;
-    out["write_bytes"] = counters.write_bytes;
-    out["discard_bytes"] = counters.discard_bytes;
-    out["write_zeroes_bytes"] = counters.write_zeroes_bytes;
-    out["errors"] = counters.errors;
-    out["deferred"] = counters.deferred;
-    out["delayed"] = counters.delayed;
-    out["faults"] = counters.faults;
-    out["batched"] = counters.batched;
-    out["polled"] = counters.polled;
-    return out;
-}
-
-// Fields of a structure by keyword; a name that it does not have is a TypeError.
-class Fields {
-  public:
-    explicit Fields(const py::kwargs& given) : given_(given) {}
-
-    template <typename T>
-    Fields& take(const char* name, T& field) {
-        if (given_.contains(name)) {
-            field = given_[name].cast<T>();
-            ++taken_;
-        }
-        return *this;
-    }
-    void done() const {
-        if (taken_ != given_.size()) {
-            throw py::type_error("no such field among " + py::str(given_).cast<std::string>());
-        }
-    }
-
-  private:
-    py::kwargs given_;
-    std::size_t taken_ = 0;
-};
 
 py::dict add(DeviceControl& control, const py::kwargs& given) {
-    sampleblk_config config{};
-    Fields(given)
-        .take("index", config.index)
-        .take("flags", config.flags)
-        .take("capacity_bytes", config.capacity_bytes)
-        .take("queues", config.queues)
-        .take("depth", config.depth)
-        .take("logical_block_bytes", config.logical_block_bytes)
-        .take("physical_block_bytes", config.physical_block_bytes)
-        .take("io_min_bytes", config.io_min_bytes)
-        .take("io_opt_bytes", config.io_opt_bytes)
-        .take("max_sectors", config.max_sectors)
-        .take("max_segments", config.max_segments)
-        .take("poll_queues", config.poll_queues)
-        .take("mode", config.mode)
-        .take("completion", config.completion)
-        .take("numa_node", config.numa_node)
-        .take("cache_bytes", config.cache_bytes)
-        .done();
+    auto config = from_keywords(given, kConfig);
     {
         const py::gil_scoped_release release;
         config = control.add(config);
     }
-    return config_dict(config);
+    return to_dict(config, kConfig);
 }
 
 py::dict tune(DeviceControl& control, std::uint32_t index, const py::kwargs& given) {
-    sampleblk_tune tune{};
+    auto tune = from_keywords(given, kTune);
     tune.index = index;
-    Fields(given)
-        .take("queues", tune.queues)
-        .take("completion", tune.completion)
-        .take("histograms", tune.histograms)
-        .take("read_only", tune.read_only)
-        .take("sector_atomic", tune.sector_atomic)
-        .done();
     tune.set = (given.contains("queues") ? SAMPLEBLK_TUNE_QUEUES : 0) |
                (given.contains("completion") ? SAMPLEBLK_TUNE_COMPLETION : 0) |
                (given.contains("histograms") ? SAMPLEBLK_TUNE_HISTOGRAMS : 0) |
@@ -136,13 +113,7 @@ py::dict tune(DeviceControl& control, std::uint32_t index, const py::kwargs& giv
         const py::gil_scoped_release release;
         tune = control.tune(tune);
     }
-    py::dict out;
-    out["queues"] = tune.queues;
-    out["completion"] = tune.completion;
-    out["histograms"] = tune.histograms;
-    out["read_only"] = tune.read_only;
-    out["sector_atomic"] = tune.sector_atomic;
-    return out;
+    return to_dict(tune, kTune);
 }
 
 void set_timing(DeviceControl& control, std::uint32_t index, std::uint32_t ops, std::uint32_t model, std::uint64_t a,
@@ -163,15 +134,8 @@ void set_timing(DeviceControl& control, std::uint32_t index, std::uint32_t ops, 
 }
 
 void set_limits(DeviceControl& control, std::uint32_t index, const py::kwargs& given) {
-    sampleblk_limits limits{};
+    auto limits = from_keywords(given, kLimits);
     limits.index = index;
-    Fields(given)
-        .take("bytes_per_second", limits.bytes_per_second)
-        .take("iops", limits.iops)
-        .take("stall_period_ns", limits.stall_period_ns)
-        .take("stall_ns", limits.stall_ns)
-        .take("stall_offset_ns", limits.stall_offset_ns)
-        .done();
     const py::gil_scoped_release release;
     control.set_limits(limits);
 }
@@ -183,47 +147,19 @@ py::dict timing(const DeviceControl& control, std::uint32_t index, std::uint32_t
     for (const sampleblk_bin& bin : bins) {
         list.emplace_back(bin.up_to_ns, bin.count);
     }
-    py::dict out;
-    out["model"] = timing.model;
-    out["a"] = timing.a;
-    out["b"] = timing.b;
-    out["seed"] = timing.seed;
+    py::dict out = to_dict(timing, kTiming);
     out["bins"] = list;
     return out;
 }
 
 py::dict limits(const DeviceControl& control, std::uint32_t index) {
-    const sampleblk_limits limits = control.limits(index);
-    py::dict out;
-    out["bytes_per_second"] = limits.bytes_per_second;
-    out["iops"] = limits.iops;
-    out["stall_period_ns"] = limits.stall_period_ns;
-    out["stall_ns"] = limits.stall_ns;
-    out["stall_offset_ns"] = limits.stall_offset_ns;
-    return out;
-}
-
-sampleblk_rule rule_from(const py::kwargs& given) {
-    sampleblk_rule rule{};
-    Fields(given)
-        .take("ops", rule.ops)
-        .take("action", rule.action)
-        .take("first_sector", rule.first_sector)
-        .take("last_sector", rule.last_sector)
-        .take("skip", rule.skip)
-        .take("count", rule.count)
-        .take("every", rule.every)
-        .take("probability", rule.probability)
-        .take("arg0", rule.arg0)
-        .take("arg1", rule.arg1)
-        .done();
-    return rule;
+    return to_dict(control.limits(index), kLimits);
 }
 
 void set_faults(DeviceControl& control, std::uint32_t index, const std::vector<py::kwargs>& rules, std::uint64_t seed) {
     std::vector<sampleblk_rule> list;
     for (const py::kwargs& rule : rules) {
-        list.push_back(rule_from(rule));
+        list.push_back(from_keywords(rule, kRule));
     }
     const py::gil_scoped_release release;
     control.set_faults(index, std::move(list), seed);
@@ -232,19 +168,8 @@ void set_faults(DeviceControl& control, std::uint32_t index, const std::vector<p
 py::list faults(const DeviceControl& control, std::uint32_t index) {
     py::list out;
     for (const sampleblk_rule& rule : control.faults(index)) {
-        py::dict one;
-        one["ops"] = rule.ops;
-        one["action"] = rule.action;
-        one["first_sector"] = rule.first_sector;
-        one["last_sector"] = rule.last_sector;
-        one["skip"] = rule.skip;
-        one["count"] = rule.count;
-        one["every"] = rule.every;
-        one["probability"] = rule.probability;
-        one["arg0"] = rule.arg0;
-        one["arg1"] = rule.arg1;
-        one["matched"] = rule.matched;
-        one["hits"] = rule.hits;
+        py::dict one = to_dict(rule, kRule);
+        add_to(one, rule, kHits);
         out.append(one);
     }
     return out;
@@ -267,20 +192,13 @@ py::dict power_cut(DeviceControl& control, std::uint32_t index, std::uint32_t mo
         const py::gil_scoped_release release;
         power = control.power_cut(power, list);
     }
-    py::dict out;
-    out["dropped"] = power.dropped;
-    out["survived"] = power.survived;
-    out["torn"] = power.torn;
-    return out;
+    return to_dict(power, kCut);
 }
 
 py::list volatile_writes(const DeviceControl& control, std::uint32_t index) {
     py::list out;
     for (const sampleblk_volatile& write : control.volatile_writes(index)) {
-        py::dict one;
-        one["id"] = write.id;
-        one["sector"] = write.sector;
-        one["sectors"] = write.sectors;
+        py::dict one = to_dict(write, kVolatile);
         one["durable"] = (write.flags & SAMPLEBLK_VOLATILE_DURABLE) != 0;
         one["zeroes"] = (write.flags & SAMPLEBLK_VOLATILE_ZEROES) != 0;
         out.append(one);
@@ -289,16 +207,7 @@ py::list volatile_writes(const DeviceControl& control, std::uint32_t index) {
 }
 
 py::dict journal(const DeviceControl& control, std::uint32_t index) {
-    const sampleblk_journal journal = control.journal(index);
-    py::dict out;
-    out["bytes"] = journal.bytes;
-    out["used_bytes"] = journal.used_bytes;
-    out["entries"] = journal.entries;
-    out["overflow"] = journal.overflow;
-    out["next_sequence"] = journal.next_sequence;
-    out["position"] = journal.position;
-    out["epoch"] = journal.epoch;
-    return out;
+    return to_dict(control.journal(index), kJournal);
 }
 
 py::dict histogram(const DeviceControl& control, std::uint32_t index, std::uint32_t op, std::uint32_t queue) {
@@ -325,7 +234,7 @@ void register_device(py::module_& module) {
         .def(
             "counters",
             [](const DeviceControl& control, std::uint32_t index, std::uint32_t queue) {
-                return counters_dict(control.counters(index, queue));
+                return to_dict(control.counters(index, queue), kCounters);
             },
             py::arg("index"), py::arg("queue") = SAMPLEBLK_QUEUE_ALL)
         .def("histogram", &histogram, py::arg("index"), py::arg("op"), py::arg("queue") = SAMPLEBLK_QUEUE_ALL)

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// A structure's fields, named once, for the way to Python and back.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <string>
+#include <tuple>
+
+namespace sampleblk::bindings {
+
+namespace py = pybind11;
+
+template <typename S, typename T>
+struct Field {
+    const char* name;
+    T S::* member;
+};
+
+template <typename S, typename... T>
+void add_to(py::dict& out, const S& value, const std::tuple<Field<S, T>...>& fields) {
+    std::apply([&](const auto&... field) { ((out[field.name] = value.*field.member), ...); }, fields);
+}
+
+template <typename S, typename... T>
+[[nodiscard]] py::dict to_dict(const S& value, const std::tuple<Field<S, T>...>& fields) {
+    py::dict out;
+    add_to(out, value, fields);
+    return out;
+}
+
+// What is not given stays zero; a name that is none of the fields is a TypeError.
+template <typename S, typename... T>
+[[nodiscard]] S from_keywords(const py::kwargs& given, const std::tuple<Field<S, T>...>& fields) {
+    S value{};
+    std::size_t taken = 0;
+    const auto take = [&]<typename V>(const Field<S, V>& field) {
+        if (given.contains(field.name)) {
+            value.*field.member = given[field.name].template cast<V>();
+            ++taken;
+        }
+    };
+    std::apply([&](const auto&... field) { (take(field), ...); }, fields);
+    if (taken != given.size()) {
+        throw py::type_error("no such field among " + py::str(given).cast<std::string>());
+    }
+    return value;
+}
+
+}  // namespace sampleblk::bindings
