@@ -4,6 +4,8 @@
 import argparse
 import importlib
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -90,19 +92,60 @@ def test_completion_knows_every_command(capsys: pytest.CaptureFixture[str]) -> N
         assert all(name in text for name in COMMANDS)
 
 
-def test_bash_completes_commands_and_options() -> None:
-    script = subprocess.run(
-        [sys.executable, "-c", "from sampleblk_lab.cli import main; main(['completion', 'bash'])"],
+def _completion(shell: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", f"from sampleblk_lab.cli import main; main(['completion', '{shell}'])"],
         capture_output=True,
         text=True,
         check=True,
     ).stdout
+
+
+# What is typed, and what it becomes.
+TYPED = (("do", "doctor"), ("kernel fe", "fetch"), ("compare --ro", "--rounds"))
+
+
+def test_bash_completes_commands_and_options() -> None:
+    script = _completion("bash")
     ask = 'COMP_WORDS=(sampleblk-lab {}); COMP_CWORD={}; _sampleblk_lab; echo "${{COMPREPLY[@]}}"'
-    for words, at, expected in (("do", 1, "doctor"), ("kernel fe", 2, "fetch"), ("compare --ro", 2, "--rounds")):
+    for typed, expected in TYPED:
         done = subprocess.run(
-            ["bash", "-c", script + ask.format(words, at)], capture_output=True, text=True, check=True
+            ["bash", "-c", script + ask.format(typed, len(typed.split()))], capture_output=True, text=True, check=True
         )
         assert done.stdout.split() == [expected]
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_fish_completes_commands_and_options(tmp_path: Path) -> None:
+    script = _completion("fish")
+    for typed, expected in TYPED:
+        done = subprocess.run(
+            ["fish", "-N", "-c", f"{script}\ncomplete -C 'sampleblk-lab {typed}'"],
+            cwd=tmp_path, env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert [line.split("\t")[0] for line in done.stdout.splitlines()] == [expected]
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+@pytest.mark.parametrize("how", ["installed", "sourced"])
+def test_zsh_completes_commands_and_options(tmp_path: Path, how: str) -> None:
+    (tmp_path / "_sampleblk-lab").write_text(_completion("zsh"))
+    begin = {
+        "installed": f"fpath=({tmp_path} $fpath); autoload -Uz compinit; compinit -u -D",
+        "sourced": f"autoload -Uz compinit; compinit -u -D; . {tmp_path}/_sampleblk-lab",
+    }
+    # Zsh completes on a terminal only; a widget that prints the line tells what became of it.
+    (tmp_path / "begin").write_text(
+        f"{begin[how]}\nsaid() {{ print -r -- \"<<$BUFFER>>\"; zle kill-whole-line }}; zle -N said; bindkey '^X' said\n"
+    )
+    for typed, expected in TYPED:
+        asked = f"""
+            zmodload zsh/zpty && zpty z zsh -f -i && zpty -w z '. {tmp_path}/begin'
+            zpty -w -n z $'sampleblk-lab {typed}\\t\\x18' && zpty -r -m z seen '*<<*>>*' && print -r -- "$seen"
+        """
+        done = subprocess.run(["zsh", "-f", "-c", asked], capture_output=True, text=True, timeout=60, check=True)
+        assert done.stdout.rpartition("<<")[2].partition(">>")[0].split()[-1] == expected
 
 
 def test_help_documents_the_exit_status(capsys: pytest.CaptureFixture[str]) -> None:

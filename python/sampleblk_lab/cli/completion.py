@@ -7,7 +7,7 @@ import argparse
 from importlib import import_module
 
 _BASH = """\
-# sampleblk-lab completion bash >> ~/.local/share/bash-completion/completions/sampleblk-lab
+# sampleblk-lab completion bash > ~/.local/share/bash-completion/completions/sampleblk-lab
 _sampleblk_lab() {{
     local word=${{COMP_WORDS[COMP_CWORD]}} path=${{COMP_WORDS[1]}} words
     if [ "$COMP_CWORD" -eq 1 ]; then words="{commands}"; else
@@ -21,7 +21,27 @@ _sampleblk_lab() {{
 complete -o filenames -F _sampleblk_lab sampleblk-lab
 """
 
-_ZSH = "#compdef sampleblk-lab\nautoload -U +X bashcompinit && bashcompinit\n"
+# In a file of $fpath its body is the first completion itself; sourced, it has to be made known.
+_ZSH = """\
+#compdef sampleblk-lab
+# sampleblk-lab completion zsh > "${{fpath[1]}}/_sampleblk-lab"
+_sampleblk_lab() {{
+    local -a known
+    if (( CURRENT == 2 )); then
+        known=(
+{commands}
+        )
+        _describe command known
+        return
+    fi
+    case "${{words[2]}}" in
+{cases}
+    esac
+    compadd -- $known
+    _files
+}}
+if [ "$funcstack[1]" = "_sampleblk-lab" ]; then _sampleblk_lab "$@"; else compdef _sampleblk_lab sampleblk-lab; fi
+"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -55,15 +75,40 @@ def words() -> dict[str, list[str]]:
     return found
 
 
-def _print(options: argparse.Namespace) -> int:
-    known = words()
-    if options.shell == "fish":
-        print("complete -c sampleblk-lab -n __fish_use_subcommand -f -a '" + " ".join(known) + "'")
-        for name, below in known.items():
-            for word in below:
-                what = f"-l {word[2:]}" if word.startswith("--") else f"-a {word}"
-                print(f"complete -c sampleblk-lab -n '__fish_seen_subcommand_from {name}' {what}")
-        return 0
+def _quoted(text: str) -> str:
+    """For all three shells, also in fish, where a backslash before a quote is one."""
+    return "'" + text.replace("'", "\u2019") + "'"
+
+
+def _bash(known: dict[str, list[str]], helps: dict[str, str]) -> str:
+    del helps  # bash has no place for them
     cases = "\n".join(f'        {name}) words="{" ".join(below)}" ;;' for name, below in known.items())
-    print((_ZSH if options.shell == "zsh" else "") + _BASH.format(commands=" ".join(known), cases=cases), end="")
+    return _BASH.format(commands=" ".join(known), cases=cases)
+
+
+def _zsh(known: dict[str, list[str]], helps: dict[str, str]) -> str:
+    commands = "\n".join(f"            {_quoted(f'{name}:{helps[name]}')}" for name in known)
+    cases = "\n".join(f"        {name}) known=({' '.join(below)}) ;;" for name, below in known.items())
+    return _ZSH.format(commands=commands, cases=cases)
+
+
+def _fish(known: dict[str, list[str]], helps: dict[str, str]) -> str:
+    lines = ["# sampleblk-lab completion fish > ~/.config/fish/completions/sampleblk-lab.fish"]
+    lines += [
+        f"complete -c sampleblk-lab -n __fish_use_subcommand -f -a {name} -d {_quoted(helps[name])}" for name in known
+    ]
+    for name, below in known.items():
+        for word in below:
+            what = f"-l {word[2:]}" if word.startswith("--") else f"-a {word}"
+            lines.append(f"complete -c sampleblk-lab -n '__fish_seen_subcommand_from {name}' {what}")
+    return "\n".join(lines) + "\n"
+
+
+def _print(options: argparse.Namespace) -> int:
+    from sampleblk_lab.cli.main import COMMANDS
+
+    known = words()
+    helps = {name: said for name, (_, said) in COMMANDS.items()}
+    text = {"bash": _bash, "zsh": _zsh, "fish": _fish}[options.shell](known, helps)
+    print(text, end="")
     return 0
