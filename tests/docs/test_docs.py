@@ -25,7 +25,6 @@ ELSEWHERE = {"abi", "faults", "journal", "power-cuts", "profile", "profiling", "
 WITH_CODE = [page for page in PAGES if _blocks(page) and page.stem not in ELSEWHERE]
 
 
-@pytest.mark.full
 def test_builds_with_warnings_as_errors(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
     done = subprocess.run(
