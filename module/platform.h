@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the driver's data structures need of their surroundings. In the kernel that is the kernel; under the unit tests
- * and their sanitizers it is tests/user.h, which offers the same names. store.c, fault.c, timing.c, log.c, cache.c and
+ * and their sanitizers it is tests/user.h, which offers the same names. store*.c, fault.c, timing.c, log.c, cache.c and
  * journal.c include this and nothing else of the kernel.
  */
 #ifndef SBLK_PLATFORM_H
