@@ -298,15 +298,17 @@ static int control_mmap(struct file *file, struct vm_area_struct *vma)
 
 	if (vma->vm_flags & VM_WRITE)
 		return -EACCES;
-	dev = sblk_device_lock(offset / SAMPLEBLK_JOURNAL_OFFSET(1));
+	dev = sblk_device_get(offset / SAMPLEBLK_JOURNAL_OFFSET(1));
 	if (!dev)
 		return -ENODEV;
+	mutex_lock(&dev->map_lock);
 	if (dev->media.journal) {
 		sblk_vm_read_only(vma);
 		err = remap_vmalloc_range(vma, dev->journal.header,
 					  (offset % SAMPLEBLK_JOURNAL_OFFSET(1)) >> PAGE_SHIFT);
 	}
-	sblk_device_unlock(dev);
+	mutex_unlock(&dev->map_lock);
+	sblk_device_put(dev);
 	return err;
 }
 

@@ -294,6 +294,7 @@ static struct sblk_device *device_alloc(const struct sampleblk_config *config)
 	kref_init(&dev->kref);
 	mutex_init(&dev->open_lock);
 	mutex_init(&dev->control);
+	mutex_init(&dev->map_lock);
 	init_llist_head(&dev->deferred);
 	INIT_WORK(&dev->deferred_work, sblk_cmd_worker);
 	INIT_WORK(&dev->free_work, device_free);

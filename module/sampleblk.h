@@ -111,6 +111,11 @@ struct sblk_device {
 	u32 nr_snapshots;
 	u32 next_snapshot;
 
+	/*
+	 * The journal comes and goes under it and `control`. Mapping the journal takes it alone: the caller's mmap_lock is
+	 * held then, which `control` comes before, as calls copy from and to user space under that.
+	 */
+	struct mutex map_lock;
 	struct mutex open_lock; /* guards what follows */
 	unsigned int openers;
 	bool removing;

@@ -219,12 +219,14 @@ static int journal_start(struct sblk_device *dev, u64 bytes)
 	err = sblk_journal_init(&journal, bytes);
 	if (err)
 		return err;
+	mutex_lock(&dev->map_lock);
 	flags = sblk_device_freeze(dev);
 	dev->journal = journal;
 	dev->media.journal = &dev->journal;
 	update_atomic(dev);
 	update_extra(dev);
 	sblk_device_unfreeze(dev, flags);
+	mutex_unlock(&dev->map_lock);
 	return 0;
 }
 
@@ -234,6 +236,7 @@ static int journal_stop(struct sblk_device *dev)
 
 	if (!dev->media.journal)
 		return -ENOENT;
+	mutex_lock(&dev->map_lock);
 	flags = sblk_device_freeze(dev);
 	dev->media.journal = NULL;
 	/* The device stays as it is seen now. */
@@ -243,6 +246,7 @@ static int journal_stop(struct sblk_device *dev)
 	update_atomic(dev);
 	update_extra(dev);
 	sblk_device_unfreeze(dev, flags);
+	mutex_unlock(&dev->map_lock);
 	/* Whoever has it mapped keeps the pages. */
 	sblk_journal_destroy(&dev->journal);
 	return 0;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What is in this folder runs inside the VM: it loads modules, mounts and traces."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,3 +12,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.in_vm)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """On the debug kernel the console tells which case each complaint belongs to."""
+    if os.environ.get("SAMPLEBLK_STRESS") == "full":
+        Path("/dev/kmsg").write_text(f"case {item.name}")

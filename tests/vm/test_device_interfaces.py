@@ -242,9 +242,9 @@ def test_the_udev_rules_give_rights_and_keep_probing_away() -> None:
 
             def properties(name: str) -> str:
                 command = ["udevadm", "trigger", "--settle", "--action=add", f"--name-match={name}"]
-                subprocess.run(command, check=True, timeout=60)
+                subprocess.run(command, check=True, timeout=300)
                 command = ["udevadm", "info", "--query=property", f"--name={name}"]
-                return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+                return subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
 
             for _ in range(100):
                 if Path("/run/udev/control").exists():
