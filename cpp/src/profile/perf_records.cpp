@@ -88,8 +88,16 @@ std::size_t RecordReader::take_outer(std::span<const std::byte> record, std::spa
 std::size_t RecordReader::take_with_data(std::span<const std::byte> record, std::span<const std::byte> after) {
     const bool tracing = load<perf_event_header>(record.data()).type == kRecordTracingData;
     const auto body = record.subspan(kHeaderSize);
-    const std::uint64_t size = tracing ? (body.size() >= 4 ? (load<std::uint32_t>(body.data()) + 7ULL) & ~7ULL : 0)
-                                       : (body.size() >= 8 ? load<std::uint64_t>(body.data()) : 0);
+    if (tracing && body.size() < 4) {
+        damaged(file_, record.data(), "corrupt records", "the size of the tracing data in their record");
+        return 0;
+    }
+    std::uint64_t size = 0;
+    if (tracing) {
+        size = (load<std::uint32_t>(body.data()) + 7ULL) & ~7ULL;
+    } else if (body.size() >= 8) {
+        size = load<std::uint64_t>(body.data());
+    }
     if (size > after.size()) {
         damaged(file_, record.data(), "truncated", "the data of a tracing-data or aux record");
         return after.size();
