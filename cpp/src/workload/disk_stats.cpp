@@ -8,6 +8,7 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
+#include <utility>
 
 #include "sampleblk/error.hpp"
 #include "sampleblk/fd.hpp"
@@ -72,30 +73,38 @@ std::string disk_directory(const std::string& path) {
     return directory.string();
 }
 
-SchedulerChange::SchedulerChange(const std::string& path, const std::string& scheduler) {
+void SchedulerChanges::change(const std::string& path, const std::string& scheduler) {
     const std::string directory = disk_directory(path);
     if (directory.empty()) {
         throw UnsupportedError("ioscheduler", "'" + path + "' lies on no block device");
     }
+    change_disk(directory, scheduler);
+}
+
+void SchedulerChanges::change_disk(const std::string& directory, const std::string& scheduler) {
     const std::string file = directory + "/queue/scheduler";
     // "none [mq-deadline] kyber": the one in brackets is in force.
     const std::string all = read_file(file);
     const std::size_t open = all.find('[');
     const std::size_t close = all.find(']');
-    const std::string before = open == std::string::npos || close == std::string::npos
-                                   ? std::string()
-                                   : all.substr(open + 1, close - open - 1);
+    Change change{.file = file, .before = {}};
+    if (open != std::string::npos && close != std::string::npos) {
+        change.before = all.substr(open + 1, close - open - 1);
+    }
+    changes_.reserve(changes_.size() + 1);  // so that nothing fails once it is changed
     write_file(file, scheduler, 0);
-    file_ = file;
-    before_ = before;
+    if (!change.before.empty()) {
+        changes_.push_back(std::move(change));
+    }
 }
 
-SchedulerChange::~SchedulerChange() {
-    if (!file_.empty() && !before_.empty()) {
+void SchedulerChanges::undo() noexcept {
+    for (; !changes_.empty(); changes_.pop_back()) {
+        const Change& last = changes_.back();
         try {
-            write_file(file_, before_, 0);
+            write_file(last.file, last.before, 0);
         } catch (const SystemError&) {
-            return;  // the device is gone, and its scheduler with it
+            continue;  // the device is gone, and its scheduler with it
         }
     }
 }

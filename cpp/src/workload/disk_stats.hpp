@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "sampleblk/workload/job_result.hpp"
@@ -14,20 +13,28 @@ namespace sampleblk::workload {
 // there is none, as for tmpfs.
 [[nodiscard]] std::string disk_directory(const std::string& path);
 
-// Another I/O scheduler for the disk under a file, until the end of this object's life.
-class SchedulerChange {
+// Other I/O schedulers for disks, until undo() or the end of this object's life.
+class SchedulerChanges {
   public:
-    SchedulerChange(const std::string& path, const std::string& scheduler);
-    SchedulerChange(SchedulerChange&& other) noexcept
-        : file_(std::exchange(other.file_, {})), before_(std::exchange(other.before_, {})) {}
-    SchedulerChange& operator=(SchedulerChange&&) = delete;
-    SchedulerChange(const SchedulerChange&) = delete;
-    SchedulerChange& operator=(const SchedulerChange&) = delete;
-    ~SchedulerChange();
+    SchedulerChanges() = default;
+    SchedulerChanges(const SchedulerChanges&) = delete;
+    SchedulerChanges& operator=(const SchedulerChanges&) = delete;
+    ~SchedulerChanges() { undo(); }
+
+    // Of the disk under a file. Throws UnsupportedError where there is none, SystemError.
+    void change(const std::string& path, const std::string& scheduler);
+    // The same by the disk's directory in /sys.
+    void change_disk(const std::string& directory, const std::string& scheduler);
+
+    // The last change first, so that a disk that was changed twice gets back what it had before both.
+    void undo() noexcept;
 
   private:
-    std::string file_;
-    std::string before_;
+    struct Change {
+        std::string file;
+        std::string before;
+    };
+    std::vector<Change> changes_;
 };
 
 class DiskWatch {

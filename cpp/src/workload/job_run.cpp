@@ -70,7 +70,7 @@ struct JobRun::Impl {
     SharedMemory shared;
     JobProcesses processes;  // the supervising thread's
     std::vector<std::string> messages;
-    std::vector<SchedulerChange> schedulers;
+    SchedulerChanges schedulers;
 
     mutable std::mutex mutex;  // for what follows, but the thread itself
     std::condition_variable changed;
@@ -98,7 +98,7 @@ struct JobRun::Impl {
             measures = measures || options.clock != ClockSource::clock_gettime;
             for (const FileTarget& file : plan.files) {
                 if (!options.ioscheduler.empty()) {
-                    schedulers.emplace_back(file.path, options.ioscheduler);
+                    schedulers.change(file.path, options.ioscheduler);
                 }
                 if (options.has_files() && options.disk_util) {
                     disks.add(file.path);
@@ -154,7 +154,7 @@ struct JobRun::Impl {
 
     void finish() {
         disk_results = disks.end();
-        schedulers.clear();
+        schedulers.undo();
         finished_ms =
             std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
                 .count();
