@@ -259,8 +259,13 @@ class PerfettoSamples {
           frames_(profile.frames().size(), false) {}
 
     void write(const SampleSelection& selection) {
+        const std::vector<std::uint32_t> samples = profile_.select(selection);
+        // A track has one name: the one that its thread has last, for a sample between fork and exec has its parent's.
+        for (const std::uint32_t i : samples) {
+            comms_[profile_.tids()[i]] = profile_.comms()[i];
+        }
         std::size_t since_check = 0;
-        for (const std::uint32_t i : profile_.select(selection)) {
+        for (const std::uint32_t i : samples) {
             if (++since_check % 65536 == 0) {
                 check_interrupt();
             }
@@ -292,7 +297,7 @@ class PerfettoSamples {
         std::string thread;
         number(thread, 1, static_cast<std::uint32_t>(profile_.pids()[sample]));
         number(thread, 2, static_cast<std::uint32_t>(tid));
-        bytes(thread, 5, profile_.names().at(profile_.comms()[sample]));
+        bytes(thread, 5, profile_.names().at(comms_.at(tid)));
         message_.clear();
         number(message_, 1, (std::uint64_t{1} << 61U) + static_cast<std::uint32_t>(tid));
         bytes(message_, 4, thread);
@@ -381,6 +386,7 @@ class PerfettoSamples {
     std::vector<bool> frames_;
     std::unordered_set<std::uint64_t> texts_;
     std::unordered_set<std::int32_t> threads_;
+    std::unordered_map<std::int32_t, std::int32_t> comms_;  // thread -> code of its last name
     bool first_ = true;
     std::string interned_;
     std::string message_;

@@ -32,9 +32,12 @@ class Recording {
         attribute(waking, PERF_TYPE_TRACEPOINT, waking, PERF_SAMPLE_RAW);
     }
 
-    // A thread's name.
-    void comm(std::int32_t tid, const std::string& name) {
-        add(RecordMaker(PERF_RECORD_COMM, 0).put(tid).put(tid).put_text(name).finish(kTrailer));
+    // A thread's name, from `time` on.
+    void comm(std::int32_t tid, const std::string& name, std::uint64_t time = 0) {
+        RecordMaker record(PERF_RECORD_COMM, 0);
+        record.put(tid).put(tid).put_text(name);
+        record.put(tid).put(tid).put(time).put(std::uint64_t{0}).put(std::uint64_t{clock});
+        add(record.finish(0));
     }
     // 1 ms on the CPU; `stack` has kernel functions, outermost first.
     void run(std::uint64_t time, std::int32_t tid, const std::vector<std::string>& stack) {
@@ -80,8 +83,6 @@ class Recording {
     }
 
   private:
-    static constexpr std::size_t kTrailer = std::size_t{8} * 4;
-
     void add(std::span<const std::byte> record) { bytes_.insert(bytes_.end(), record.begin(), record.end()); }
 
     void attribute(std::uint64_t id, std::uint32_t type, std::uint64_t config, std::uint64_t extra) {
