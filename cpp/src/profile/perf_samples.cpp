@@ -103,8 +103,8 @@ std::optional<Sample> PerfFile::sample(const Record& record) const {
         id = in.number<std::uint64_t>();
         out.event = event_of(id, record);
     }
-    const perf_event_attr& attr = contents_.events[out.event].attr;
-    const std::uint64_t type = layout.identifier ? attr.sample_type : layout.type;
+    // Without PERF_SAMPLE_IDENTIFIER it is the same in all events (finish_events()).
+    const std::uint64_t type = layout.identifier ? contents_.events[out.event].attr.sample_type : layout.type;
     const auto has = [type](std::uint64_t bit) { return (type & bit) != 0; };
     if (has(PERF_SAMPLE_IP)) {
         out.ip = in.number<std::uint64_t>();
@@ -125,6 +125,8 @@ std::optional<Sample> PerfFile::sample(const Record& record) const {
     if (!layout.identifier) {
         out.event = event_of(id, record);
     }
+    // Only now: what else an event chose for itself decides on the fields behind its id alone.
+    const perf_event_attr& attr = contents_.events[out.event].attr;
     if (has(PERF_SAMPLE_STREAM_ID)) {
         in.skip(8);
     }
