@@ -97,11 +97,11 @@ def test_cells_run_in_the_guest(tmp_path: Path) -> None:
     )
     client.execute()
     assert _texts(notebook.cells[0]).startswith("sampleblk 6.1.")
-    shown = notebook.cells[2].outputs[0]["data"]
+    shown = notebook.cells[2].outputs[-1]["data"]  # a slow machine shows progress before
     assert "pwrite64" in shown["text/plain"]
     assert "<table" in shown["text/html"]
     assert _texts(notebook.cells[3]).split() == ["16", "16"]
-    assert "flame graph" in notebook.cells[4].outputs[0]["data"]["text/html"]
+    assert "flame graph" in notebook.cells[4].outputs[-1]["data"]["text/html"]
     assert _texts(notebook.cells[5]).strip() == "True"
     assert (tmp_path / "runs/note").read_text() == "from the guest"
     assert (tmp_path / "runs/console.log").exists()
