@@ -146,6 +146,14 @@ void register_workload(py::module_& module) {
         .def("total", &total_of, Released())
         .def_readonly("stop_reason", &RunResult::stop_reason)
         .def_readonly("messages", &RunResult::messages)
+        .def_property_readonly("pids",
+                               [](const RunResult& self) {
+                                   std::vector<std::int32_t> pids;
+                                   for (const JobResult& job : self.jobs) {
+                                       pids.push_back(job.pid);
+                                   }
+                                   return pids;
+                               })
         .def_property_readonly("notices", [](const RunResult& self) { return notices_of(self.notices); })
         .def_property_readonly("errors", [](const RunResult& self) {
             py::list out;

@@ -137,6 +137,7 @@ def test_pids_are_known_before_the_jobs_start(tmp_path: Path) -> None:
         run.start()
         result = run.wait(timeout_s=60)
     assert result.json()["jobs"][0]["write"]["total_ios"] == 1024
+    assert result.pids == run.pids  # views of a recording are asked with them
     for pid in run.pids:
         assert not Path(f"/proc/{pid}").exists()
 

@@ -68,6 +68,11 @@ class Result:
         return self.stop_reason == "interrupted"
 
     @property
+    def pids(self) -> list[int]:
+        """The jobs' tasks, gone by now, as views of a recording take them: ``run.offsets(pid=result.pids)``."""
+        return self._result.pids
+
+    @property
     def errors(self) -> list[tuple[str, int, str]]:
         """The jobs that failed: name, errno, and what failed on which file."""
         return self._result.errors
