@@ -232,6 +232,8 @@ UDEVD = Path("/usr/lib/systemd/systemd-udevd")
 
 @pytest.mark.skipif(not UDEVD.exists(), reason="needs udev: apt-get install udev")
 def test_the_udev_rules_give_rights_and_keep_probing_away() -> None:
+    if not Path("/proc/sys/fs/inotify").exists():  # such as the debug kernel
+        pytest.skip("this kernel has no inotify, which udevd needs")
     with lab.Device("1M") as dev:
         rules = Path("/run/udev/rules.d")
         rules.mkdir(parents=True, exist_ok=True)
@@ -242,9 +244,9 @@ def test_the_udev_rules_give_rights_and_keep_probing_away() -> None:
 
             def properties(name: str) -> str:
                 command = ["udevadm", "trigger", "--settle", "--action=add", f"--name-match={name}"]
-                subprocess.run(command, check=True, timeout=300)
+                subprocess.run(command, check=True, timeout=60)
                 command = ["udevadm", "info", "--query=property", f"--name={name}"]
-                return subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
+                return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
             for _ in range(100):
                 if Path("/run/udev/control").exists():
