@@ -6,6 +6,7 @@
 #include "bindings.hpp"
 #include "sampleblk/error.hpp"
 #include "sampleblk/interrupt.hpp"
+#include "sampleblk/printable.hpp"
 
 namespace sampleblk::bindings {
 
@@ -14,6 +15,21 @@ namespace {
 // Imported when first needed, so that the extension can be loaded before the package is whole.
 py::object error_class(const char* name) {
     return py::module_::import("sampleblk_lab.errors").attr(name);
+}
+
+// A message may quote bytes of a recording; those that are not UTF-8 come out as \xNN, as in a table.
+py::str text_of(const std::string& text) {
+    return py::str(printable(text));
+}
+
+// A path as Python itself would give it, so that it can be opened again.
+py::object path_of(const std::string& path) {
+    auto made = py::reinterpret_steal<py::object>(
+        PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<py::ssize_t>(path.size())));
+    if (!made) {
+        throw py::error_already_set();
+    }
+    return made;
 }
 
 void raise(const py::object& exception) {
@@ -27,14 +43,16 @@ void translate(std::exception_ptr pointer) {
         }
     } catch (const SystemError& error) {
         const py::object os_error = py::reinterpret_borrow<py::object>(PyExc_OSError);
-        const py::object path = error.path().empty() ? py::object(py::none()) : py::object(py::str(error.path()));
-        raise(os_error(error.code(), error.what(), path));
+        const py::object path = error.path().empty() ? py::object(py::none()) : path_of(error.path());
+        raise(os_error(error.code(), text_of(error.what()), path));
     } catch (const InputError& error) {
-        raise(error_class("InputError")(error.message(), error.source(), error.line(), error.expected()));
+        raise(error_class("InputError")(text_of(error.message()), text_of(error.source()), error.line(),
+                                        text_of(error.expected())));
     } catch (const FormatError& error) {
-        raise(error_class("FormatError")(error.path(), error.offset(), error.expected()));
+        raise(error_class("FormatError")(text_of(error.path()), error.offset(), text_of(error.expected())));
     } catch (const UnsupportedError& error) {
-        raise(error_class("UnsupportedError")(error.feature(), error.reason(), error.remedy()));
+        raise(error_class("UnsupportedError")(text_of(error.feature()), text_of(error.reason()),
+                                              text_of(error.remedy())));
     }
 }
 

@@ -48,7 +48,7 @@ template <typename T>
     }
 }
 
-// The distinct strings of one or more columns, each with a stable code counted from 0.
+// The distinct strings of one or more columns, in their printable() form, each with a stable code counted from 0.
 class StringPool {
   public:
     // The code of `text`, new or old. Throws std::length_error past 2^31 - 1 strings.

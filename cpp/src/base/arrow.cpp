@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "sampleblk/printable.hpp"
+
 namespace sampleblk {
 
 namespace {
@@ -104,8 +106,8 @@ std::string encode_metadata(const std::map<std::string, std::string>& metadata) 
     const auto count = static_cast<std::int32_t>(metadata.size());
     out.append(reinterpret_cast<const char*>(&count), sizeof(count));
     for (const auto& [key, value] : metadata) {
-        append_sized(out, key);
-        append_sized(out, value);
+        append_sized(out, printable(key));
+        append_sized(out, printable(value));
     }
     return out;
 }
@@ -235,7 +237,7 @@ void export_schema(const Table& table, ArrowSchema* out) {
     for (const Column& column : table.columns()) {
         auto field = std::make_unique<SchemaOwner>();
         field->format = arrow_format(column.type());
-        field->name = column.name();
+        field->name = printable(column.name());
         if (!column.unit().empty()) {
             field->metadata = encode_metadata({{"unit", column.unit()}});
         }

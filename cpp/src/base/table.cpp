@@ -4,6 +4,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "sampleblk/printable.hpp"
+
 namespace sampleblk {
 
 std::size_t element_size(ColumnType type) noexcept {
@@ -56,6 +58,9 @@ std::int32_t StringPool::intern(std::string_view text) {
     if (const auto found = codes_.find(text); found != codes_.end()) {
         return found->second;
     }
+    if (!is_utf8(text)) {
+        return intern(printable(text));
+    }
     if (strings_.size() >= static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
         throw std::length_error("string pool: more than 2^31 - 1 distinct strings");
     }
@@ -67,11 +72,10 @@ std::int32_t StringPool::intern(std::string_view text) {
 }
 
 std::optional<std::int32_t> StringPool::find(std::string_view text) const {
-    const auto found = codes_.find(text);
-    if (found == codes_.end()) {
-        return std::nullopt;
+    if (const auto found = codes_.find(text); found != codes_.end()) {
+        return found->second;
     }
-    return found->second;
+    return is_utf8(text) ? std::nullopt : find(printable(text));
 }
 
 Column::Column(std::string name, std::vector<std::int32_t> codes, std::shared_ptr<const StringPool> pool)

@@ -15,9 +15,9 @@ std::string selected_clock(std::string_view text) {
     const auto close = text.find(']');
     if (open == std::string_view::npos || close == std::string_view::npos || close < open) {
         const auto end = text.find_last_not_of(" \n");
-        return std::string(end == std::string_view::npos ? std::string_view{} : text.substr(0, end + 1));
+        return printable(end == std::string_view::npos ? std::string_view{} : text.substr(0, end + 1));
     }
-    return std::string(text.substr(open + 1, close - open - 1));
+    return printable(text.substr(open + 1, close - open - 1));
 }
 
 }  // namespace
@@ -35,10 +35,10 @@ void OptionReader::read(std::uint16_t id, ByteReader& data) {
             file_.clock = selected_clock(up_to_nul(as_text(data.take(data.left(), "clock"))));
             break;
         case kUname:
-            file_.uname = std::string(up_to_nul(as_text(data.take(data.left(), "uname"))));
+            file_.uname = printable(up_to_nul(as_text(data.take(data.left(), "uname"))));
             break;
         case kVersion:
-            file_.writer = std::string(up_to_nul(as_text(data.take(data.left(), "version"))));
+            file_.writer = printable(up_to_nul(as_text(data.take(data.left(), "version"))));
             break;
         case kCpuCount:
             cpu_count_ = data.number<std::uint32_t>("CPU count");
@@ -85,7 +85,7 @@ void OptionReader::cpu_stat(std::string_view text) {
     while (!text.empty()) {
         const auto line = take_line(text);
         if (line.starts_with("Buffer: ")) {
-            stat_buffer_ = std::string(line.substr(8));
+            stat_buffer_ = printable(line.substr(8));
         } else if (line.starts_with("CPU: ")) {
             CpuLoss loss;
             loss.buffer = stat_buffer_;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sampleblk/printable.hpp"
 #include "sampleblk/trace/bytes.hpp"
 #include "sampleblk/trace/file.hpp"
 

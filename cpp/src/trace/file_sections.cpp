@@ -77,7 +77,7 @@ void printk(ByteReader& reader, FileContents& file) {
         const std::size_t skip = line.starts_with("0x") ? 2 : 0;
         const auto parsed = std::from_chars(line.data() + skip, line.data() + line.size(), address, 16);
         if (parsed.ec == std::errc() && quote != std::string_view::npos && last > quote) {
-            file.printk_formats[address] = std::string(line.substr(quote + 1, last - quote - 1));
+            file.printk_formats[address] = printable(line.substr(quote + 1, last - quote - 1));
         }
     }
 }
@@ -92,7 +92,7 @@ void command_lines(ByteReader& reader, FileContents& file) {
         const auto parsed = std::from_chars(line.data(), line.data() + line.size(), pid);
         const auto used = static_cast<std::size_t>(parsed.ptr - line.data());
         if (parsed.ec == std::errc() && used < line.size() && line[used] == ' ') {
-            file.commands[pid] = std::string(up_to_nul(line.substr(used + 1)));
+            file.commands[pid] = printable(up_to_nul(line.substr(used + 1)));
         }
     }
 }

@@ -59,7 +59,7 @@ void read_v6(ByteReader& reader, FileContents& file) {
             ByteReader data(reader.take(size, "option"), file.path, at, file.big_endian);
             if (id == kBuffer) {
                 const auto offset = data.number<std::uint64_t>("offset of a buffer");
-                instances.push_back({offset, std::string(data.text("buffer name"))});
+                instances.push_back({offset, printable(data.text("buffer name"))});
             } else {
                 options.read(id, data);
             }

@@ -90,8 +90,8 @@ Places read_options(FileContents& file, std::uint64_t offset) {
 void read_buffer(ByteReader& data, FileContents& file) {
     BufferData buffer;
     const auto offset = data.number<std::uint64_t>("offset of a buffer");
-    buffer.name = std::string(data.text("buffer name"));
-    buffer.clock = std::string(data.text("buffer clock"));
+    buffer.name = printable(data.text("buffer name"));
+    buffer.clock = printable(data.text("buffer clock"));
     buffer.layout = file.layout;
     const auto page = data.number<std::uint32_t>("buffer page size");
     if (page < 256 || page > kMaxPage) {

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <optional>
 
+#include "sampleblk/printable.hpp"
+
 namespace sampleblk::trace {
 
 namespace {
@@ -220,8 +222,13 @@ EventFormat parse_event_format(std::string_view text, std::string_view system, c
                                std::uint64_t base) {
     const FormatParser parser(source, base);
     EventFormat out;
-    out.system = std::string(system);
+    out.system = printable(system);
     out.text = text;
+    std::string readable;
+    if (!is_utf8(text)) {
+        readable = printable(text);
+        text = readable;
+    }
     bool in_fields = false;
     bool common = true;
     bool has_id = false;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "sampleblk/printable.hpp"
+
 namespace sampleblk::trace {
 
 namespace {
@@ -18,6 +20,10 @@ std::string hex(std::uint64_t value) {
 }  // namespace
 
 SymbolTable::SymbolTable(std::string_view all) {
+    if (!is_utf8(all)) {
+        readable_ = std::make_shared<const std::string>(printable(all));
+        all = *readable_;
+    }
     std::size_t at = 0;
     while (at < all.size()) {
         std::size_t end = all.find('\n', at);

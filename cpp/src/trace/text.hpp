@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Bytes of the kernel as text for people: recordings hold names that are not UTF-8, and arrays of anything.
+// Bytes of the kernel as text for people: names, and arrays of anything.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,9 @@
 #include <string>
 #include <string_view>
 
-namespace sampleblk::trace {
+#include "sampleblk/printable.hpp"  // what names go through
 
-// `text` itself where it is UTF-8; else with each byte that is not as \xNN.
-[[nodiscard]] std::string printable(std::string_view text);
+namespace sampleblk::trace {
 
 // Bytes as "0a9b"; larger elements as "0x1,0x2".
 [[nodiscard]] std::string hex_array(std::span<const std::byte> bytes, std::uint32_t element_size, bool swap);

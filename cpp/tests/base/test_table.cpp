@@ -20,6 +20,18 @@ TEST(StringPool, GivesEachStringOneStableCode) {
     EXPECT_FALSE(pool.find("none").has_value());
 }
 
+// Arrow and Python take nothing else.
+TEST(StringPool, IsUtf8) {
+    StringPool pool;
+    const std::int32_t code = pool.intern("na\xff\xc3\xa9me");
+    EXPECT_EQ(pool.at(code), "na\\xff\xc3\xa9me");
+    EXPECT_EQ(pool.intern("na\xff\xc3\xa9me"), code);
+    EXPECT_EQ(pool.intern("na\\xff\xc3\xa9me"), code);
+    EXPECT_EQ(pool.find("na\xff\xc3\xa9me"), code);
+    EXPECT_FALSE(pool.find("\xff").has_value());
+    EXPECT_EQ(pool.size(), 1U);
+}
+
 TEST(Column, KnowsItsTypeAndRefusesAnother) {
     const Column column("latency", std::vector<std::uint64_t>{1, 2, 3}, "ns");
     EXPECT_EQ(column.type(), ColumnType::u64);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "sampleblk/fd.hpp"
+#include "sampleblk/printable.hpp"
 #include "sampleblk/trace/bytes.hpp"
 #include "sampleblk/trace/format.hpp"
 #include "sampleblk/trace/symbols.hpp"
@@ -69,7 +70,7 @@ struct Damage {
 
     void note(const std::string& text) {
         if (notes.size() < kMaxNotes) {
-            notes.push_back(text);
+            notes.push_back(printable(text));
         }
     }
     void add(const Damage& other);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,7 @@ class SymbolTable {
     [[nodiscard]] std::string describe(std::uint64_t address, bool offset = false) const;
 
   private:
+    std::shared_ptr<const std::string> readable_;  // the text, where that is not UTF-8
     std::vector<Symbol> symbols_;
 };
 
