@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What a running job does by the clock: deadlines, samples, series, logs, its own criteria.
 #include <cerrno>
+#include <chrono>
 
 #include "futex.hpp"
 #include "worker.hpp"
@@ -52,9 +53,8 @@ void Worker::start_measuring(std::uint64_t now) {
     }
     if (logs_) {
         const std::uint64_t epoch = options_.log_unix_epoch ? [] {
-            timespec wall{};
-            ::clock_gettime(CLOCK_REALTIME, &wall);
-            return static_cast<std::uint64_t>(wall.tv_sec) * second_ns + static_cast<std::uint64_t>(wall.tv_nsec);
+            const auto wall = std::chrono::system_clock::now().time_since_epoch();
+            return static_cast<std::uint64_t>(std::chrono::nanoseconds(wall).count());
         }()
                                                             : 0;
         logs_->begin(epoch);
