@@ -25,6 +25,8 @@ void JobSchedule::start() {
     if (!stopping_) {
         start_due(Clock::monotonic_ns());
     }
+    // It may sleep for longer than a startdelay.
+    shared_.call_supervisor();
 }
 
 void JobSchedule::stop(const std::string& reason) {
