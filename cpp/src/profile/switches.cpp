@@ -68,12 +68,12 @@ Switches::Switches(const Profile& profile, std::size_t event)
     if (!prev_pid_.known() || !prev_state_.known() || !next_pid_.known()) {
         throw FormatError(profile.file().path(), 0, "prev_pid, prev_state and next_pid in sched_switch's format");
     }
-    wake_event_ = trace_point(profile, "sched:sched_waking");
-    if (!wake_event_) {
-        wake_event_ = trace_point(profile, "sched:sched_wakeup");
+    auto wake = trace_point(profile, "sched:sched_waking");
+    if (!wake) {
+        wake = trace_point(profile, "sched:sched_wakeup");
     }
-    if (wake_event_) {
-        woken_pid_.emplace(format_of(profile, *wake_event_), "pid");
+    if (wake) {
+        wake_ = Wake{*wake, Field(format_of(profile, *wake), "pid")};
     }
 }
 
@@ -123,8 +123,8 @@ std::size_t Switches::replay(const std::function<void(const Off&)>& off,
                 waiting.erase(found);
             }
             here = {next, now};
-        } else if (wake_event_ && event == *wake_event_) {
-            const auto found = waiting.find(static_cast<std::int32_t>(woken_pid_->of(profile_.raw(i))));
+        } else if (wake_ && event == wake_->event) {
+            const auto found = waiting.find(static_cast<std::int32_t>(wake_->pid.of(profile_.raw(i))));
             if (found != waiting.end() && found->second.woken == 0) {
                 found->second.woken = now;
             }

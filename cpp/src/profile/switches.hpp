@@ -51,6 +51,11 @@ class Switches {
         std::size_t size_ = 0;
     };
 
+    struct Wake {
+        std::size_t event;
+        Field pid;
+    };
+
     Switches(const Profile& profile, std::size_t event);
 
     const Profile& profile_;
@@ -58,8 +63,7 @@ class Switches {
     Field prev_pid_;
     Field prev_state_;
     Field next_pid_;
-    std::optional<std::size_t> wake_event_;
-    std::optional<Field> woken_pid_;
+    std::optional<Wake> wake_;
 };
 
 }  // namespace sampleblk::profile
