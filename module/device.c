@@ -27,7 +27,7 @@ static void device_free(struct work_struct *work)
 		free_percpu(dev->queues[i].histograms);
 	}
 	kfree(dev->queues);
-	kfree(dev);
+	kfree_rcu(dev, rcu); /* sblk_device_get() may be looking at it */
 }
 
 /* The last reference can be a bio's, which ends in an interrupt. */
@@ -47,11 +47,15 @@ struct sblk_device *sblk_device_get(u32 index)
 {
 	struct sblk_device *dev;
 
-	mutex_lock(&registry_lock);
+	/*
+	 * Without the registry's lock, which comes before a device's `control`: mmap() comes here with mmap_lock held, which
+	 * comes after that.
+	 */
+	rcu_read_lock();
 	dev = idr_find(&registry, index);
-	if (dev)
-		kref_get(&dev->kref);
-	mutex_unlock(&registry_lock);
+	if (dev && !kref_get_unless_zero(&dev->kref))
+		dev = NULL;
+	rcu_read_unlock();
 	return dev;
 }
 

@@ -95,6 +95,7 @@ struct sblk_device {
 	struct llist_head deferred;
 	struct work_struct deferred_work;
 	struct work_struct free_work;
+	struct rcu_head rcu;
 
 	spinlock_t hung_lock;
 	struct list_head hung; /* requests that a rule lets never complete */
