@@ -18,6 +18,16 @@ def script(name: str) -> str:
     return found
 
 
+def copy_sources(folder: Path, target: Path) -> Path:
+    """A folder of the checkout as a fresh clone has it: what git tracks, as it is in the working tree."""
+    listed = subprocess.run(["git", "-C", str(folder), "ls-files", "-z"], capture_output=True, text=True, check=True)
+    for name in listed.stdout.split("\0")[:-1]:
+        if (folder / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(folder / name, target / name)
+    return target
+
+
 def protobuf_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """A protobuf message's fields: tag, and a number or what is length-delimited."""
     at = 0

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sampleblk_lab.kernels import store
+from support import copy_sources
 
 MODULE = Path(__file__).parents[1] / "module"
 FINDING = re.compile(r"^.*: (?:warning|error): .*$", re.MULTILINE)
@@ -22,10 +23,9 @@ pytestmark = pytest.mark.skipif(shutil.which("sparse") is None, reason="needs sp
 def _check(folder: Path, version: str) -> tuple[int, str]:
     """`make check` for a kernel, in a copy."""
     kernel = store.resolve(version)
-    path = os.environ["PATH"]
     done = subprocess.run(
         ["make", "-C", str(folder), "check", f"KDIR={kernel.build}"],
-        env={**os.environ, "PATH": f"{kernel.tools}:{path}" if kernel.tools else path},
+        env={**os.environ, "PATH": kernel.search_path},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=500, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout
@@ -33,13 +33,7 @@ def _check(folder: Path, version: str) -> tuple[int, str]:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    listed = subprocess.run(
-        ["git", "-C", str(MODULE), "ls-files", "-co", "--exclude-standard", "-z"], stdout=subprocess.PIPE, check=True
-    )
-    for name in listed.stdout.decode().split("\0")[:-1]:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(MODULE / name, tmp_path / name)
-    return tmp_path
+    return copy_sources(MODULE, tmp_path)
 
 
 @pytest.mark.parametrize(

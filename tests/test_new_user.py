@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import re
 import resource
-import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from sampleblk_lab.paths import cache_root
+from support import copy_sources
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 HEADING = "## Installing it into an environment of your own"
@@ -49,11 +49,7 @@ def test_from_pip_install_to_the_first_passing_experiment(
     readme = (CHECKOUT / "README.md").read_text()
     name, code = experiment(readme)
     checkout = tmp_path / "checkout"
-    listed = subprocess.run(["git", "-C", str(CHECKOUT), "ls-files", "-z"], capture_output=True, text=True, check=True)
-    for path in listed.stdout.split("\0")[:-1]:
-        if (CHECKOUT / path).is_file():
-            (checkout / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(CHECKOUT / path, checkout / path)
+    copy_sources(CHECKOUT, checkout)
     (tmp_path / "experiments").mkdir()
     (tmp_path / "experiments" / name).write_text(code)
     # A home without anything of ours, but with the kernels; and no compiler's cache.

@@ -24,9 +24,7 @@ def build(kernel: kernels.Kernel, folder: Path) -> Path:
     """The oracle, built for a kernel."""
     assert kernel.build is not None
     source = shutil.copytree(HERE / "oracle", folder / "oracle")
-    search = os.environ["PATH"]
-    if kernel.tools:
-        search = f"{kernel.tools}:{search}"
+    search = kernel.search_path
     named = compiler_of(kernel.build)
     if named and shutil.which(named, path=search) is None:
         # As the driver's Makefile does: the default compiler under the name that the headers ask for.

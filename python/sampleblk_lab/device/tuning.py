@@ -237,8 +237,7 @@ class Tuning:
             InputError: `op` is none of read, write, discard, write_zeroes, flush.
         """
         raw = self._control.timing(self.index, names.number(names.OPS, op, "operation"))
-        bins = tuple((up_to, count) for up_to, count in raw["bins"])
-        return Latency(names.LATENCIES[raw["model"]], raw["a"], raw["b"], bins, raw["seed"])
+        return Latency(names.LATENCIES[raw["model"]], raw["a"], raw["b"], tuple(raw["bins"]), raw["seed"])
 
     def set_timing_like(
         self, source: Any, *, ops: str | Iterable[str] | None = None, less_ns: int = 0, seed: int = 0

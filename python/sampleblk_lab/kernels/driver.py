@@ -78,7 +78,7 @@ def _build(kernel: Kernel, source: Path, scratch: Path) -> None:
         shutil.copy2(path, copy)
     done = subprocess.run(
         ["make", "-C", str(work), f"-j{os.cpu_count() or 1}", f"KDIR={kernel.build}"],
-        env={**os.environ, "PATH": f"{kernel.tools}:{os.environ.get('PATH', os.defpath)}"} if kernel.tools else None,
+        env={**os.environ, "PATH": kernel.search_path},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -74,6 +74,12 @@ class Kernel:
         """The first two numbers of the release, such as ``"6.1"``."""
         return ".".join(self.release.split(".")[:2])
 
+    @property
+    def search_path(self) -> str:
+        """The PATH that a build for it needs: `tools` before all else."""
+        search = os.environ.get("PATH", os.defpath)
+        return f"{self.tools}:{search}" if self.tools else search
+
 
 def _order(release: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", release))
