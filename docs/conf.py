@@ -10,7 +10,7 @@ project = "sampleblk-lab"
 author = "sampleblk-lab maintainers"
 project_copyright = "sampleblk-lab maintainers"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "uapi", "commands"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "uapi", "commands", "names", "accessible"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_ext", "_build"]
 myst_enable_extensions = ["colon_fence", "deflist"]

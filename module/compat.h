@@ -8,6 +8,7 @@
 
 #include <linux/blk-mq.h>
 #include <linux/blkdev.h>
+#include <linux/highmem.h>
 #include <linux/hrtimer.h>
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -23,13 +24,25 @@ struct sblk_limits {
 	unsigned int max_sectors;
 	unsigned int max_segments;
 	unsigned int max_discard_sectors; /* 0: no discard */
+	unsigned int discard_granularity; /* bytes, as what follows */
+	unsigned int discard_alignment;
 	unsigned int max_write_zeroes_sectors;
+	unsigned int atomic_unit_min; /* bytes, as what follows */
+	unsigned int atomic_unit_max; /* 0: no atomic writes */
+	unsigned int atomic_boundary;
 	bool cache;
 	bool fua;
 	bool rotational;
 	bool nowait;
 	bool poll;
+	bool io_stat; /* blk-mq sets it by itself */
 };
+
+#ifdef SBLK_HAVE_ATOMIC_LIMITS
+#define SBLK_REQ_ATOMIC REQ_ATOMIC
+#else
+#define SBLK_REQ_ATOMIC 0
+#endif
 
 #ifdef SBLK_HAVE_LIMITS_FEATURES
 static inline void sblk_fill_limits(struct queue_limits *lim, const struct sblk_limits *want)
@@ -42,9 +55,24 @@ static inline void sblk_fill_limits(struct queue_limits *lim, const struct sblk_
 	lim->max_user_sectors = want->max_sectors;
 	lim->max_segments = want->max_segments;
 	lim->max_segment_size = UINT_MAX;
-	lim->discard_granularity = want->max_discard_sectors ? PAGE_SIZE : 0;
+	lim->discard_granularity = want->discard_granularity;
+	lim->discard_alignment = want->discard_alignment;
 	lim->max_hw_discard_sectors = want->max_discard_sectors;
 	lim->max_write_zeroes_sectors = want->max_write_zeroes_sectors;
+#ifdef SBLK_HAVE_WZEROES_UNMAP
+	/* Write-zeroes that need not keep their memory give it back. */
+	lim->max_hw_wzeroes_unmap_sectors = want->max_write_zeroes_sectors;
+#endif
+#ifdef SBLK_HAVE_ATOMIC_LIMITS
+	lim->atomic_write_hw_unit_min = want->atomic_unit_min;
+	lim->atomic_write_hw_unit_max = want->atomic_unit_max;
+	lim->atomic_write_hw_max = want->atomic_unit_max;
+	lim->atomic_write_hw_boundary = want->atomic_boundary;
+#endif
+#ifdef SBLK_HAVE_FEAT_ATOMIC_WRITES
+	if (want->atomic_unit_max)
+		lim->features |= BLK_FEAT_ATOMIC_WRITES;
+#endif
 	if (want->cache)
 		lim->features |= BLK_FEAT_WRITE_CACHE;
 	if (want->cache && want->fua)
@@ -55,6 +83,8 @@ static inline void sblk_fill_limits(struct queue_limits *lim, const struct sblk_
 		lim->features |= BLK_FEAT_NOWAIT;
 	if (want->poll)
 		lim->features |= BLK_FEAT_POLL;
+	if (want->io_stat)
+		lim->features |= BLK_FEAT_IO_STAT;
 }
 #else
 static inline void sblk_set_queue_limits(struct request_queue *q, const struct sblk_limits *want)
@@ -66,7 +96,8 @@ static inline void sblk_set_queue_limits(struct request_queue *q, const struct s
 	blk_queue_max_hw_sectors(q, want->max_sectors);
 	blk_queue_max_segments(q, want->max_segments);
 	blk_queue_max_segment_size(q, UINT_MAX);
-	q->limits.discard_granularity = want->max_discard_sectors ? PAGE_SIZE : 0;
+	q->limits.discard_granularity = want->discard_granularity;
+	q->limits.discard_alignment = want->discard_alignment;
 	blk_queue_max_discard_sectors(q, want->max_discard_sectors);
 #ifdef SBLK_HAVE_QUEUE_FLAG_DISCARD
 	if (want->max_discard_sectors)
@@ -84,6 +115,8 @@ static inline void sblk_set_queue_limits(struct request_queue *q, const struct s
 	}
 	if (want->nowait)
 		blk_queue_flag_set(QUEUE_FLAG_NOWAIT, q);
+	if (want->io_stat)
+		blk_queue_flag_set(QUEUE_FLAG_IO_STAT, q);
 }
 #endif
 
@@ -181,6 +214,16 @@ static inline int __must_check sblk_add_disk(struct device *parent, struct gendi
 #endif
 }
 
+/* Open file systems and user space see the new size. */
+static inline void sblk_set_capacity(struct gendisk *disk, sector_t sectors)
+{
+#ifdef SBLK_HAVE_SET_CAPACITY_AND_NOTIFY
+	set_capacity_and_notify(disk, sectors);
+#else
+	set_capacity_revalidate_and_notify(disk, sectors, true);
+#endif
+}
+
 #ifdef SBLK_HAVE_GENHD_NO_PART
 #define SBLK_GENHD_NO_PART GENHD_FL_NO_PART
 #else
@@ -233,28 +276,15 @@ static inline int __must_check sblk_add_disk(struct device *parent, struct gendi
 #define SBLK_MAX_LOGICAL_BLOCK 4096
 #endif
 
-#ifdef SBLK_HAVE_FREEZE_MEMFLAGS
-static inline unsigned int sblk_freeze_queue(struct request_queue *q)
+/* Undoes blk_freeze_queue_start(). */
+static inline void sblk_unfreeze_queue(struct request_queue *q)
 {
-	return blk_mq_freeze_queue(q);
-}
-
-static inline void sblk_unfreeze_queue(struct request_queue *q, unsigned int flags)
-{
-	blk_mq_unfreeze_queue(q, flags);
-}
+#ifdef SBLK_HAVE_UNFREEZE_NOMEMRESTORE
+	blk_mq_unfreeze_queue_nomemrestore(q);
 #else
-static inline unsigned int sblk_freeze_queue(struct request_queue *q)
-{
-	blk_mq_freeze_queue(q);
-	return 0;
-}
-
-static inline void sblk_unfreeze_queue(struct request_queue *q, unsigned int flags)
-{
 	blk_mq_unfreeze_queue(q);
-}
 #endif
+}
 
 static inline void sblk_hrtimer_setup(struct hrtimer *timer, enum hrtimer_restart (*function)(struct hrtimer *timer),
 				      enum hrtimer_mode mode)
@@ -301,6 +331,18 @@ typedef struct rq_list sblk_rq_list;
 #elif defined(SBLK_HAVE_QUEUE_RQS_POINTER)
 #define SBLK_HAVE_QUEUE_RQS 1
 typedef struct request *sblk_rq_list;
+#endif
+
+#ifdef SBLK_HAVE_QUEUE_RQS
+/*
+ * Until 6.7 it is the driver that enters what comes by queue_rqs() into the table by which requests in flight are found:
+ * without, they have no timeout, and iostat does not see them.
+ */
+static inline void sblk_start_batched(struct request *rq)
+{
+	rq->mq_hctx->tags->rqs[rq->tag] = rq;
+	blk_mq_start_request(rq);
+}
 #endif
 
 #ifdef SBLK_HAVE_POLL_BATCH
@@ -359,18 +401,189 @@ static inline struct gendisk *sblk_bio_disk(struct bio *bio)
 #endif
 }
 
-/* Forgets what the page cache holds of the whole disk, written or not. */
-static inline void sblk_invalidate_disk(struct gendisk *disk)
+/* The part that is left of a bio after what is too large for the limits was submitted; NULL when it was ended. */
+static inline struct bio *sblk_split_bio(struct bio *bio)
 {
-#if defined(SBLK_HAVE_BD_MAPPING)
-	truncate_inode_pages(disk->part0->bd_mapping, 0);
-#elif defined(SBLK_HAVE_DISK_PART0_BDEV)
-	truncate_inode_pages(disk->part0->bd_inode->i_mapping, 0);
+#ifdef SBLK_HAVE_SPLIT_TO_LIMITS
+	return bio_split_to_limits(bio);
 #else
-	struct block_device *bdev = bdget_disk(disk, 0);
+	blk_queue_split(&bio);
+	return bio;
+#endif
+}
+
+/* A segment of at most a page, mapped in any context and while sleeping. */
+#ifdef SBLK_HAVE_BVEC_KMAP_LOCAL
+static inline void *sblk_bvec_map(struct bio_vec *bvec)
+{
+	return bvec_kmap_local(bvec);
+}
+
+static inline void sblk_bvec_unmap(void *data)
+{
+	kunmap_local(data);
+}
+#else
+/* These kernels have no such mapping. */
+#ifdef CONFIG_HIGHMEM
+#error "sampleblk needs bvec_kmap_local() (Linux 5.15) on a kernel with highmem"
+#endif
+static inline void *sblk_bvec_map(struct bio_vec *bvec)
+{
+	return page_address(bvec->bv_page) + bvec->bv_offset;
+}
+
+static inline void sblk_bvec_unmap(void *data)
+{
+}
+#endif
+
+/* --- who has a disk open */
+
+/* The block device that is the whole disk; a reference where those are counted. */
+static inline struct block_device *sblk_whole_get(struct gendisk *disk)
+{
+#ifdef SBLK_HAVE_PART_TBL_XARRAY
+	return disk->part0;
+#else
+	return bdget_disk(disk, 0);
+#endif
+}
+
+static inline void sblk_whole_put(struct block_device *bdev)
+{
+#ifndef SBLK_HAVE_PART_TBL_XARRAY
+	bdput(bdev);
+#endif
+}
+
+/* Openers, partitions included; racy without the lock of opening. */
+static inline unsigned int sblk_disk_openers(struct gendisk *disk)
+{
+#ifdef SBLK_HAVE_DISK_OPENERS
+	return disk_openers(disk);
+#else
+	struct block_device *bdev = sblk_whole_get(disk);
+	unsigned int openers = 0;
 
 	if (bdev) {
-		truncate_inode_pages(bdev->bd_inode->i_mapping, 0);
+		openers = READ_ONCE(bdev->bd_openers);
+		sblk_whole_put(bdev);
+	}
+	return openers;
+#endif
+}
+
+/* The lock under which disks and partitions are opened, closed and made. 0, -EINTR for a signal, or -ENOMEM. */
+static inline int __must_check sblk_lock_open(struct gendisk *disk)
+{
+#ifdef SBLK_HAVE_OPEN_MUTEX
+	return mutex_lock_interruptible(&disk->open_mutex);
+#else
+	struct block_device *bdev = sblk_whole_get(disk);
+	int err;
+
+	if (!bdev)
+		return -ENOMEM;
+	err = mutex_lock_interruptible(&bdev->bd_mutex);
+	if (err)
+		sblk_whole_put(bdev);
+	return err;
+#endif
+}
+
+/* False when somebody else has it. */
+static inline bool __must_check sblk_trylock_open(struct gendisk *disk)
+{
+#ifdef SBLK_HAVE_OPEN_MUTEX
+	return mutex_trylock(&disk->open_mutex);
+#else
+	struct block_device *bdev = sblk_whole_get(disk);
+
+	if (!bdev)
+		return false;
+	if (mutex_trylock(&bdev->bd_mutex))
+		return true;
+	sblk_whole_put(bdev);
+	return false;
+#endif
+}
+
+static inline void sblk_unlock_open(struct gendisk *disk)
+{
+#ifdef SBLK_HAVE_OPEN_MUTEX
+	mutex_unlock(&disk->open_mutex);
+#else
+	struct block_device *bdev = sblk_whole_get(disk);
+
+	mutex_unlock(&bdev->bd_mutex);
+	/* And what the lock has got. */
+	sblk_whole_put(bdev);
+	sblk_whole_put(bdev);
+#endif
+}
+
+/* Claims the whole disk as opening it with O_EXCL would, without opening it. -EBUSY when a part of it is claimed. */
+static inline int sblk_claim_disk(struct gendisk *disk, void *holder)
+{
+	struct block_device *bdev = sblk_whole_get(disk);
+	int err;
+
+	if (!bdev)
+		return -ENOMEM;
+#if defined(SBLK_HAVE_CLAIM_HOPS)
+	err = bd_prepare_to_claim(bdev, holder, NULL);
+#elif defined(SBLK_HAVE_CLAIM_WHOLE)
+	err = bd_prepare_to_claim(bdev, bdev, holder);
+#else
+	err = bd_prepare_to_claim(bdev, holder);
+#endif
+	if (err)
+		sblk_whole_put(bdev);
+	return err;
+}
+
+static inline void sblk_unclaim_disk(struct gendisk *disk, void *holder)
+{
+	struct block_device *bdev = sblk_whole_get(disk);
+
+#ifdef SBLK_HAVE_CLAIM_WHOLE
+	bd_abort_claiming(bdev, bdev, holder);
+#else
+	bd_abort_claiming(bdev, holder);
+#endif
+	/* And what the claim has got. */
+	sblk_whole_put(bdev);
+	sblk_whole_put(bdev);
+}
+
+static inline struct address_space *sblk_bdev_mapping(struct block_device *bdev)
+{
+#ifdef SBLK_HAVE_BD_MAPPING
+	return bdev->bd_mapping;
+#else
+	return bdev->bd_inode->i_mapping;
+#endif
+}
+
+/* Forgets what the page cache holds of a disk and its partitions, written or not. With the lock of opening. */
+static inline void sblk_truncate_disk(struct gendisk *disk)
+{
+	struct block_device *bdev;
+#ifdef SBLK_HAVE_PART_TBL_XARRAY
+	unsigned long index;
+
+	/* They stay: who would delete one needs the lock. */
+	xa_for_each(&disk->part_tbl, index, bdev)
+		truncate_inode_pages(sblk_bdev_mapping(bdev), 0);
+#else
+	int index;
+
+	for (index = 0; index < disk_max_parts(disk); index++) {
+		bdev = bdget_disk(disk, index);
+		if (!bdev)
+			continue;
+		truncate_inode_pages(sblk_bdev_mapping(bdev), 0);
 		bdput(bdev);
 	}
 #endif

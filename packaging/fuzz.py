@@ -20,11 +20,12 @@ if not targets:
     sys.exit(f"{build}/cpp/fuzz: no fuzz targets; expected a build with -DSAMPLEBLK_FUZZ=ON")
 for number, target in enumerate(targets, start=1):
     name = target.name.removeprefix("fuzz_")
-    seeds = corpus / name
+    # Views and exports begin with the inputs of what they read: trace_file_views with those of trace_file.
+    seeds = [folder for folder in sorted(corpus.iterdir()) if name == folder.name or name.startswith(f"{folder.name}_")]
     found = build / "corpus" / name
     found.mkdir(parents=True, exist_ok=True)
     command = [target, f"-max_total_time={seconds}", "-rss_limit_mb=2048", f"-artifact_prefix={found}/", found]
-    command += [seeds] if seeds.is_dir() else []
+    command += seeds
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         print(done.stderr[-6000:])

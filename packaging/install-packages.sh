@@ -34,28 +34,52 @@ id=
 # shellcheck disable=SC1090
 [ -r "$os_release" ] && id=$(. "$os_release" && echo "${ID:-}")
 
-missing=
-if [ "$id" = debian ]; then
-	for package in $(entries | cut -d'|' -f1); do
-		# "ii" or "hi": installed, perhaps held
-		case $(dpkg-query -W -f='${db:Status-Abbrev}' "$package" 2>/dev/null) in
-		?i*) ;;
-		*) missing="$missing $package" ;;
+# Those whose headers the core is compiled against, each with its newest version whenever something is installed: what
+# an update breaks shall break here first.
+headers() { entries | cut -d'|' -f1 | grep -- '-dev$'; }
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	else
+		sudo "$@"
+	fi
+}
+
+# The lock is waited for: whoever holds it may be another checkout's make.
+apt_get() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=600 "$@" >/dev/null; }
+
+update() {
+	# apt-get update has a lock of its own, which DPkg::Lock::Timeout does not wait for.
+	for _ in $(seq 120); do
+		said=$(apt_get update 2>&1) && return
+		case $said in
+		*"Could not get lock"*) sleep 1 ;;
+		*) break ;;
 		esac
 	done
-	[ -z "$missing" ] && exit 0
-	echo "installing:$missing"
-	sudo=
-	if [ "$(id -u)" != 0 ]; then
-		command -v sudo >/dev/null || {
-			echo "not root, and there is no sudo. As root: apt-get install --no-install-recommends$missing" >&2
-			exit 1
-		}
-		sudo=sudo
-	fi
-	$sudo apt-get -qq update
+	echo "$said" >&2
+	return 1
+}
+
+if [ "$id" = debian ]; then
+	wanted=$(entries | cut -d'|' -f1)
+	# "ii" or "hi": installed, perhaps held
 	# shellcheck disable=SC2086
-	$sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $missing >/dev/null
+	installed=$(dpkg-query -W -f='${db:Status-Abbrev} ${Package}\n' $wanted 2>/dev/null | sed -n 's/^.i. *//p') || true
+	missing=
+	for package in $wanted; do
+		printf '%s\n' "$installed" | grep -qx "$package" || missing="$missing $package"
+	done
+	[ -z "$missing" ] && exit 0
+	if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+		echo "not root, and there is no sudo. As root: apt-get install --no-install-recommends$missing" >&2
+		exit 1
+	fi
+	echo "installing:$missing"
+	update
+	# shellcheck disable=SC2046,SC2086
+	apt_get install --no-install-recommends $missing $(headers)
 	exit 0
 fi
 

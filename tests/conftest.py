@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sampleblk_lab.paths import cache_root
 from support import RunsInVM, script
 
 pytest_plugins = ["pytester"]
@@ -22,6 +23,21 @@ def sampleblk_python() -> RunsInVM:
         return subprocess.run([command, *args], capture_output=True, timeout=timeout, check=False, **keywords)  # type: ignore[call-overload,no-any-return]
 
     return run
+
+
+@pytest.fixture
+def own_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache with the kernels, QEMU and verdicts of the real one, and drivers and templates of its own.
+
+    What a test builds for a kernel that is gone with the test would take the place of what others use.
+    """
+    real, cache = cache_root(), tmp_path / "cache"
+    cache.mkdir()
+    for name in ("interpreters", "kernels", "kvm", "qemu", "tools"):
+        if (real / name).is_dir():
+            (cache / name).symlink_to(real / name)
+    monkeypatch.setenv("SAMPLEBLK_CACHE", str(cache))
+    return cache
 
 
 @pytest.fixture

@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from sampleblk_lab import doctor
+from sampleblk_lab import doctor, kernels, leftovers
 from sampleblk_lab.cli import completion, main
 from sampleblk_lab.cli.main import COMMANDS
+from sampleblk_lab.kernels import toolchain
 from sampleblk_lab.results import store
+from sampleblk_lab.vm import accel
+from sampleblk_lab.vm.qemu import find
 from support import RunsInVM
 
 JOB = "[job]\nrw=write\nbs=4k\nsize=256k\nioengine=psync\nfilename=file\n"
@@ -29,8 +32,7 @@ def test_doctor_says_what_works_and_how_to_mend_the_rest(
     assert said["ready"]
     states = {check["name"]: check["state"] for check in said["checks"]}
     assert states["C++ core"] == states["QEMU"] == states["driver source"] == "ok"
-    monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(doctor.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(doctor, "find_program", lambda _: None)
     assert main(["doctor"]) == 1
     text = capsys.readouterr().out
     assert "failed  make" in text
@@ -39,9 +41,9 @@ def test_doctor_says_what_works_and_how_to_mend_the_rest(
 
 
 def test_every_broken_check_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(doctor, "find_program", lambda _: None)
     monkeypatch.setenv("SAMPLEBLK_CACHE", "/proc/none")
-    for check in doctor.examine():
+    for check in doctor.examine(host=True):
         assert (check.state == doctor.WELL) == (check.remedy == ""), check
 
 
@@ -71,6 +73,64 @@ def test_doctor_tells_of_a_kernel_that_is_not_there(tmp_path: Path, monkeypatch:
     check = _checked("kernel")
     assert (check.state, check.remedy) == (doctor.MISSING, "sampleblk-lab kernel fetch 6.1")
     assert list(tmp_path.iterdir()) == [], "looking changes nothing"
+
+
+def test_doctor_tells_of_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAMPLEBLK_CACHE", "/sys/kernel/none")
+    check = _checked("cache")
+    assert check.state == doctor.FAILED
+    assert "/sys/kernel" in check.found
+
+
+def test_doctor_tells_of_a_kernel_that_is_not_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAMPLEBLK_CACHE", str(tmp_path))
+    assert _checked("kernels whole").state == doctor.WELL
+    (tmp_path / "kernels/6.1.0-test").mkdir(parents=True)
+    (tmp_path / "kernels/6.1.0-test/kernel.json").write_text("{")
+    check = _checked("kernels whole")
+    assert (check.state, check.found) == (doctor.MISSING, f"not whole: {tmp_path}/kernels/6.1.0-test")
+
+
+def test_doctor_tells_of_what_a_driver_s_build_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "vmlinux").touch()
+    (tmp_path / ".kernelvariables").write_text("CC = gcc-99\n")
+    kernel = kernels.Kernel("6.12-test", tmp_path / "vmlinux", None, tmp_path)
+    monkeypatch.setattr(kernels, "installed", lambda: [kernel])
+    monkeypatch.setattr(
+        toolchain, "find_program", lambda name: None if name in ("gcc-99", "pahole") else f"/bin/{name}"
+    )
+    assert "no gcc-99, pahole" in _checked("kernels' tools").found
+    (tmp_path / "gcc-99").touch()
+    (tmp_path / "pahole").touch()
+    found = kernels.Kernel("6.12-test", tmp_path / "vmlinux", None, tmp_path, tools=tmp_path)
+    monkeypatch.setattr(kernels, "installed", lambda: [found])
+    assert "6.12-test" in _checked("kernels' tools").found
+
+
+@pytest.mark.parametrize("final", [True, False])
+def test_doctor_tells_what_kvm_has_shown_and_how_to_ask_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, final: bool
+) -> None:
+    qemu = find(download=False)
+    monkeypatch.setenv("SAMPLEBLK_CACHE", str(tmp_path))
+    monkeypatch.setattr(accel, "known", lambda _: accel.Verdict("tcg", "it hung", final, 1e9, 3))
+    monkeypatch.setattr(doctor.os, "access", lambda *_: True)
+    monkeypatch.setattr(doctor.os.path, "exists", lambda _: True)
+    assert qemu.version
+    check = _checked("acceleration")
+    assert "it hung (2001-09-0" in check.found
+    assert ("tried again after 2001-09-0" in check.found) == (not final)
+    assert check.remedy == "sampleblk-lab vm probe tries KVM again now"
+
+
+def test_doctor_tells_of_what_was_left_on_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leftovers, "directory", lambda: tmp_path)
+    checks = {check.name: check for check in doctor.examine(host=True)}
+    assert checks["host: leftovers"].state == doctor.WELL
+    (tmp_path / "1-0.made").write_text('{"kind": "device", "key": "7", "identity": 1}\n')
+    checks = {check.name: check for check in doctor.examine(host=True)}
+    assert checks["host: leftovers"].found == "a killed experiment left device 7"
+    assert (tmp_path / "1-0.made").exists(), "looking changes nothing"
 
 
 def test_doctor_tells_of_an_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,8 +248,8 @@ def test_a_job_file_s_mistake_is_found_before_a_vm_starts(
     assert not (tmp_path / "runs").exists()
 
 
-# What has no output of its own: a shell, and the text that a shell reads.
-WITHOUT_JSON = {("vm", "shell"), ("completion", "")}
+# What has no output of its own: a shell, the text that a shell reads, and what answers git by its status.
+WITHOUT_JSON = {("kernel", "bisect"), ("vm", "shell"), ("completion", "")}
 
 
 def _actions(name: str) -> dict[str, list[str]]:
@@ -224,10 +284,10 @@ def test_a_command_s_status_and_output_as_json(capfd: pytest.CaptureFixture[str]
     assert said["vm"]["kernel"].startswith("6.1.")
 
 
-def _save(root: Path, name: str, samples: list[float]) -> None:
+def _save(root: Path, name: str, samples: list[float], test: str = "t.py::test_a") -> None:
     scratch = root / "scratch/test_a"
     measured = {"name": "", "unit": "ns", "better": "lower", "samples": samples, "value": 1.0, "low": 1.0, "high": 1.0}
-    store.write(scratch, "t.py::test_a", {}, [{**measured, "confidence": 0.98, "stopped": "narrow"}])
+    store.write(scratch, test, {}, [{**measured, "confidence": 0.98, "stopped": "narrow"}])
     store.add_round(root / "runs", name, [scratch])
 
 
@@ -241,6 +301,13 @@ def test_compare_and_report_of_measurements(
     assert main(["compare", "--json", "--fail-slower", "-o", "page.html", "a", "b"]) == 1
     (row,) = json.loads(capsys.readouterr().out)
     assert row["verdict"] == "slower"
+    assert main(["compare", "b", "a"]) == 0
+    assert main(["compare", "--fail-slower", "b", "a"]) == 0
+    _save(tmp_path, "c", [1.0, 1.01, 0.99] * 4, test="t.py::test_b")
+    assert main(["compare", "a", "c"]) == 0
+    capsys.readouterr()
+    assert main(["compare", "--fail-slower", "--allow-new", "a", "c"]) == 1
+    assert capsys.readouterr().err == "sampleblk-lab compare: t.py::test_a: the later set does not have it\n"
     page = (tmp_path / "page.html").read_text()
     assert page.count("data:image/svg+xml") == 2
     assert "t.py::test_a" in page
@@ -312,3 +379,23 @@ def test_devices_and_faults_in_a_vm(sampleblk_python: RunsInVM) -> None:
     done = sampleblk_python("-c", code)
     assert done.returncode == 0, done.stderr.decode()
     assert b"failed as told" in done.stdout
+
+
+def test_a_command_is_recorded_in_a_vm(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run_dir = tmp_path / "run"
+    argv = ["record", "--syscalls", "--block", "--profile", "--json", "--run-dir", str(run_dir)]
+    assert main([*argv, "--", "sh", "-c", "dd if=/dev/zero of=MOUNT/x bs=4k count=8 conv=fsync && exit 3"]) == 3
+    said = json.loads(capfd.readouterr().out)
+    assert said["command"]["returncode"] == 3
+    from sampleblk_lab import open_run
+
+    run = open_run(run_dir)
+    assert run.syscalls().summary()["calls"]["fsync"] == 1
+    assert json.loads((run_dir / "counters.json").read_text())["write_bytes"] >= 8 * 4096
+    assert len(run.profile()) > 0
+
+
+@pytest.mark.parametrize("argv", [["record"], ["record", "job", "--", "true"], ["record", "--", "nonesuch"]])
+def test_what_cannot_be_recorded_is_refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 2
+    assert "expected" in capsys.readouterr().err

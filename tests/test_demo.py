@@ -83,7 +83,9 @@ def test_prints_every_part_and_where_the_report_is(demo: tuple[Path, str]) -> No
         assert part in printed
     assert f"The report: {run_dir}/report.html" in printed
     assert json.loads((run_dir / "result.json").read_text())["jobs"][0]["write"]["total_ios"] == LOOPS * 512
-    assert json.loads((run_dir / "env.json").read_text())["vm"]["kernel"].startswith("6.")
+    environment = json.loads((run_dir / "env.json").read_text())
+    assert environment["vm"]["kernel"].startswith("6.")
+    assert environment["accel"] == environment["vm"]["accel"]
 
 
 def test_what_it_prints_for_programs(demo: tuple[Path, str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,7 +111,9 @@ class _Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.loads += [
-            value or "" for name, value in attrs if name in ("src", "href") and not (value or "").startswith("#")
+            value or ""
+            for name, value in attrs
+            if name in ("src", "href") and not (value or "").startswith(("#", "data:"))
         ]
         if tag in ("script", "iframe"):
             self.loads.append(tag)
@@ -129,6 +133,20 @@ def test_the_report_is_one_self_contained_page(demo: tuple[Path, str]) -> None:
     assert "url(" not in text
     assert "20,480" in text
     assert "sampleblk_queue_rqs [sampleblk]" in text
+
+
+def test_its_report_is_that_of_a_run(demo: tuple[Path, str], tmp_path: Path) -> None:
+    """`sampleblk-lab report` makes the same page of the demo's directory."""
+    done = subprocess.run(
+        [script("sampleblk-lab"), "report", str(demo[0]), "-o", str(tmp_path / "again.html")], check=False
+    )
+    assert done.returncode == 0
+    page = (demo[0] / "report.html").read_text()
+    assert (tmp_path / "again.html").read_text() == page
+    headings = re.findall("<h2>(.*?)</h2>", page)
+    assert headings[:2] == ["Summary", "Latency"]
+    assert {"Bandwidth", "Offsets", "System calls", "Call tree", "Block requests", "Trust checks"} <= set(headings)
+    assert f"<td>write calls: job, recording</td><td>{LOOPS * 1024:,}, {LOOPS * 1024:,}</td><td>agrees</td>" in page
 
 
 def test_bad_options_are_named() -> None:

@@ -245,11 +245,33 @@ def test_a_job_line_that_cannot_be_is_named(line: str) -> None:
         ("sblk_trace", "a-b", "'a-b' is no name of a variable"),
         ("sblk_trace", "--graf x", "unrecognized arguments: --graf"),
         ("sblk_profile", "--hz fast", "invalid int value: 'fast'"),
+        ("bpftrace", "", "either --run 'a statement', or --seconds how long"),
+        ("bpftrace", "x --run f() --seconds 1", "either --run 'a statement', or --seconds how long"),
+        ("bpftrace", "a-b --seconds 1", "'a-b' is no name of a variable"),
     ],
 )
 def test_a_magic_s_options_are_checked(magic: str, line: str, said: str) -> None:
     with pytest.raises(UsageError, match=re.escape(said)):
         getattr(magics.SampleblkMagics(), magic)(line, "pass")
+
+
+@pytest.mark.parametrize(
+    ("magic", "options"),
+    [
+        (
+            "sblk_trace",
+            ["[name]", "--syscalls", "--graph GLOB", "--functions GLOB", "--events EVENT", "--block", "--all"],
+        ),
+        ("sblk_profile", ["[name]", "--hz HZ", "--offcpu", "--all"]),
+        ("bpftrace", ["[name]", "--run STATEMENT", "--seconds SECONDS", "--unsafe"]),
+    ],
+)
+def test_a_magic_s_help_has_its_options(magic: str, options: list[str]) -> None:
+    """What `%%sblk_trace?` shows, which IPython makes of the arguments."""
+    text = getattr(magics.SampleblkMagics, magic).__doc__
+    assert f"%{magic} " in text
+    for option in options:
+        assert option in text, text
 
 
 def test_job_lines_may_have_dashes() -> None:

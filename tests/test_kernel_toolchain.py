@@ -52,14 +52,13 @@ def test_packages_and_what_they_depend_on_come_from_the_suite_or_its_release(mon
     }
 
 
-def test_header_trees_name_themselves_by_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SAMPLEBLK_CACHE", "/c")
+def test_header_trees_name_themselves_by_where_they_are(tmp_path: Path) -> None:
     tree = tmp_path / "usr/src/linux-headers-7.2.1-amd64"
     tree.mkdir(parents=True)
     (tree / "Makefile").write_text(
         "KBUILD_OUTPUT=/usr/src/linux-headers-7.2.1-amd64\ninclude /usr/src/common/Makefile\n"
     )
-    store._relocate_headers(tmp_path, "7.2.1-amd64")
+    toolchain.relocate_headers(tmp_path, "7.2.1-amd64", Path("/c/kernels/7.2.1-amd64"))
     assert (tree / "Makefile").read_text() == (
         "KBUILD_OUTPUT=/c/kernels/7.2.1-amd64/usr/src/linux-headers-7.2.1-amd64\n"
         "include /c/kernels/7.2.1-amd64/usr/src/common/Makefile\n"

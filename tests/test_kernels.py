@@ -2,14 +2,19 @@
 """Names of kernels, Debian's packages of them, and what is inside an image."""
 
 import gzip
+import os
 import struct
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sampleblk_lab import kernels
+from sampleblk_lab.cli.main import main
 from sampleblk_lab.errors import FormatError, InputError, UnsupportedError
-from sampleblk_lab.kernels import debian, image, store
+from sampleblk_lab.kernels import config, debian, image, store
 from sampleblk_lab.vm import initramfs
 
 
@@ -117,11 +122,20 @@ def test_initramfs_has_each_module_after_what_it_needs() -> None:
 def test_cpio_is_what_cpio_reads(tmp_path: Path) -> None:
     import subprocess
 
-    archive = initramfs.cpio([("a", 0o040755, b""), ("a/b", 0o100644, b"hello"), ("c", 0o100755, b"x" * 4097)])
-    listed = subprocess.run(["cpio", "-i", "--quiet"], input=archive, cwd=tmp_path, capture_output=True, check=True)
+    archive = initramfs.cpio(
+        [
+            initramfs.Entry("a", 0o040755),
+            initramfs.Entry("a/b", 0o100644, b"hello", 1_700_000_000),
+            initramfs.Entry("c", 0o100755, b"x" * 4097),
+            initramfs.Entry("d", 0o120777, b"a/b"),
+        ]
+    )
+    listed = subprocess.run(["cpio", "-im", "--quiet"], input=archive, cwd=tmp_path, capture_output=True, check=True)
     assert listed.stderr == b""
     assert (tmp_path / "a/b").read_bytes() == b"hello"
+    assert (tmp_path / "a/b").stat().st_mtime == 1_700_000_000
     assert (tmp_path / "c").stat().st_size == 4097
+    assert (tmp_path / "d").readlink() == Path("a/b")
 
 
 def test_a_mirror_of_one_s_own_wins(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,3 +149,68 @@ def test_what_apt_says_is_in_the_error(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("SAMPLEBLK_DEBIAN_MIRROR", f"file:{tmp_path}/no-mirror")
     with pytest.raises(debian.PackageError, match="no-mirror"):
         debian.Suite("bookworm").update()
+
+
+def test_the_kernel_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_BOOT", tmp_path / "boot")
+    monkeypatch.setattr(store, "_MODULES", tmp_path / "lib/modules")
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release="6.1.0-test"))
+    with pytest.raises(UnsupportedError, match=r"neither .*/boot/vmlinuz-6.1.0-test nor .*/6.1.0-test/vmlinuz"):
+        kernels.resolve("host")
+    (tmp_path / "boot").mkdir()
+    modules = tmp_path / "lib/modules/6.1.0-test"
+    (modules / "build").mkdir(parents=True)
+    (modules / "modules.dep").touch()
+    image_of_it = tmp_path / "boot/vmlinuz-6.1.0-test"
+    image_of_it.write_bytes(_bzimage(gzip.compress(b"\x7fELF" + bytes(1000))))
+    found = kernels.resolve("host")
+    assert (found.release, found.image, found.modules, found.build) == (
+        *("6.1.0-test", image_of_it, modules, modules / "build"),
+    )
+
+
+# --- configurations
+
+
+def test_the_fragment_has_what_a_guest_was_seen_to_boot_with() -> None:
+    """The debug kernel is made from nothing by its list, and boots."""
+    booted = (Path(__file__).parents[1] / "module/debug/config").read_text()
+    needed = config.fragment(config.missing()).split("# for the driver")[0].splitlines()[1:]
+    assert "CONFIG_9P_FS=y" in needed
+    assert "CONFIG_SERIAL_8250=y" in needed
+    assert [line for line in needed if line not in booted.splitlines()] == []
+
+
+def test_a_configuration_is_told_what_it_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    everything = config.fragment(config.missing())
+    assert config.missing(everything) == {}
+    assert config.missing(everything.replace("CONFIG_XFS_FS=y", "CONFIG_XFS_FS=m")) == {}
+    assert config.missing(everything.replace("CONFIG_XFS_FS=y", "# CONFIG_XFS_FS is not set")) == {
+        "file systems": ["CONFIG_XFS_FS"]
+    }
+    own = tmp_path / "own.config"
+    own.write_text(everything.replace("CONFIG_9P_FS=y\n", "CONFIG_9P_FS_X=y\n"))
+    assert main(["kernel", "config", str(own)]) == 1
+    assert capsys.readouterr().out == "# for a virtual machine\nCONFIG_9P_FS=y\n"
+    own.write_text(everything)
+    assert main(["kernel", "config", str(own)]) == 0
+    assert main(["kernel", "config"]) == 0
+    assert capsys.readouterr().out == everything
+    own.write_bytes(b"\x7fELF")
+    assert main(["kernel", "config", str(own)]) == 1
+    said = capsys.readouterr()
+    assert (said.out, "own.config: at byte 0: expected a vmlinux" in said.err) == ("", True)
+
+
+def test_debian_s_kernels_have_what_experiments_want(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["kernel", "config", "6.1"]) == 0, capsys.readouterr().out
+
+
+def test_a_kernel_and_its_driver_are_had_before_anything_is_compiled(tmp_path: Path) -> None:
+    """As `make demo` does, beside the core's build."""
+    code = (
+        "import runpy, sys; sys.modules['sampleblk_lab._core'] = sys.modules['numpy'] = None; "
+        "sys.argv[1:] = ['6.1']; runpy.run_module('sampleblk_lab.kernels', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stderr

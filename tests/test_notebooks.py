@@ -31,7 +31,7 @@ def test_runs_to_its_end(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     folder = tmp_path / "folder"
     folder.mkdir()
     NotebookClient(
-        notebook, timeout=600, startup_timeout=200, kernel_name=kernel, resources={"metadata": {"path": str(folder)}}
+        notebook, timeout=600, startup_timeout=600, kernel_name=kernel, resources={"metadata": {"path": str(folder)}}
     ).execute()
 
 

@@ -47,7 +47,7 @@ def test_panic(sampleblk):
 
 
 def test_record(sampleblk, record):
-    with record(syscalls=["pwrite64"], pid=os.getpid()) as recording:
+    with record(syscalls=["pwrite64"], pids=os.getpid()) as recording:
         with open(sampleblk.path, "r+b", buffering=0) as file:
             os.pwrite(file.fileno(), bytes(512), 0)
     assert recording.syscalls().summary()["calls"]["pwrite64"] == 1

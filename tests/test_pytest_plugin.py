@@ -54,9 +54,10 @@ def test_a_panic_fails_one_test_and_the_next_gets_a_fresh_vm(pytester: pytest.Py
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "*FAILED*::test_panic*",
+            "*::test_panic FAILED*",
+            "*::test_after PASSED*",
             "*_ test_panic _*",
-            "the guest's kernel panicked under this test (gw0)",
+            "the guest's kernel panicked under this test",
             "*Guest console*",
             "*Kernel panic - not syncing: sysrq triggered crash*",
             "FAILED *::test_panic - the guest's kernel panicked *",
@@ -100,6 +101,58 @@ def test_each_test_runs_where_it_belongs(pytester: pytest.Pytester) -> None:
     assert "[120%]" not in result.stdout.str()
 
 
+@pytest.mark.usefixtures("no_leftovers")
+def test_a_vm_in_which_a_test_left_something_is_retired(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_it="""
+        import os, subprocess
+        from pathlib import Path
+        import pytest
+
+        pytestmark = pytest.mark.in_vm
+        BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+        @pytest.fixture(scope="module")
+        def folder(tmp_path_factory):
+            made = tmp_path_factory.mktemp("mounted")
+            subprocess.run(["mount", "-t", "tmpfs", "none", made], check=True)
+            yield made
+            subprocess.run(["umount", made], check=True)
+
+        @pytest.fixture(autouse=True)
+        def mark():
+            yield
+            Path("/tmp/been-here").touch()
+
+        def test_clean(tmp_path):
+            subprocess.run(["mount", "-t", "tmpfs", "none", tmp_path], check=True)
+            subprocess.run(["umount", tmp_path], check=True)
+
+        def test_leaves_a_mount(tmp_path):
+            assert Path("/tmp/been-here").exists()
+            subprocess.run(["mount", "-t", "tmpfs", "none", tmp_path], check=True)
+
+        def test_in_a_fresh_one(sampleblk):
+            assert not Path("/tmp/been-here").exists()
+
+        def test_after_a_device():
+            assert Path("/tmp/been-here").exists()
+
+        def test_shared(folder):
+            assert Path("/tmp/been-here").exists()
+
+        def test_after_what_is_shared(folder):
+            assert Path("/tmp/been-here").exists()
+        """
+    )
+    strict = ("-W", "error", "-W", "ignore:Module already imported")
+    result = pytester.runpytest_subprocess("-v", "-p", "no:cacheprovider", *strict, timeout=300)
+    result.assert_outcomes(passed=6, warnings=1)
+    result.stdout.fnmatch_lines(
+        ["*::test_leaves_a_mount left in its VM: mount /tmp/*test_leaves_a_mount0 (tmpfs of none). The next *"]
+    )
+
+
 @pytest.mark.full
 def test_several_kernels_and_host_workers(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
@@ -136,13 +189,6 @@ def test_host_option_runs_them_here(pytester: pytest.Pytester) -> None:
     pytester.runpytest_subprocess("--sblk-host", "-p", "no:cacheprovider").assert_outcomes(passed=1)
 
 
-def test_without_xdist_it_says_what_to_install(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_it="import pytest\n@pytest.mark.in_vm\ndef test_guest(): pass\n")
-    result = pytester.runpytest_subprocess("-p", "no:xdist", "-p", "no:cacheprovider")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*1 tests need a virtual machine*pytest-xdist*--sblk-host*"])
-
-
 def test_a_wrong_device_parameter_is_named(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_it="""
@@ -151,11 +197,15 @@ def test_a_wrong_device_parameter_is_named(pytester: pytest.Pytester) -> None:
         @pytest.mark.sampleblk(capacitty="64M")
         def test_device(sampleblk):
             pass
+
+        @pytest.mark.sampleblk(capacitty="64M")
+        def test_states(crash):
+            pass
         """
     )
     result = pytester.runpytest_subprocess("--sblk-host", "-p", "no:cacheprovider")
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*@pytest.mark.sampleblk has no parameter 'capacitty'; there are*capacity*fs*"])
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines(2 * ["*@pytest.mark.sampleblk has no parameter 'capacitty'; there are*capacity*fs*"])
 
 
 def test_fixtures_make_a_device_and_mount_it(pytester: pytest.Pytester) -> None:
@@ -171,16 +221,65 @@ def test_fixtures_make_a_device_and_mount_it(pytester: pytest.Pytester) -> None:
             assert int(Path(f"/sys/block/{name}/size").read_text()) == (32 << 20) // 512
             assert len(os.listdir(f"/sys/block/{name}/mq")) == 2
 
+        @pytest.fixture(scope="module")
+        def wide(sampleblk_factory):
+            device = sampleblk_factory(capacity="32M")
+            yield device
+            assert Path(device.path).exists()
+            device.close()
+
+        def test_wide(wide):
+            Path(wide.path).write_bytes(b"kept")
+
+        def test_wide_again(wide):
+            assert Path(wide.path).read_bytes()[:4] == b"kept"
+
         @pytest.mark.parametrize("fs", ["ext4"])
         def test_mount(sampleblk_mount, fs):
             mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
             assert [m[2] for m in mounts if m[1] == os.fspath(sampleblk_mount)] == [fs]
 
         def test_nothing_is_left():
-            assert not list(Path("/sys/block").glob("sampleblk*"))
+            assert len(list(Path("/sys/block").glob("sampleblk*"))) == 1  # the module's
             assert "sampleblk" not in Path("/proc/mounts").read_text().replace("sampleblk-", "")
 
         test_nothing_is_left = pytest.mark.in_vm(test_nothing_is_left)
         """
     )
-    pytester.runpytest_subprocess("-p", "no:cacheprovider", timeout=300).assert_outcomes(passed=3)
+    pytester.runpytest_subprocess("-p", "no:cacheprovider", timeout=300).assert_outcomes(passed=5)
+
+
+def test_a_test_that_hangs_in_the_kernel_says_where(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_it="""
+        import os
+        import pytest
+        import sampleblk_lab as lab
+
+        def read(device):
+            with open(device.path, "rb", buffering=0) as file:
+                os.pread(file.fileno(), 4096, 8192)
+
+        @pytest.mark.in_vm
+        def test_whole(sampleblk, faults):  # what is slow the first time is behind us when the deadline counts
+            read(sampleblk)
+
+        @pytest.mark.in_vm(deadline=15)
+        def test_read(sampleblk, faults):
+            faults(lab.Fault(action="hang", ops="read"))
+            read(sampleblk)
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "the test did not end in 15 s; its virtual machine was killed",
+            "*Show Blocked State*",
+            "* io_schedule+*",
+            "sampleblk1: 1 reads and 0 writes in flight",
+            "*sampleblk1 hctx* busy: *.op=READ*.state=in_flight*",
+            "CPU#0",
+            "RIP=*",
+        ]
+    )

@@ -70,15 +70,192 @@ def test_saved_and_compared(pytester: pytest.Pytester, workers: str) -> None:
     result.stdout.fnmatch_lines(["  no difference shown: *"])
 
 
-def test_another_machine_is_refused_unless_asked_for(pytester: pytest.Pytester) -> None:
+def _edit(pytester: pytest.Pytester, name: str, **values: object) -> None:
+    """Changes values of one file of the stored set."""
+    (path,) = pytester.path.glob(f"runs/before/*/*/{name}")
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+GATE = ("--sblk-compare", "before", "--sblk-fail-slower")
+
+
+def test_another_kernel_is_refused_unless_asked_for(pytester: pytest.Pytester) -> None:
     _run(pytester, 100, "--sblk-save", "before")
-    (path,) = pytester.path.glob("runs/before/*/*/env.json")
-    path.write_text(json.dumps({**json.loads(path.read_text()), "kernel": "5.4.0"}))
-    result = _run(pytester, 130, "--sblk-compare", "before", "--sblk-fail-slower")
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["*not compared: the kernel differs (5.4.0; *); ask for it with --sblk-across kernel"])
+    _edit(pytester, "env.json", kernel="5.4.0")
+    result = _run(pytester, 100, *GATE)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    said = "the kernel differs (5.4.0; *); ask for it with --sblk-across kernel"
+    result.stdout.fnmatch_lines([f"  not compared: {said}", f"sampleblk: against before: *::test_speed: {said}"])
+    # Without the gate it is told, and fails nothing.
+    assert _run(pytester, 100, "--sblk-compare", "before").ret == 0
     result = _run(pytester, 130, "--sblk-compare", "before", "--sblk-across", "kernel")
     result.stdout.fnmatch_lines(["  slower: *", "*note: across kernels: 5.4.0; *"])
+
+
+def test_another_host_name_is_judged(pytester: pytest.Pytester) -> None:
+    _run(pytester, 100, "--sblk-save", "before")
+    (path,) = pytester.path.glob("runs/before/*/*/env.json")
+    host = json.loads(path.read_text())["host"]
+    assert int(host["memory_mib"]) > 100
+    _edit(pytester, "env.json", host={**host, "name": "elsewhere"})
+    result = _run(pytester, 130, *GATE)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["  slower: *", "*note: machines of one kind: *elsewhere*", "*::test_speed: slower"])
+    assert _run(pytester, 100, *GATE).ret == 0
+
+
+@pytest.mark.parametrize("workers", ["-n0", pytest.param("-n2", marks=pytest.mark.full)])
+def test_a_renamed_measurement_fails_the_gate_by_name(pytester: pytest.Pytester, workers: str) -> None:
+    _run(pytester, 100, "--sblk-save", "before")
+    _edit(pytester, "spec.json", test="test_it.py::test_old_name")
+    result = _run(pytester, 100, *GATE, workers)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        [
+            "sampleblk: against before: test_it.py::test_speed: the earlier set does not have it",
+            "sampleblk: against before: test_it.py::test_old_name: not measured in this session: renamed or removed?",
+        ]
+    )
+    assert _run(pytester, 100, *GATE, "--sblk-allow-new", workers).ret == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.parametrize("workers", ["-n0", pytest.param("-n2", marks=pytest.mark.full)])
+def test_what_the_command_line_leaves_out_need_not_be_measured(pytester: pytest.Pytester, workers: str) -> None:
+    both = """
+        import itertools, pytest
+
+        @pytest.mark.parametrize("which", ["one", "two"])
+        def test_speed(measure, which):
+            measure(itertools.cycle([99.0, 100.0, 101.0]).__next__)
+    """
+    pytester.makepyfile(test_it=both, test_other=both)
+    run = ("-p", "no:cacheprovider", workers)
+    pytester.runpytest_subprocess(*run, "--sblk-save", "before")
+    for chosen in (["-k", "one"], ["test_it.py"], ["test_it.py::test_speed[two]"], ["--ignore", "test_other.py"]):
+        assert pytester.runpytest_subprocess(*run, *GATE, *chosen).ret == 0, chosen
+    # What is covered and gone is not left out.
+    pytester.makepyfile(test_it=both.replace('"one", "two"', '"one", "three"'))
+    result = pytester.runpytest_subprocess(*run, *GATE, "--sblk-allow-new", "-k", "one")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*against before: test_it.py::test_speed[[]two]: not measured in this session*"])
+    assert pytester.runpytest_subprocess(*run, *GATE, "--sblk-allow-new", "test_other.py").ret == 0
+
+
+def test_a_skipped_test_and_a_metric_that_is_gone_fail_the_gate(pytester: pytest.Pytester) -> None:
+    text = """
+        import itertools, pytest
+
+        def test_speed(measure):
+            for name in ({names}):
+                measure(itertools.cycle([99.0, 100.0, 101.0]).__next__, name=name)
+
+        def test_other(measure):
+            {skip}
+            measure(itertools.cycle([99.0, 100.0, 101.0]).__next__)
+    """
+    pytester.makepyfile(test_it=text.format(names="'read', 'write'", skip="pass"))
+    pytester.runpytest_subprocess("-p", "no:cacheprovider", "--sblk-save", "before")
+    pytester.makepyfile(test_it=text.format(names="'read', 'trim'", skip="pytest.skip()"))
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *GATE, "--sblk-allow-new")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        [
+            "*against before: test_it.py::test_other: not measured: the test skipped",
+            "*against before: test_it.py::test_speed write: the later set does not have it",
+        ]
+    )
+
+
+BOTH = """
+    import itertools
+
+    def test_schedulers(measure):
+        def at(speed):
+            return itertools.cycle([speed * factor for factor in (0.99, 1.0, 1.01)]).__next__
+        made = measure.both(at(100), at({bfq}), names=("none", "bfq"), unit="us")
+        assert made.verdict == "slower"
+        measure.both(at(5), at(6), names=("read", "write"))
+"""
+
+
+def test_variants_are_stored_compared_and_gated_like_the_rest(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=BOTH.format(bfq=150))
+    pytester.runpytest_subprocess("-p", "no:cacheprovider", "--sblk-save", "before").assert_outcomes(passed=1)
+    table = runs(pytester.path / "runs")
+    assert [str(name) for name in table["metric"]] == ["none", "bfq", "read", "write"]
+    assert [round(value) for value in table["value"]] == [100, 150, 5, 6]
+    (said,) = pytester.path.glob("runs/before/0001/*/comparisons.json")
+    first, _ = json.loads(said.read_text())
+    assert (first["names"], first["verdict"]) == (["none", "bfq"], "slower")
+    assert first["text"].startswith("bfq against none: slower: ratio 1.5")
+
+    pytester.makepyfile(test_it=BOTH.format(bfq=200))
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *GATE)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        [
+            "test_it.py::test_schedulers none",
+            "  no difference shown: *",
+            "test_it.py::test_schedulers bfq",
+            "  slower: ratio 1.33*",
+            "sampleblk: against before: test_it.py::test_schedulers bfq: slower",
+        ]
+    )
+    # A variant of another name is one that the set does not have, and one that is not measured any more.
+    pytester.makepyfile(test_it=BOTH.format(bfq=150).replace('"bfq"', '"kyber"'))
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *GATE)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*test_schedulers kyber: the earlier set*", "*test_schedulers bfq: the later set*"])
+
+
+def test_a_second_measurement_of_a_name_is_refused(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_it="""
+        def test_it(measure):
+            measure.both(lambda: 1.0, lambda: 2.0)
+            measure.both(lambda: 1.0, lambda: 2.0)
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*measure.both(names=('before', 'after')): 'before' is this test's second of that name*"]
+    )
+
+
+def test_a_set_is_not_compared_with_itself(pytester: pytest.Pytester) -> None:
+    _run(pytester, 100, "--sblk-save", "before")
+    result = _run(pytester, 150, "--sblk-save", "before", *GATE)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["  slower: ratio 1.50*"])
+
+
+def test_a_session_that_measures_nothing_fails_the_gate(pytester: pytest.Pytester) -> None:
+    _run(pytester, 100, "--sblk-save", "before")
+    result = _run(pytester, 100, *GATE, "-k", "quiet")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["sampleblk: against before: nothing was measured that the set has"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("measurements.json", "[]", "*--sblk-compare before: there are no measurements in *runs/before*"),
+        ("measurements.json", None, "*--sblk-compare before: there are no measurements in *runs/before*"),
+        ("measurements.json", "[{", "*--sblk-compare before: *measurements.json: at byte 2: expected JSON*"),
+        ("env.json", None, "*--sblk-compare before: *No such file*env.json*"),
+        ("spec.json", "{}", "*--sblk-compare before: *spec.json: at byte 0: expected 'test', a string*"),
+    ],
+)
+def test_a_set_that_cannot_be_read_is_refused(
+    pytester: pytest.Pytester, name: str, text: str | None, said: str
+) -> None:
+    _run(pytester, 100, "--sblk-save", "before")
+    (path,) = pytester.path.glob(f"runs/before/*/*/{name}")
+    path.unlink() if text is None else path.write_text(text)
+    result = _run(pytester, 100, *GATE)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([said])
 
 
 @pytest.mark.parametrize(
@@ -86,8 +263,9 @@ def test_another_machine_is_refused_unless_asked_for(pytester: pytest.Pytester) 
     [
         (
             ["--sblk-compare", "never"],
-            "*--sblk-compare never: there is no *runs/never; a session with --sblk-save never*",
+            "*--sblk-compare never: there are no measurements in *runs/never; a session with --sblk-save never*",
         ),
+        (["--sblk-fail-slower"], "*--sblk-fail-slower: there is nothing to compare with*--sblk-compare"),
         (["--sblk-save", "../x"], "*--sblk-save: '../x' (expected letters, digits*"),
         (["--sblk-save", "x", "--sblk-across", "cpu"], "*--sblk-across 'cpu' (expected accelerator, kernel, machine)*"),
     ],
@@ -141,7 +319,7 @@ def test_in_the_guest_too(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", f"--junitxml={report}", "-v", timeout=400)
     result.assert_outcomes(passed=5, failed=2, errors=1)
     for kind in ("ext4", "xfs", "btrfs", "f2fs"):
-        result.stdout.fnmatch_lines([f"*PASSED*::test_each[[]{kind}[]]*"])
+        result.stdout.fnmatch_lines([f"*::test_each[[]{kind}[]] PASSED*"])
     result.stdout.fnmatch_lines(["*::test_wrong_value: @pytest.mark.sampleblk: *'lots'*"])
     made = {path.relative_to(pytester.path / "runs/latest/0001") for path in (pytester.path / "runs").rglob("*.*")}
     names = {(path.parts[0].partition("-")[2].rpartition("-")[0], "/".join(path.parts[1:])) for path in made}
@@ -209,9 +387,8 @@ def test_ten_experiments_on_two_kernels_with_two_workers(pytester: pytest.Pytest
         pytestmark = pytest.mark.in_vm
 
         @pytest.mark.parametrize("number", range(10))
-        def test_experiment(number):
-            release = os.uname().release
-            assert release.startswith(os.environ["SAMPLEBLK_PYTEST_KERNEL"] + ".")
+        def test_experiment(number, sampleblk_kernel):
+            assert os.uname().release.startswith(f"{sampleblk_kernel}.")
             if number == 3:
                 open("/proc/sysrq-trigger", "w").write("c")
                 time.sleep(30)

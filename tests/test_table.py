@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import sampleblk_lab as lab
 from sampleblk_lab import Table
 
 
@@ -40,6 +41,39 @@ def test_a_missing_name_lists_those_there_are(table: Table) -> None:
         table["errors"]
     with pytest.raises(KeyError, match="no key column"):
         Table.of({"a": np.zeros(1)})["a"]["x"]
+
+
+def test_a_key_that_names_several_rows_is_no_look_up() -> None:
+    table = Table.of({"name": ["a", "b", "a"], "n": np.arange(3)}, key="name")
+    assert table["n"]["b"] == 1
+    with pytest.raises(KeyError, match=r"2 rows are named 'a'"):
+        table["n"]["a"]
+    with pytest.raises(KeyError, match=r"2 rows are named 'a'"):
+        table.row("a")
+
+
+def test_a_table_iterates_over_its_rows(table: Table) -> None:
+    assert list(table) == list(table.rows())
+    assert len(list(table)) == len(table)
+    assert "calls" in table  # a column's name, as before
+    assert "write" not in table
+
+
+def test_a_column_goes_to_arrow_by_itself(table: Table) -> None:
+    calls = pa.array(table["calls"])
+    assert calls.type == pa.uint64()
+    assert calls.to_pylist() == [84992, 332, 166]
+    names = pa.array(table["syscall"])
+    assert names.type == pa.dictionary(pa.int32(), pa.string())
+    assert names.to_pylist() == ["write", "fadvise64", "close"]
+    assert pa.chunked_array(table["usecs_per_call"]).to_pylist() == [2.5, 216.0, 2.0]
+    assert pa.field(table["usecs_per_call"]).metadata == {b"unit": b"us"}
+    # What nobody consumes is released, and what was consumed outlives the table.
+    for _ in range(3):
+        table["syscall"].__arrow_c_array__()
+    del table
+    gc.collect()
+    assert calls.to_pylist() == [84992, 332, 166]
 
 
 def test_numpy_sees_the_core_s_memory_read_only(table: Table) -> None:
@@ -83,3 +117,116 @@ def test_lengths_and_types_are_checked() -> None:
         Table.of({"a": np.zeros(2), "b": np.zeros(1)})
     with pytest.raises(TypeError, match="complex128"):
         Table.of({"a": np.zeros(2, dtype=complex)})
+
+
+def test_head_sort_and_take_keep_units_key_and_metadata(table: Table) -> None:
+    by_time = table.sort("usecs_per_call")
+    assert by_time["syscall"].values.tolist() == ["close", "write", "fadvise64"]
+    assert table.sort("usecs_per_call", descending=True).head(1).row("fadvise64")["calls"] == 332
+    assert table.sort("syscall")["syscall"].values.tolist() == ["close", "fadvise64", "write"]
+    assert table.take([-1, 0, 0])["calls"].values.tolist() == [166, 84992, 84992]
+    assert table.take(table["calls"].codes > 200)["syscall"].values.tolist() == ["write", "fadvise64"]
+    for made in (by_time, table.head(2), table.head(0), table.take([])):
+        assert (made.columns, made.metadata, made.key) == (table.columns, table.metadata, table.key)
+        assert [made[name].type for name in made.columns] == [table[name].type for name in table.columns]
+        assert made["usecs_per_call"].unit == "us"
+    assert [len(table.head(n)) for n in (-1, 0, 2, 99)] == [0, 0, 2, 3]
+    with pytest.raises(IndexError, match="row 3 of 3"):
+        table.take([3])
+    with pytest.raises(IndexError, match="mask of 1 for 3"):
+        table.take([True])
+    with pytest.raises(TypeError, match="float64"):
+        table.take(np.array([0.5]))
+    with pytest.raises(KeyError, match="no column 'n'"):
+        table.sort("n")
+
+
+def test_sorting_is_stable_by_several_columns_and_missing_values_come_last() -> None:
+    table = Table.of({"a": ["x", None, "x", "w"], "b": [1.0, 2.0, float("nan"), 3.0], "n": [0, 1, 2, 3]})
+    assert table.sort("a")["n"].values.tolist() == [3, 0, 2, 1]
+    assert table.sort("a", descending=True)["n"].values.tolist() == [0, 2, 3, 1]
+    assert table.sort("b", descending=True)["n"].values.tolist() == [3, 1, 0, 2]
+    assert table.sort("a", "b", descending=True)["n"].values.tolist() == [0, 2, 3, 1]
+    wide = Table.of({"n": np.array([2**64 - 1, 0, 2**63], dtype=np.uint64)})
+    assert wide.sort("n", descending=True)["n"].values.tolist() == [2**64 - 1, 2**63, 0]
+
+
+def test_a_sorted_view_is_still_that_view() -> None:
+    class Named(Table):
+        def __repr__(self) -> str:
+            return "named"
+
+    assert repr(Named.of({"n": [2, 1]}).sort("n").head(1)) == "named"
+
+
+def test_columns_are_typed_by_what_they_hold() -> None:
+    made = Table.of(
+        {"i": [1, -2], "w": [1, 2**64 - 1], "f": [1, 0.5], "h": [None, 2], "b": [True, False], "s": ["a", None]}
+    )
+    assert {name: made[name].type for name in made.columns} == {
+        "i": "int64",
+        "w": "uint64",
+        "f": "float64",
+        "h": "float64",
+        "b": "uint8",
+        "s": "string",
+    }
+    assert np.isnan(made["h"][0])
+    assert made["s"].values.tolist() == ["a", None]
+    assert Table.of({"n": []}, units={"n": "ns"})["n"].unit == "ns"
+    with pytest.raises(TypeError, match="'n' has values of int, str"):
+        Table.of({"n": [1, "a"]})
+    with pytest.raises(lab.InputError, match="no column 'm'"):
+        Table.of({"n": [1]}, units={"m": "ns"})
+    with pytest.raises(lab.InputError, match="no column 'm'"):
+        Table.of({"n": [1]}, key="m")
+    with pytest.raises(lab.InputError, match="a unit of 's'"):
+        Table.of({"s": ["a"]}, units={"s": "ns"})
+
+
+def test_rows_become_a_table_and_a_table_rows(table: Table) -> None:
+    again = Table.from_rows(table, units={"usecs_per_call": "us"}, metadata=table.metadata, key="syscall")
+    assert list(again) == list(table)
+    assert repr(again) == repr(table)
+    assert len(Table.from_rows([])) == 0
+    with pytest.raises(lab.InputError, match="row 1 has 'a', 'c'"):
+        Table.from_rows([{"a": 1, "b": 2}, {"a": 1, "c": 2}])
+
+
+def test_pyarrow_and_pandas_bring_units_metadata_and_missing_values_back(table: Table) -> None:
+    whole = Table.of({"s": ["a", None, "b"], "n": [1.5, None, 2.0]}, units={"n": "ns"}, metadata={"lost": "3"}, key="s")
+    for one in (table, whole, table.head(0)):
+        for made in (Table.from_arrow(pa.table(one), key=one.key), Table.from_pandas(one.to_pandas(), key=one.key)):
+            assert repr(made) == repr(one)
+            if len(one):
+                assert [made[name].type for name in made.columns] == [one[name].type for name in one.columns]
+    frame = table.to_pandas()
+    assert frame.attrs == {"lost": "0", "units": {"usecs_per_call": "us"}}
+    assert frame["calls"].sum() == 84992 + 332 + 166
+    with pytest.raises(TypeError, match=r"'n': no column type for Arrow's list"):
+        Table.from_arrow(pa.table({"n": [[1]]}))
+    with pytest.raises(TypeError, match=r"'n': no column type for Arrow's int64 with missing values"):
+        Table.from_arrow(pa.table({"n": [1, None]}))
+
+
+def test_polars_takes_a_table_and_gives_it_back(table: Table) -> None:
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame(table)
+    assert frame.columns == table.columns
+    assert frame["calls"].to_list() == table["calls"].values.tolist()
+    assert frame["syscall"].to_list() == table["syscall"].values.tolist()
+    assert pl.Series(table["calls"]).sum() == 84992 + 332 + 166
+    slow = frame.filter(pl.col("usecs_per_call") > 100)
+    assert Table.from_arrow(slow, key="syscall").row("fadvise64")["usecs_per_call"] == 216.0
+
+
+def test_duckdb_queries_a_table_by_its_name(table: Table) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    calls = table  # the name that the query uses
+    found = duckdb.sql("select syscall, calls from calls where usecs_per_call < 100 order by calls desc").fetchall()
+    assert found == [("write", 84992), ("close", 166)]
+    made = Table.from_arrow(
+        duckdb.sql("select syscall, sum(calls)::bigint as n from calls group by 1 order by 1").arrow()
+    )
+    assert made["n"].values.tolist() == [166, 332, 84992]
+    assert len(calls) == 3

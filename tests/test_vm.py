@@ -1,13 +1,37 @@
 # SPDX-License-Identifier: MIT
-"""The VM as a library: several commands, saved states, and what becomes of a broken one."""
+"""The VM as a library: several commands, templates, and what becomes of a broken one."""
 
+import contextlib
+import hashlib
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from sampleblk_lab import kernels
+from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError
-from sampleblk_lab.vm import VM, CommandError, GuestPanicError, VMError, state
+from sampleblk_lab.vm import (
+    VM,
+    BootError,
+    CommandError,
+    DeadlineError,
+    GuestPanicError,
+    VMError,
+    initramfs,
+    interpreter,
+    machine,
+    registers,
+    template,
+)
 from sampleblk_lab.vm.console import Console
+from sampleblk_lab.vm.errors import BootTimeoutError
 
 
 @pytest.mark.usefixtures("no_leftovers")
@@ -40,18 +64,268 @@ def test_a_command_that_does_not_read_is_no_deadlock() -> None:
         assert vm.run(["cat"], stdin=b"after").stdout == b"after"
 
 
+# --- templates
+
+
+@pytest.fixture
+def templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the templates, of which there are none."""
+    monkeypatch.setattr(template, "cache_root", lambda: tmp_path)
+    interpreter.ready(at_once=True)  # all that come have it
+    return tmp_path / "templates"
+
+
+def _only(templates: Path) -> Path:
+    [folder] = (path for path in templates.iterdir() if path.is_dir())
+    return folder
+
+
+def _digest(folder: Path) -> str:
+    return hashlib.sha256((folder / "ram").read_bytes()).hexdigest()
+
+
 @pytest.mark.usefixtures("no_leftovers")
-def test_a_state_that_does_not_load_is_built_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    states = tmp_path / "states"
-    states.mkdir()
-    monkeypatch.setattr(state, "path_for", lambda _identity: states / "one.state")
-    (states / "one.state").write_bytes(b"not a saved machine" * 1000)
+def test_clones_share_a_template_that_none_of_them_changes(templates: Path) -> None:
+    templates.mkdir()
+    with VM(driver=False) as first, VM(driver=False) as second:
+        assert not first.restored
+        assert second.restored
+        folder = _only(templates)
+        made = _digest(folder)
+        assert {
+            path.name: path.stat().st_mode & 0o777 for path in folder.iterdir() if path.name != "template.json"
+        } == {
+            "ram": 0o400,
+            "state": 0o400,
+        }
+        boots = []
+        for vm, text in ((first, b"first"), (second, b"second")):
+            assert vm.run(["sh", "-c", "cat > /tmp/mine; sync"], stdin=text * 100_000).returncode == 0
+        for vm, text in ((first, b"first"), (second, b"second")):
+            assert vm.run(["cat", "/tmp/mine"]).stdout == text * 100_000
+            boots.append(vm.run(["head", "-c16", "/dev/urandom"]).stdout)
+        assert boots[0] != boots[1]
+    assert _digest(folder) == made
+
+
+@pytest.mark.parametrize("how", ["truncated", "wrong"])
+@pytest.mark.usefixtures("no_leftovers")
+def test_a_template_that_is_damaged_is_made_again(templates: Path, how: str) -> None:
+    with VM(driver=False):
+        pass
+    folder = _only(templates)
+    if how == "truncated":
+        (folder / "ram").chmod(0o600)
+        os.truncate(folder / "ram", 4096)
+    else:
+        (folder / "state").chmod(0o600)
+        (folder / "state").write_bytes(b"not a saved machine" * 1000)
+        (folder / "template.json").unlink()
+        template.Template(folder, 1024, copy_on_write=True).seal()  # so that only QEMU can tell
+    unfinished = folder.with_name(f".{folder.name}.killed")
+    unfinished.mkdir()
     with VM(driver=False) as vm:
         assert not vm.restored
         assert vm.run(["true"]).returncode == 0
+    assert not unfinished.exists()
     with VM(driver=False) as vm:
         assert vm.restored
         assert vm.run(["true"]).returncode == 0
+
+
+@pytest.mark.usefixtures("no_leftovers")
+def test_an_older_qemu_reads_its_memory_from_a_stream(templates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template, "_COPY_ON_WRITE", (1000,))
+    for restored in (False, True):
+        with VM(driver=False) as vm:
+            assert vm.restored == restored
+            assert vm.run(["echo", "up"]).stdout == b"up\n"
+    assert {path.name for path in _only(templates).iterdir()} == {"state", "template.json"}
+
+
+@pytest.mark.usefixtures("no_leftovers", "templates")
+def test_a_python_that_does_not_start_is_said_and_commands_start_their_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(interpreter.Interpreter, "command", [sys.executable, "-c", "raise SystemExit(3)"])
+    with VM(driver=False) as vm:
+        assert "VMs have no Python ready, so each command starts its own" in capsys.readouterr().err
+        assert vm.run([sys.executable, "-c", "print(1)"]).stdout == b"1\n"
+
+
+READ_OF_A_DEVICE_THAT_HANGS = """
+import os, sampleblk_lab as lab
+device = lab.Device(capacity="16M")
+device.set_faults([lab.Fault(action="hang", ops="read")])
+os.pread(os.open(device.path, os.O_RDONLY), 4096, 8192)
+"""
+
+
+@pytest.mark.usefixtures("no_leftovers")
+def test_a_command_that_hangs_in_the_kernel_says_where() -> None:
+    with VM() as vm:
+        # What is slow the first time is behind us when the deadline counts.
+        once = "import sampleblk_lab as lab; lab.Device(capacity='16M').close()"
+        assert vm.run([sys.executable, "-c", once]).returncode == 0
+        with pytest.raises(DeadlineError) as caught:
+            vm.run([sys.executable, "-c", READ_OF_A_DEVICE_THAT_HANGS], timeout=20)
+        said = caught.value.console
+        assert "state:D" in said
+        # The innermost of our own read, and that each CPU was asked.
+        assert "io_schedule" in said.split("state:D")[1]
+        assert "pread64" in said.split("state:D")[1]
+        assert "sysrq: Show backtrace of all active CPUs" in said
+        # The request, and the state of the device that has it.
+        assert "sampleblk1: 1 reads and 0 writes in flight" in said
+        [request] = [line for line in said.splitlines() if " busy: " in line]
+        assert re.match(r"  sampleblk1 hctx\d+ busy: .*\{\.op=READ, .*\.state=in_flight, \.tag=\d+, ", request)
+        assert re.search(r"^  capacity_bytes: 16777216$", said, re.MULTILINE)
+        for cpu in range(vm.cpus):
+            assert re.search(rf"^CPU#{cpu}\nRAX=.*\n(?:R.*\n)+CR0=", said, re.MULTILINE)
+
+
+@pytest.mark.usefixtures("no_leftovers")
+def test_a_guest_that_does_not_answer_at_all_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_STACKS_S", 1.0)
+    with VM(driver=False) as vm:
+        assert vm._keeper is not None
+        [qemu] = Path(f"/proc/{vm._keeper.pid}/task/{vm._keeper.pid}/children").read_text().split()
+        os.kill(int(qemu), signal.SIGSTOP)
+        with pytest.raises(DeadlineError, match=r"the guest did not print all that .* within 1 s") as caught:
+            vm.run(["true"], timeout=1)
+        assert "QEMU's monitor does not answer" in caught.value.console
+
+
+def test_a_process_that_is_killed_before_its_vm_starts_leaves_nothing(tmp_path: Path) -> None:
+    code = "import os; from sampleblk_lab.vm import VM; vm = VM(driver=False); os.kill(os.getpid(), 9)"
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- boots that hang
+
+# Prints one line, and never says that it is ready.
+WAITING_INIT = r"""
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <unistd.h>
+int main(void)
+{
+    mount("devtmpfs", "/dev", "devtmpfs", 0, 0);
+    int console = open("/dev/console", O_WRONLY);
+    (void)!write(console, "the init of the test waits\n", 27);
+    for (;;)
+        pause();
+}
+"""
+
+
+@pytest.mark.usefixtures("no_leftovers")
+def test_a_boot_that_hangs_in_its_init_says_where(tmp_path: Path) -> None:
+    (tmp_path / "init.c").write_text(WAITING_INIT)
+    subprocess.run(["gcc", "-static", "-Os", "-o", tmp_path / "init", tmp_path / "init.c"], check=True)
+    archive = tmp_path / "initramfs"
+    init = initramfs.Entry("init", 0o100755, (tmp_path / "init").read_bytes())
+    archive.write_bytes(initramfs.cpio([initramfs.Entry("dev", 0o040755), init]))
+    vm = VM(driver=False, warm=False, cpus=1)
+    vm._initramfs = archive
+
+    def waits() -> str:
+        return "it waits" if "the init of the test waits" in vm.console.text() else ""
+
+    # A deadline that is long enough for it to be there on any machine would be waited for on each.
+    with contextlib.closing(vm), pytest.raises(BootError, match="it waits") as caught:
+        vm.start(hopeless=waits)
+    said = caught.value.console
+    assert "the init of the test waits" in said.partition("sysrq: ")[0]
+    # Asked by the keyboard, as nobody in the guest listens.
+    assert "sysrq: Show Blocked State" in said
+    assert "sysrq: Show backtrace of all active CPUs" in said
+    assert re.search(r"^CPU#0\nRAX=.*\n(?:R.*\n)+CR0=", said, re.MULTILINE)
+
+
+@pytest.mark.usefixtures("no_leftovers")
+def test_a_kernel_that_hangs_at_its_first_instruction_says_where(tmp_path: Path) -> None:
+    """Nothing is on the console then: the registers tell, with the kernel's own name of the place."""
+    kernel = kernels.resolve("6.1")
+    image = bytearray(kernel.image.read_bytes())
+    # The entry that QEMU takes: xen/interface/elfnote.h, XEN_ELFNOTE_PHYS32_ENTRY; a note's name, then 8 bytes.
+    note = image.index(struct.pack("<III", 4, 8, 18) + b"Xen\0")
+    [entry] = struct.unpack_from("<Q", image, note + 16)
+    [programs] = struct.unpack_from("<Q", image, 32)
+    size, count = struct.unpack_from("<HH", image, 54)
+    for at in range(programs, programs + size * count, size):
+        offset, _, physical, length = struct.unpack_from("<QQQQ", image, at + 8)
+        if physical <= entry < physical + length and image[at] == 1:  # PT_LOAD
+            image[offset + entry - physical : offset + entry - physical + 2] = b"\xeb\xfe"  # jmp to itself
+    own = tmp_path / "vmlinux"
+    own.write_bytes(image)
+    (tmp_path / f"System.map-{kernel.release}").write_text(
+        f"{entry - 16:016x} T before\n{entry:016x} T where_it_begins\n{entry + 64:016x} T after\n"
+    )
+    mine = replace(kernel, image=own)
+    vm = VM(kernel=mine, driver=False, warm=False, cpus=1)
+    with contextlib.closing(vm), pytest.raises(BootTimeoutError) as caught:
+        vm.start(5)
+    assert f"EIP={entry:08x} (where_it_begins+0x0)" in caught.value.console
+
+
+def test_of_the_registers_what_tells_where_a_processor_is(tmp_path: Path) -> None:
+    printed = (
+        "\r\nCPU#0\r\n"
+        "RAX=0000000000000000 RBX=0000000000000001 RCX=0000000000000002 RDX=0000000000000003\r\n"
+        "R8 =0000000000000000 R9 =0000000000000001 R10=0000000000000002 R11=0000000000000003\r\n"
+        "R12=0000000000000000 R13=0000000000000001 R14=0000000000000002 R15=0000000000000003\r\n"
+        "RIP=ffffffff81000014 RFL=00000246 [---Z-P-] CPL=0 II=0 A20=1 SMM=0 HLT=1\r\n"
+        "ES =0000 0000000000000000 ffffffff 00c00000\r\n"
+        "CR0=80050033 CR2=00007f0000000000 CR3=0000000002e0a000 CR4=000006f0\r\n"
+        "XMM00=0000000000000000 0000000000000000 XMM01=0000000000000000 0000000000000000\r\n"
+        "CPU#1\r\nRIP=ffffffffc0000000 RFL=00000246\r\n"
+    )
+    path = tmp_path / "System.map"
+    path.write_text(
+        "0000000000000000 D per_cpu\nffffffff81000040 T after\nffffffff81000000 T start\nffffffff81000050 t end\n"
+    )
+    symbols = core.KernelNames(str(path))
+    said = registers.shown(f"{printed}CPU#2\r\nRIP=0000000000000014 RFL=00000246\r\n", symbols)
+    assert [line.partition(" ")[0] for line in said.splitlines()] == [
+        *("CPU#0", "RAX=0000000000000000", "R8", "R12=0000000000000000", "RIP=ffffffff81000014", "CR0=80050033"),
+        *("CPU#1", "RIP=ffffffffc0000000", "CPU#2", "RIP=0000000000000014"),
+    ]
+    assert "RIP=ffffffff81000014 (start+0x14) RFL=" in said
+    assert "RIP=ffffffffc0000000 RFL=" in said  # far above the last symbol: a module's, and not known
+    assert "RIP=0000000000000014 RFL=" in said
+    assert "RIP=ffffffff81000014 RFL=" in registers.shown(printed)
+
+
+@pytest.mark.parametrize(("load", "times"), [(0.0, 1), (0.5, 1), (2.5, 2.5), (300.0, 10)])
+def test_a_boot_on_a_busy_machine_may_take_longer(monkeypatch: pytest.MonkeyPatch, load: float, times: float) -> None:
+    """What came up after two minutes, because others had the processors, was told as a kernel that does not boot."""
+    monkeypatch.setattr("os.getloadavg", lambda: (load * (os.cpu_count() or 1), 0.0, 0.0))
+    given: list[float] = []
+    monkeypatch.setattr(VM, "_start", lambda _, timeout_s: given.append(timeout_s))
+    vm = VM(driver=False, warm=False)
+    vm.start()
+    vm.start(7)
+    assert given == [pytest.approx(120 * times), 7]
+
+
+def test_symbols_that_cannot_be_read_are_none(tmp_path: Path) -> None:
+    """Such as Debian's in /boot, which are root's: the report goes without names."""
+    (tmp_path / "System.map-1").symlink_to("/proc/self/mem")  # not even root reads its first page
+    first = kernels.Kernel("1", tmp_path / "bzImage", None, None)
+    assert registers.symbols_of(first) is None
+    # Debian since 7.0 and Fedora have it among the modules.
+    second = kernels.Kernel("2", tmp_path / "bzImage", tmp_path / "lib/modules/2", None)
+    assert registers.symbols_of(second) is None
+    (tmp_path / "lib/modules/2").mkdir(parents=True)
+    for path in (tmp_path / "lib/modules/2/System.map", tmp_path / "System.map-2"):
+        path.write_text("ffffffff81000000 T start\nffffffff81000050 t end\n")
+        found = registers.symbols_of(second)
+        assert found is not None
+        assert len(found) == 2
+        path.unlink()
 
 
 def test_a_panic_is_an_exception_with_the_console() -> None:

@@ -110,7 +110,8 @@ def test_a_reader_that_left_is_a_broken_pipe() -> None:
     with _started(code="while True: print('y')") as process:
         assert process.stdout is not None
         process.stdout.close()
-        assert process.wait(timeout=30) == 1  # Python's own answer to BrokenPipeError
+        # Python's own answer to BrokenPipeError; the other one where its last flush meets it again.
+        assert process.wait(timeout=30) in (1, 120)
 
 
 @pytest.mark.usefixtures("no_leftovers")
@@ -160,6 +161,7 @@ def test_each_failure_has_its_exit_status_and_the_console(sampleblk_python: Runs
     late = sampleblk_python("--timeout", "3", "-c", "import time; time.sleep(60)")
     assert late.returncode == DeadlineError.exit_status
     assert b"deadline of 3.0 s" in late.stderr
+    assert b"sysrq: Show Blocked State" in late.stderr
 
     unbootable = sampleblk_python(
         "--memory", "128M", "--kernel", "6.1", "--cold", "-c", "pass", env={**os.environ, "SAMPLEBLK_QEMU": "/bin/true"}

@@ -8,6 +8,7 @@ namespace sampleblk::bindings {
 
 namespace py = pybind11;
 
+void register_crash(py::module_& module);
 void register_device(py::module_& module);
 void register_error(py::module_& module);
 void register_inspect(py::module_& module);

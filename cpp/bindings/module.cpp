@@ -7,6 +7,7 @@ PYBIND11_MODULE(_core, module) {
     register_error(module);
     register_table(module);
     register_device(module);
+    register_crash(module);
     register_trace(module);
     register_trace_views(module);
     register_tracefs(module);

@@ -33,7 +33,12 @@ constexpr std::tuple kConfig{Field{"index", &sampleblk_config::index},
                              Field{"mode", &sampleblk_config::mode},
                              Field{"completion", &sampleblk_config::completion},
                              Field{"numa_node", &sampleblk_config::numa_node},
-                             Field{"cache_bytes", &sampleblk_config::cache_bytes}};
+                             Field{"cache_bytes", &sampleblk_config::cache_bytes},
+                             Field{"atomic_write_unit_max_bytes", &sampleblk_config::atomic_write_unit_max_bytes},
+                             Field{"atomic_write_unit_min_bytes", &sampleblk_config::atomic_write_unit_min_bytes},
+                             Field{"atomic_write_boundary_bytes", &sampleblk_config::atomic_write_boundary_bytes},
+                             Field{"discard_granularity_bytes", &sampleblk_config::discard_granularity_bytes},
+                             Field{"discard_alignment_bytes", &sampleblk_config::discard_alignment_bytes}};
 constexpr std::tuple kInfo{Field{"openers", &sampleblk_info::openers}, Field{"powered", &sampleblk_info::powered},
                            Field{"allocated_bytes", &sampleblk_info::allocated_bytes}};
 constexpr std::tuple kCounters{Field{"reads", &sampleblk_counters::reads},
@@ -71,7 +76,9 @@ constexpr std::tuple kRule{Field{"ops", &sampleblk_rule::ops},
                            Field{"every", &sampleblk_rule::every},
                            Field{"probability", &sampleblk_rule::probability},
                            Field{"arg0", &sampleblk_rule::arg0},
-                           Field{"arg1", &sampleblk_rule::arg1}};
+                           Field{"arg1", &sampleblk_rule::arg1},
+                           Field{"up_ns", &sampleblk_rule::up_ns},
+                           Field{"down_ns", &sampleblk_rule::down_ns}};
 // Out only.
 constexpr std::tuple kHits{Field{"matched", &sampleblk_rule::matched}, Field{"hits", &sampleblk_rule::hits}};
 constexpr std::tuple kCut{Field{"dropped", &sampleblk_power::dropped}, Field{"survived", &sampleblk_power::survived},
@@ -201,6 +208,7 @@ py::list volatile_writes(const DeviceControl& control, std::uint32_t index) {
         py::dict one = to_dict(write, kVolatile);
         one["durable"] = (write.flags & SAMPLEBLK_VOLATILE_DURABLE) != 0;
         one["zeroes"] = (write.flags & SAMPLEBLK_VOLATILE_ZEROES) != 0;
+        one["in_flight"] = (write.flags & SAMPLEBLK_VOLATILE_IN_FLIGHT) != 0;
         out.append(one);
     }
     return out;
@@ -240,6 +248,7 @@ void register_device(py::module_& module) {
         .def("histogram", &histogram, py::arg("index"), py::arg("op"), py::arg("queue") = SAMPLEBLK_QUEUE_ALL)
         .def("reset", &DeviceControl::reset, py::arg("index"), release())
         .def("tune", &tune, py::arg("index"))
+        .def("resize", &DeviceControl::resize, py::arg("index"), py::arg("capacity_bytes"), release())
         .def("set_timing", &set_timing, py::arg("index"), py::arg("ops"), py::arg("model"), py::arg("a"), py::arg("b"),
              py::arg("seed"), py::arg("bins"))
         .def("timing", &timing, py::arg("index"), py::arg("op"))
@@ -270,6 +279,7 @@ void register_device(py::module_& module) {
         .def("__len__", &DeviceJournal::size)
         .def_property_readonly("overflow", &DeviceJournal::overflow)
         .def("table", &DeviceJournal::table, release())
+        .def("save", &DeviceJournal::save, py::arg("path"), release())
         .def(
             "replay",
             [](const DeviceJournal& journal, std::uint64_t sequence, std::uint64_t sector, std::uint64_t sectors) {

@@ -6,7 +6,7 @@
 #include "bindings.hpp"
 #include "sampleblk/error.hpp"
 #include "sampleblk/interrupt.hpp"
-#include "sampleblk/printable.hpp"
+#include "sampleblk/text.hpp"
 
 namespace sampleblk::bindings {
 

@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,14 +57,87 @@ py::capsule arrow_capsule(std::unique_ptr<Arrow> value, const char* name) {
     });
 }
 
-Column string_column(std::string name, const std::vector<std::string>& values) {
+template <typename What>
+py::capsule schema_of(const What& what) {
+    auto schema = std::make_unique<ArrowSchema>();
+    export_schema(what, schema.get());
+    return arrow_capsule(std::move(schema), "arrow_schema");
+}
+
+// A producer may ignore the schema that a consumer asks for, says the specification.
+template <typename What>
+py::capsule stream_of(const What& what, const py::object& requested_schema) {
+    (void)requested_schema;
+    auto stream = std::make_unique<ArrowArrayStream>();
+    export_stream(what, stream.get());
+    return arrow_capsule(std::move(stream), "arrow_array_stream");
+}
+
+py::tuple array_of(const Column& column, const py::object& requested_schema) {
+    (void)requested_schema;
+    auto array = std::make_unique<ArrowArray>();
+    export_batch(column, array.get());
+    auto held = arrow_capsule(std::move(array), "arrow_array");
+    return py::make_tuple(schema_of(column), std::move(held));
+}
+
+// The code of a missing string.
+constexpr std::int32_t kMissing = -1;
+
+Column string_column(std::string name, const std::vector<std::optional<std::string>>& values) {
     auto pool = std::make_shared<StringPool>();
     std::vector<std::int32_t> codes;
     codes.reserve(values.size());
-    for (const std::string& value : values) {
-        codes.push_back(pool->intern(value));
+    for (const auto& value : values) {
+        codes.push_back(value ? pool->intern(*value) : kMissing);
     }
     return {std::move(name), std::move(codes), std::move(pool)};
+}
+
+// Rows of a column, in any order, each any number of times.
+template <typename T>
+Column picked(const Column& column, const py::array_t<std::int64_t>& rows) {
+    const auto* from = static_cast<const T*>(column.data().get());
+    const auto wanted = rows.unchecked<1>();
+    std::vector<T> values;
+    values.reserve(static_cast<std::size_t>(wanted.size()));
+    for (py::ssize_t i = 0; i < wanted.size(); ++i) {
+        if (wanted(i) < 0 || static_cast<std::size_t>(wanted(i)) >= column.size()) {
+            throw py::index_error("row " + std::to_string(wanted(i)) + " of " + std::to_string(column.size()));
+        }
+        values.push_back(from[wanted(i)]);
+    }
+    if constexpr (std::is_same_v<T, std::int32_t>) {
+        if (column.type() == ColumnType::string) {
+            return {column.name(), std::move(values), column.pool()};
+        }
+    }
+    return {column.name(), std::move(values), column.unit()};
+}
+
+Column take(const Column& column, const py::array_t<std::int64_t>& rows) {
+    switch (column.type()) {
+        case ColumnType::i8:
+            return picked<std::int8_t>(column, rows);
+        case ColumnType::i16:
+            return picked<std::int16_t>(column, rows);
+        case ColumnType::string:
+        case ColumnType::i32:
+            return picked<std::int32_t>(column, rows);
+        case ColumnType::i64:
+            return picked<std::int64_t>(column, rows);
+        case ColumnType::u8:
+            return picked<std::uint8_t>(column, rows);
+        case ColumnType::u16:
+            return picked<std::uint16_t>(column, rows);
+        case ColumnType::u32:
+            return picked<std::uint32_t>(column, rows);
+        case ColumnType::u64:
+            return picked<std::uint64_t>(column, rows);
+        case ColumnType::f64:
+            return picked<double>(column, rows);
+    }
+    throw py::type_error("column '" + column.name() + "' of an unknown type");
 }
 
 template <typename T>
@@ -113,12 +187,16 @@ void register_table(py::module_& module) {
     py::class_<Column>(module, "Column")
         .def(py::init(&column_from_numpy), py::arg("name"), py::arg("values"), py::arg("unit") = "")
         .def_static("of_strings", &string_column, py::arg("name"), py::arg("values"))
+        .def("take", &take, py::arg("rows"))
         .def_property_readonly("name", &Column::name)
         .def_property_readonly("unit", &Column::unit)
         .def_property_readonly("type", [](const Column& self) { return std::string(type_name(self.type())); })
         .def_property_readonly("values", &view)
         .def_property_readonly("categories", &categories)
-        .def("__len__", &Column::size);
+        .def("__len__", &Column::size)
+        .def("__arrow_c_schema__", &schema_of<Column>)
+        .def("__arrow_c_array__", &array_of, py::arg("requested_schema") = py::none())
+        .def("__arrow_c_stream__", &stream_of<Column>, py::arg("requested_schema") = py::none());
 
     py::class_<Table>(module, "Table")
         .def(py::init<std::vector<Column>, std::map<std::string, std::string>>(), py::arg("columns"),
@@ -136,21 +214,8 @@ void register_table(py::module_& module) {
             },
             py::arg("name"))
         .def("__len__", &Table::rows)
-        .def("__arrow_c_schema__",
-             [](const Table& self) {
-                 auto schema = std::make_unique<ArrowSchema>();
-                 export_schema(self, schema.get());
-                 return arrow_capsule(std::move(schema), "arrow_schema");
-             })
-        .def(
-            "__arrow_c_stream__",
-            [](const Table& self, const py::object& requested_schema) {
-                (void)requested_schema;  // a producer may ignore it, says the specification
-                auto stream = std::make_unique<ArrowArrayStream>();
-                export_stream(self, stream.get());
-                return arrow_capsule(std::move(stream), "arrow_array_stream");
-            },
-            py::arg("requested_schema") = py::none());
+        .def("__arrow_c_schema__", &schema_of<Table>)
+        .def("__arrow_c_stream__", &stream_of<Table>, py::arg("requested_schema") = py::none());
 }
 
 }  // namespace sampleblk::bindings

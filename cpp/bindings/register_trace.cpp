@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -125,13 +126,22 @@ void register_trace(py::module_& module) {
         .def(
             "cpus",
             [](const TraceFile& self, const std::optional<std::string>& buffer) {
-                std::vector<std::uint32_t> cpus;
-                for (const auto& cpu : self.buffer(buffer).cpus) {
-                    cpus.push_back(cpu.cpu);
+                std::set<std::uint32_t> cpus;
+                for (const auto* one : self.select(buffer)) {
+                    for (const auto& cpu : one->cpus) {
+                        cpus.insert(cpu.cpu);
+                    }
                 }
-                return cpus;
+                return std::vector<std::uint32_t>(cpus.begin(), cpus.end());
             },
             py::arg("buffer") = py::none())
+        .def(
+            "time_unit",
+            [](const TraceFile& self, const std::optional<std::string>& buffer) {
+                return std::string(self.time_unit(buffer));
+            },
+            py::arg("buffer") = py::none())
+        .def("require_ns", &TraceFile::require_ns, py::arg("buffer"), py::arg("what"))
         .def_property_readonly("events",
                                [](const TraceFile& self) {
                                    std::vector<std::string> names;
@@ -147,6 +157,14 @@ void register_trace(py::module_& module) {
                 const trace::EventFormat* format = self.find_event(name);
                 if (format == nullptr) {
                     throw py::key_error("no event '" + name + "' in " + self.path());
+                }
+                if (name.find(':') == std::string::npos) {
+                    for (const trace::EventFormat& other : self.formats()) {
+                        if (other.name == name && other.system != format->system) {
+                            throw py::key_error("event '" + name + "' is of several systems in " + self.path() + ": '" +
+                                                format->system + ":" + name + "', '" + other.system + ":" + name + "'");
+                        }
+                    }
                 }
                 return format_dict(*format);
             },
@@ -214,7 +232,7 @@ void register_trace(py::module_& module) {
                         const py::gil_scoped_acquire acquire;
                         take(format.system + ":" + format.name, std::move(table));
                     });
-                return trace::loss_metadata(self, stats);
+                return trace::loss_metadata(self, request.selection, stats);
             },
             py::arg("events"), py::arg("rows"), py::arg("take"), py::kw_only(),
             py::arg("fields") = std::vector<std::string>{}, py::arg("pids") = std::vector<std::int32_t>{},

@@ -11,6 +11,7 @@
 #include "bindings.hpp"
 #include "sampleblk/trace/block.hpp"
 #include "sampleblk/trace/graph.hpp"
+#include "sampleblk/trace/import_events.hpp"
 #include "sampleblk/trace/import_text.hpp"
 #include "sampleblk/trace/syscalls.hpp"
 #include "sampleblk/trace/timeline.hpp"
@@ -96,7 +97,6 @@ void register_trace_views(py::module_& module) {
              py::arg("cpus") = std::vector<std::uint32_t>{}, py::arg("start") = py::none(),
              py::arg("stop") = py::none())
         .def("__len__", &trace::CallGraph::size)
-        .def_property_readonly("modules", [](const trace::CallGraph& self) { return self.modules; })
         .def("table", [](const trace::CallGraph& self) { return trace::graph_table(self); })
         .def(
             "text",
@@ -140,6 +140,13 @@ void register_trace_views(py::module_& module) {
         "read_strace_summary",
         [](const std::string& text, const std::string& source) { return trace::read_strace_summary(text, source); },
         py::arg("text"), py::arg("source"));
+    module.def(
+        "import_events",
+        [how](const std::vector<std::string>& sources, const std::string& path, bool skip) {
+            const py::gil_scoped_release release;
+            return trace::import_events(sources, path, how(skip));
+        },
+        py::arg("sources"), py::arg("path"), py::arg("skip") = false);
     module.def(
         "duration_mark", [](std::uint64_t ns) { return std::string(1, trace::duration_mark(ns)); },
         py::arg("nanoseconds"));

@@ -58,9 +58,12 @@ void register_tracefs(py::module_& module) {
             },
             py::arg("path"), py::arg("line"), py::arg("remove"))
         .def(
-            "at_undo",
-            [](trace::UndoLog& self, const std::string& path, const std::string& line) { self.at_undo(path, line); },
-            py::arg("path"), py::arg("line"))
+            "add_line",
+            [](trace::UndoLog& self, const std::string& path, const std::string& line, const std::string& remove) {
+                const py::gil_scoped_release release;
+                self.add_line(path, line, remove);
+            },
+            py::arg("path"), py::arg("line"), py::arg("remove"))
         .def("undo", &trace::UndoLog::undo, py::call_guard<py::gil_scoped_release>());
 
     py::class_<trace::SpoolFile>(module, "SpoolFile")
@@ -101,7 +104,7 @@ void register_tracefs(py::module_& module) {
             trace::HeaderOptions options;
             options.events = events;
             options.kallsyms = kallsyms;
-            trace::write_trace_file(path, trace::gather_header(instance_dir, options), cpus);
+            trace::write_trace_file(path, trace::gather_header(instance_dir, options), {{{}, cpus}});
         },
         py::arg("path"), py::arg("instance_dir"), py::arg("events"), py::arg("kallsyms"), py::arg("cpus"));
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bindings.hpp"
+#include "sampleblk/text.hpp"
 #include "sampleblk/workload/job_file.hpp"
 #include "sampleblk/workload/job_run.hpp"
 #include "sampleblk/workload/keys.hpp"
@@ -30,46 +31,40 @@ struct DeleteReleased {
     }
 };
 
-// Runs as one: all their jobs, one after another.
-std::shared_ptr<RunResult> merge_runs(const std::vector<std::shared_ptr<RunResult>>& runs) {
-    auto all = std::make_shared<RunResult>(*runs.at(0));
-    for (std::size_t i = 1; i < runs.size(); ++i) {
-        all->jobs.insert(all->jobs.end(), runs[i]->jobs.begin(), runs[i]->jobs.end());
-        all->notices.insert(all->notices.end(), runs[i]->notices.begin(), runs[i]->notices.end());
-        all->messages.insert(all->messages.end(), runs[i]->messages.begin(), runs[i]->messages.end());
-        all->stop_reason = all->stop_reason.empty() ? runs[i]->stop_reason : all->stop_reason;
+// Job files hold bytes that Python would refuse.
+std::vector<Setting> printable_settings(const std::vector<Setting>& settings) {
+    std::vector<Setting> out;
+    out.reserve(settings.size());
+    for (const auto& [key, value] : settings) {
+        out.emplace_back(printable(key), printable(value));
     }
-    all->disks.clear();  // counted over different times
-    return all;
+    return out;
 }
 
-// All jobs of a run summed up in one, as group_reporting would have them.
-std::shared_ptr<RunResult> total_of(const RunResult& run) {
-    auto total = std::make_shared<RunResult>(run);
-    if (!total->jobs.empty()) {
-        JobResult one = run.jobs.front();
-        for (std::size_t i = 1; i < run.jobs.size(); ++i) {
-            one.merge(run.jobs[i]);
-        }
-        total->jobs = {std::move(one)};
+std::vector<std::string> printable_lines(const std::vector<std::string>& lines) {
+    std::vector<std::string> out;
+    out.reserve(lines.size());
+    for (const std::string& line : lines) {
+        out.push_back(printable(line));
     }
-    return total;
+    return out;
 }
 
 py::dict job_dict(const JobOptions& job) {
     py::dict out;
-    out["name"] = job.name;
+    out["name"] = printable(job.name);
     out["job_number"] = job.job_number;
     out["subjob_number"] = job.subjob_number;
     out["group_id"] = job.group_id;
-    out["settings"] = job.given;
+    out["settings"] = printable_settings(job.given);
     return out;
 }
 
 py::list notices_of(const std::vector<Notice>& notices) {
     py::list out;
     for (const Notice& notice : notices) {
-        out.append(py::make_tuple(notice.source, notice.line, notice.key, notice.text));
+        out.append(
+            py::make_tuple(printable(notice.source), notice.line, printable(notice.key), printable(notice.text)));
     }
     return out;
 }
@@ -109,8 +104,8 @@ void register_workload(py::module_& module) {
                 return set;
             },
             py::arg("table"), py::arg("requests"), py::arg("settings"), Released())
-        .def_readonly("source", &JobSet::source)
-        .def_readonly("globals", &JobSet::globals)
+        .def_property_readonly("source", [](const JobSet& self) { return printable(self.source); })
+        .def_property_readonly("globals", [](const JobSet& self) { return printable_settings(self.globals); })
         .def_property_readonly("jobs",
                                [](const JobSet& self) {
                                    py::list out;
@@ -120,7 +115,7 @@ void register_workload(py::module_& module) {
                                    return out;
                                })
         .def_property_readonly("notices", [](const JobSet& self) { return notices_of(self.notices); })
-        .def("write", &write_job_file);
+        .def("write", [](const JobSet& self) { return printable(write_job_file(self)); });
 
     py::class_<RunProgress>(module, "RunProgress")
         .def_readonly("fraction", &RunProgress::fraction)
@@ -142,24 +137,30 @@ void register_workload(py::module_& module) {
         .def("histogram", &histogram_table, Released())
         .def("heat", &heat_table, Released())
         .def("io_log", &io_log_table, Released())
-        .def_static("merge", &merge_runs, py::arg("runs"), Released())
-        .def("total", &total_of, Released())
+        .def_static(
+            "merge",
+            [](const std::vector<std::shared_ptr<RunResult>>& runs) {
+                return std::make_shared<RunResult>(RunResult::joined(runs));
+            },
+            py::arg("runs"), Released())
+        .def(
+            "total", [](const RunResult& self) { return std::make_shared<RunResult>(self.total()); }, Released())
         .def_readonly("stop_reason", &RunResult::stop_reason)
-        .def_readonly("messages", &RunResult::messages)
+        .def_property_readonly("messages", [](const RunResult& self) { return printable_lines(self.messages); })
         .def_property_readonly("pids",
                                [](const RunResult& self) {
                                    std::vector<std::int32_t> pids;
-                                   for (const JobResult& job : self.jobs) {
-                                       pids.push_back(job.pid);
+                                   for (const auto& job : self.jobs) {
+                                       pids.push_back(job->pid);
                                    }
                                    return pids;
                                })
         .def_property_readonly("notices", [](const RunResult& self) { return notices_of(self.notices); })
         .def_property_readonly("errors", [](const RunResult& self) {
             py::list out;
-            for (const JobResult& job : self.jobs) {
-                if (job.error != 0) {
-                    out.append(py::make_tuple(job.options.name, job.error, job.error_text));
+            for (const auto& job : self.jobs) {
+                if (job->error != 0) {
+                    out.append(py::make_tuple(printable(job->options.name), job->error, job->error_text));
                 }
             }
             return out;
@@ -173,7 +174,7 @@ void register_workload(py::module_& module) {
              py::arg("jobs"))
         .def_property_readonly("pids", &JobRun::pids)
         .def_property_readonly("thread_ids", &JobRun::thread_ids)
-        .def_property_readonly("messages", &JobRun::messages)
+        .def_property_readonly("messages", [](const JobRun& self) { return printable_lines(self.messages()); })
         .def_property_readonly("layout_bytes", &JobRun::layout_bytes)
         .def("start", &JobRun::start, Released())
         .def("wait", &JobRun::wait, py::arg("timeout_ns"), Released())

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "fuzz_profile.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "elf_symbols.hpp"
+#include "answers.hpp"
 #include "sampleblk/error.hpp"
 #include "sampleblk/profile/exports.hpp"
 #include "sampleblk/profile/flamegraph.hpp"
@@ -16,33 +19,93 @@
 #include "sampleblk/profile/off_cpu.hpp"
 #include "sampleblk/profile/profile.hpp"
 #include "sampleblk/profile/stack_tree.hpp"
-#include "unwind_rules.hpp"
+#include "scratch.hpp"
+#include "symbols/elf_symbols.hpp"
+#include "symbols/unwind_rules.hpp"
 
 namespace sampleblk::fuzz {
 
-int perf_data(const std::uint8_t* data, std::size_t size) {
+namespace {
+
+// Gives `use` the profile, if the recording can be read, strictly and skipping damage.
+void read_both_ways(const std::uint8_t* data, std::size_t size,
+                    const std::function<void(const profile::Profile&)>& use) {
     profile::SymbolSources nowhere;
     nowhere.use_paths = false;
     nowhere.use_running_kernel = false;
     for (const auto how : {profile::OnDamage::strict, profile::OnDamage::skip}) {
-        std::vector<std::byte> bytes(size);
-        if (size != 0) {
-            std::memcpy(bytes.data(), data, size);
-        }
-        try {
-            const auto file = std::make_shared<const profile::PerfFile>(std::move(bytes), "fuzz", how);
-            const profile::Profile profile(file, nowhere);
-            (void)profile.table({});
-            (void)profile::report_table(profile, {});
-            const auto tree = profile::stack_tree(profile, {}, profile::Weight::samples);
-            (void)profile::folded_text(tree);
-            (void)profile::syscall_split(profile, {});
-            (void)profile::lock_table(profile, {});
-        } catch (const FormatError&) {
-        } catch (const UnsupportedError&) {
-        } catch (const InputError&) {
+        std::unique_ptr<const profile::Profile> profile;
+        if (answers([&] {
+                profile = std::make_unique<profile::Profile>(
+                    std::make_shared<const profile::PerfFile>(copy_of(data, size), "fuzz", how), nowhere);
+            })) {
+            use(*profile);
         }
     }
+}
+
+// Of each event, and of one task's family.
+void use_views(const profile::Profile& profile) {
+    std::vector<profile::SampleSelection> selections(1);
+    for (std::size_t event = 0; event < std::min<std::size_t>(profile.file().events().size(), 4); ++event) {
+        selections.emplace_back().event = profile.file().events()[event].name;
+    }
+    if (profile.size() != 0) {
+        selections.emplace_back().pids = {profile.pids().front()};
+        selections.back().children = true;
+        selections.back().idle = false;
+    }
+    for (const auto& selection : selections) {
+        (void)answers([&] { (void)profile::report_table(profile, selection); });
+        (void)answers([&] {
+            const auto tree = profile::stack_tree(profile, selection, profile::Weight::samples);
+            (void)profile::tree_text(tree, 1.0, 20);
+            (void)profile::function_table(tree);
+        });
+        (void)answers([&] { (void)profile::stack_tree(profile, selection, profile::Weight::period); });
+        (void)answers([&] { (void)profile::off_cpu_table(profile, selection); });
+        (void)answers([&] { (void)profile::off_cpu_tree(profile, selection); });
+        (void)answers([&] { (void)profile::wall_clock_tree(profile, selection); });
+        (void)answers([&] { (void)profile::syscall_split(profile, selection); });
+        (void)answers([&] { (void)profile::lock_table(profile, selection); });
+    }
+}
+
+void use_exports(const profile::Profile& profile) {
+    const std::string path = ScratchFolder::one().file("export");
+    (void)answers([&] { profile::write_perfetto_samples(profile, {}, path); });
+    (void)answers([&] {
+        const auto tree = profile::stack_tree(profile, {}, profile::Weight::samples);
+        (void)profile::speedscope_json(tree, "fuzz");
+        (void)profile::pprof_profile(tree);
+        (void)profile::flame_graph(tree, {});
+        // What we wrote we can read, and it says the same.
+        const std::string text = profile::folded_text(tree);
+        if (tree.total() != 0 && profile::read_folded(text, "fuzz", "samples").total() != tree.total()) {
+            std::abort();
+        }
+    });
+}
+
+}  // namespace
+
+int perf_data(const std::uint8_t* data, std::size_t size) {
+    read_both_ways(data, size, [](const profile::Profile& profile) {
+        (void)answers([&] { (void)profile.table({}); });
+        for (std::size_t sample = 0; sample < profile.size(); sample += 1 + profile.size() / 16) {
+            (void)answers([&] { (void)profile.stack(sample); });
+        }
+    });
+    return 0;
+}
+
+int perf_data_views(const std::uint8_t* data, std::size_t size) {
+    read_both_ways(data, size, use_views);
+    return 0;
+}
+
+int perf_data_exports(const std::uint8_t* data, std::size_t size) {
+    read_both_ways(data, size, use_exports);
     return 0;
 }
 
@@ -86,15 +149,15 @@ int trace_stacks(const std::uint8_t* data, std::size_t size) {
     profile::SymbolSources nowhere;
     nowhere.use_paths = false;
     nowhere.use_running_kernel = false;
-    const auto bytes = std::as_bytes(std::span(data, size));
-    try {
-        const trace::TraceFile file({bytes.begin(), bytes.end()}, "fuzz", trace::OnError::skip);
-        const profile::Profile profile(profile::perf_file_of_trace(file), nowhere);
-        (void)profile::off_cpu_table(profile, {});
-        (void)profile::wall_clock_tree(profile, {});
-    } catch (const FormatError&) {
-    } catch (const UnsupportedError&) {
-    } catch (const InputError&) {
+    for (const auto how : {trace::OnError::strict, trace::OnError::skip}) {
+        std::unique_ptr<const profile::Profile> profile;
+        if (answers([&] {
+                const trace::TraceFile file(copy_of(data, size), "fuzz", how);
+                profile = std::make_unique<profile::Profile>(profile::perf_file_of_trace(file), nowhere);
+            })) {
+            use_views(*profile);
+            use_exports(*profile);
+        }
     }
     return 0;
 }

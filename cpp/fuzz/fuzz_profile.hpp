@@ -7,8 +7,12 @@
 
 namespace sampleblk::fuzz {
 
-// A whole perf.data: header, samples, every view; strict and skipping.
+// A whole perf.data: header, samples, their stacks; strict and skipping.
 int perf_data(const std::uint8_t* data, std::size_t size);
+// Every view of one.
+int perf_data_views(const std::uint8_t* data, std::size_t size);
+// Every export of one.
+int perf_data_exports(const std::uint8_t* data, std::size_t size);
 // An ELF file's symbols and build id.
 int elf_symbols(const std::uint8_t* data, std::size_t size);
 // Folded stacks, and what is drawn of them.

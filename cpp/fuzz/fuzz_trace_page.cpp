@@ -2,8 +2,8 @@
 #include <cstdlib>
 #include <span>
 
+#include "file/page.hpp"
 #include "fuzz_trace.hpp"
-#include "sampleblk/trace/page.hpp"
 
 namespace sampleblk::fuzz {
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
+#include <cstdlib>
 #include <string_view>
 
 #include "fuzz_trace.hpp"
 #include "sampleblk/error.hpp"
+#include "sampleblk/trace/graph.hpp"
 #include "sampleblk/trace/import_text.hpp"
 
 namespace sampleblk::fuzz {
@@ -12,7 +14,10 @@ int trace_text(const std::uint8_t* data, std::size_t size) {
     for (const auto how : {trace::OnError::strict, trace::OnError::skip}) {
         try {
             const trace::CallGraph graph = trace::read_graph_text(text, "fuzz", how);
-            (void)trace::graph_text(graph, 0, 1000, 1000);
+            if (trace::graph_table(graph).rows() != graph.size()) {
+                std::abort();
+            }
+            (void)trace::graph_text(graph, 0, graph.size(), 1000);
         } catch (const FormatError&) {
         }
         try {

@@ -16,6 +16,7 @@
 #include "guest_begin.h"
 #include "guest_console.h"
 #include "guest_control.h"
+#include "guest_fork_server.h"
 #include "guest_stream.h"
 
 static int port_stdin, port_stdout, port_stderr;
@@ -38,20 +39,9 @@ struct command {
 	char **argv, **envp, *cwd;
 	bool tty;
 	struct winsize window;
+	const char *frame; /* all of it, as it came */
+	uint32_t length;
 };
-
-static void append(char ***list, char *text)
-{
-	size_t count = 0;
-
-	while (*list && (*list)[count])
-		count++;
-	*list = realloc(*list, (count + 2) * sizeof(char *));
-	if (!*list)
-		die("malloc");
-	(*list)[count] = text;
-	(*list)[count + 1] = NULL;
-}
 
 static void make_pipe(int *read_end, int *write_end)
 {
@@ -121,6 +111,22 @@ static void close_streams(void)
 	in.to = out.from = err.from = terminal = -1;
 }
 
+/* A fork of the server where it can be one, else of ours; tells `report` when it cannot run, and closes it when it runs. */
+static pid_t start_child(struct command *command, int stdin_fd, int stdout_fd, int stderr_fd, int report)
+{
+	pid_t pid = -1;
+
+	if (serves(command->argv[0]))
+		pid = fork_command(command->frame, command->length, stdin_fd, stdout_fd, stderr_fd, report);
+	if (pid < 0)
+		pid = fork();
+	if (pid < 0)
+		die("fork");
+	if (pid == 0)
+		child_main(command, stdin_fd, stdout_fd, stderr_fd, report);
+	return pid;
+}
+
 static void run_command(struct command *command)
 {
 	int stdin_read, stdin_write, stdout_read, stdout_write, stderr_read, stderr_write, report_read, report_write;
@@ -149,11 +155,7 @@ static void run_command(struct command *command)
 	make_pipe(&report_read, &report_write);
 
 	child_exited = false;
-	child = fork();
-	if (child < 0)
-		die("fork");
-	if (child == 0)
-		child_main(command, stdin_read, stdout_write, stderr_write, report_write);
+	child = start_child(command, stdin_read, stdout_write, stderr_write, report_write);
 	close(report_write);
 	close(stdin_read);
 	if (!command->tty) {
@@ -188,17 +190,17 @@ static void run_command(struct command *command)
 void exec_frame(const char *payload, uint32_t length)
 {
 	const char *at = payload, *end = payload + length;
-	struct command command = {0};
+	struct command command = {.frame = payload, .length = length};
 	struct field field;
 	char *text;
 
 	while (next_field(&at, end, &field, &text)) {
 		switch (field.type) {
 		case FIELD_ARG:
-			append(&command.argv, text);
+			append_text(&command.argv, text);
 			continue;
 		case FIELD_ENV:
-			append(&command.envp, text);
+			append_text(&command.envp, text);
 			continue;
 		case FIELD_CWD:
 			command.cwd = text;

@@ -40,3 +40,15 @@ void die(const char *what)
 	reboot(RB_POWER_OFF);
 	_exit(1);
 }
+
+void print_stacks(void)
+{
+	/* sysrq.rst: all that is printed goes to the console, blocked tasks, backtraces of all CPUs. */
+	static const char keys[] = {'8', 'w', 'l'};
+	int fd = open("/proc/sysrq-trigger", O_WRONLY | O_CLOEXEC);
+
+	for (size_t i = 0; fd >= 0 && i < sizeof(keys); i++)
+		(void)!write(fd, &keys[i], 1);
+	if (fd >= 0)
+		close(fd);
+}

@@ -12,4 +12,7 @@ void console(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Nothing can go on without this: the console says why, with errno, and the host sees the VM end. */
 void die(const char *what) __attribute__((noreturn));
 
+/* Has the kernel print the stacks of tasks that wait uninterruptibly, and of every CPU. */
+void print_stacks(void);
+
 #endif

@@ -19,6 +19,21 @@
 
 static int control_fd;
 
+/* Drivers that the kernel has neither built in nor brought will not come: say which, instead of waiting for ports. */
+static void check_drivers(int tries)
+{
+	const char *what = NULL;
+
+	if (access("/sys/class/virtio-ports", F_OK) != 0)
+		what = "the kernel has no virtio console driver (CONFIG_VIRTIO_CONSOLE)";
+	else if (tries == 2000 && access("/sys/bus/virtio/devices/virtio0", F_OK) != 0)
+		what = "the kernel found no virtio device (CONFIG_VIRTIO_PCI)";
+	if (what) {
+		errno = ENODEV;
+		die(what);
+	}
+}
+
 int open_port(const char *wanted)
 {
 	for (int tries = 0; tries < 30000; tries++) {
@@ -51,6 +66,7 @@ int open_port(const char *wanted)
 		}
 		if (ports)
 			closedir(ports);
+		check_drivers(tries);
 		usleep(1000);
 	}
 	errno = ETIMEDOUT;
@@ -172,4 +188,17 @@ bool next_field(const char **at, const char *end, struct field *field, char **te
 		die("malloc");
 	*at += field->length;
 	return true;
+}
+
+void append_text(char ***list, char *text)
+{
+	size_t count = 0;
+
+	while (*list && (*list)[count])
+		count++;
+	*list = realloc(*list, (count + 2) * sizeof(char *));
+	if (!*list)
+		die("malloc");
+	(*list)[count] = text;
+	(*list)[count + 1] = NULL;
 }

@@ -28,4 +28,7 @@ void *receive_frame(struct frame *frame);
  */
 bool next_field(const char **at, const char *end, struct field *field, char **text);
 
+/* Adds a text to an array that ends in NULL, as exec takes it; both stay the caller's to free. */
+void append_text(char ***list, char *text);
+
 #endif

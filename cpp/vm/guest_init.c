@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * The guest's init: PID 1 of every VM, static, the only program in the initramfs.
+ * The guest's init: PID 1 of every VM, static, for it is there before all else.
  *
- * It loads the modules that the initramfs brought, says READY and waits. That wait is where the host saves the
- * machine's state, so nothing before it may depend on the time, the host's files or the run. After BEGIN it sets the
- * clock, stirs entropy, mounts the host's root read-only under a tmpfs overlay and moves into it (guest_begin.c); then
- * it runs commands (guest_command.c) and carries their standard streams (guest_stream.c).
+ * It loads the modules that the initramfs brought, says READY and waits; asked to PREPARE, it starts a Python to fork
+ * commands from (guest_fork_server.c) and waits again. That wait is where the host saves the machine's state, so
+ * nothing before it may depend on the time or the run, nor on more of the host's files than the initramfs brought. After
+ * BEGIN it sets the clock, stirs entropy, mounts the host's root read-only under a tmpfs overlay and moves into it
+ * (guest_begin.c); then it runs commands (guest_command.c) and carries their standard streams (guest_stream.c).
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,6 +27,8 @@
 #include "guest_command.h"
 #include "guest_console.h"
 #include "guest_control.h"
+#include "guest_fork_server.h"
+#include "guest_requests.h"
 
 static void mount_early(const char *type, const char *target)
 {
@@ -78,6 +81,9 @@ static void handle_frame(void)
 	char *payload = receive_frame(&frame);
 
 	switch (frame.type) {
+	case FRAME_PREPARE:
+		prepare(payload, frame.length);
+		break;
 	case FRAME_BEGIN:
 		begin(payload, frame.length);
 		break;
@@ -95,6 +101,11 @@ static void handle_frame(void)
 		break;
 	case FRAME_UNREAD:
 		unread_frame(payload, frame.length);
+		break;
+	case FRAME_STACKS:
+		print_stacks();
+		print_requests();
+		send_frame(FRAME_PRINTED, NULL, 0);
 		break;
 	case FRAME_SYNC:
 		sync_run_dir();

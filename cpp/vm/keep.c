@@ -4,7 +4,8 @@
  *
  * Runs a command (QEMU) that must not outlive the process that started us, however that one dies: FD is the read end of
  * a pipe whose only write end is there, so its end of file is that process's end, and then the command is killed and
- * FOLDER, its scratch files, removed. Should we be killed ourselves, the
+ * FOLDER, its scratch files, removed. We make it, with an empty folder in it for a guest that was given none to write
+ * to: made by that process, it would stay if that one was killed before we run. Should we be killed ourselves, the
  * kernel kills the command (PR_SET_PDEATHSIG, which is bound to the thread that forked: one reason to be a process of
  * our own with one thread). A session of its own keeps Ctrl-C at the terminal away from QEMU: whether to stop is for
  * the guest's command to decide.
@@ -14,6 +15,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <ftw.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,6 +23,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,6 +44,7 @@ static void fail(const char *what)
 int main(int argc, char **argv)
 {
 	int lifeline, signals, status;
+	char shared[PATH_MAX];
 	pid_t self, child;
 	sigset_t set;
 
@@ -49,6 +53,10 @@ int main(int argc, char **argv)
 		return 125;
 	}
 	lifeline = atoi(argv[1]);
+	snprintf(shared, sizeof(shared), "%s/no-run-dir", argv[2]);
+	/* They are there already when a command before this one could not start. */
+	if ((mkdir(argv[2], 0700) != 0 && errno != EEXIST) || (mkdir(shared, 0755) != 0 && errno != EEXIST))
+		fail(shared);
 	setsid(); /* fails when we lead a session already, which is as good */
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);

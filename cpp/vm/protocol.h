@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define PROTOCOL_VERSION 1
+#define PROTOCOL_VERSION 3
 
 /* virtio-serial port names: control frames, and the raw bytes of the command's three standard streams. */
 #define PORT_CONTROL "sampleblk.control"
@@ -27,22 +27,26 @@ struct frame {
 
 /* Host to guest. The payload of BEGIN and EXEC is a list of fields: struct field, then `length` bytes. */
 enum {
+	FRAME_PREPARE = 'P',   /* start a Python to fork commands from; answered by PREPARED or FAILED */
 	FRAME_BEGIN = 'B',     /* set the clock, stir entropy, mount everything; answered by BEGUN or FAILED */
 	FRAME_EXEC = 'E',      /* run one command; answered by STARTED and EXITED, or by FAILED */
 	FRAME_SIGNAL = 'S',    /* u32: signal number for the command */
 	FRAME_STDIN_END = 'I', /* u64: bytes that its stdin has in all; close it after them */
 	FRAME_WINSIZE = 'W',   /* u16 rows, u16 columns */
 	FRAME_UNREAD = 'U',    /* u32: 1 stdout or 2 stderr has no reader any more; the command gets EPIPE */
+	FRAME_STACKS = 'T',    /* print on the console what tasks wait for, where CPUs are, which requests; PRINTED */
 	FRAME_SYNC = 'Y',      /* write the run directory back; answered by SYNCED */
 };
 
 /* Guest to host. */
 enum {
 	FRAME_READY = 'R',   /* u32: PROTOCOL_VERSION; booted, nothing mounted, waiting for BEGIN */
+	FRAME_PREPARED = 'p',
 	FRAME_BEGUN = 'b',
 	FRAME_STARTED = 's', /* u32: the command's pid in the guest */
 	FRAME_EXITED = 'x',  /* struct exited */
 	FRAME_FAILED = 'f',  /* i32 errno, then the text of the operation that failed */
+	FRAME_PRINTED = 't',
 	FRAME_SYNCED = 'y',
 };
 

@@ -5,9 +5,9 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpedantic"
 extern "C" {
-#include "../fault.h"
-#include "../media.h"
-#include "../timing.h"
+#include "core/fault.h"
+#include "core/medium.h"
+#include "core/timing.h"
 }
 #pragma GCC diagnostic pop
 

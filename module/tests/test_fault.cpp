@@ -11,6 +11,7 @@ struct FaultsDestroy {
 };
 using Faults = std::unique_ptr<sblk_faults, FaultsDestroy>;
 
+constexpr u64 start_ns = 5'000'000'000;
 constexpr u32 reads = 1U << SAMPLEBLK_OP_READ;
 constexpr u32 writes = 1U << SAMPLEBLK_OP_WRITE;
 
@@ -24,20 +25,26 @@ sampleblk_rule rule(u32 ops, u32 action, u64 arg0 = 0) {
 }
 
 Faults table(const std::vector<sampleblk_rule>& rules, u64 seed = 1) {
-    Faults faults(sblk_faults_create(static_cast<u32>(rules.size()), seed));
+    Faults faults(sblk_faults_create(static_cast<u32>(rules.size()), seed, start_ns));
     for (std::size_t i = 0; i < rules.size(); ++i) {
-        EXPECT_EQ(sblk_fault_check(&rules[i], 1000), 0);
-        faults->rules[i].rule = rules[i];
+        EXPECT_EQ(sblk_fault_set(faults.get(), static_cast<u32>(i), &rules[i], 1000), 0);
     }
     return faults;
+}
+
+sblk_fault acts(sblk_faults* faults, u32 op, u64 sector, u64 sectors, u64 now_ns = start_ns) {
+    const sblk_fault_request request{op, sector, sectors, now_ns};
+    sblk_fault fault{};
+    const bool acts = sblk_fault_match(faults, &request, &fault);
+    EXPECT_EQ(acts, fault.action != SAMPLEBLK_FAULTS);
+    return fault;
 }
 
 // Which of `n` requests a rule acts on.
 std::vector<int> fired(sblk_faults* faults, int n, u32 op = SAMPLEBLK_OP_WRITE, u64 first = 0, u64 count = 8) {
     std::vector<int> out;
     for (int i = 0; i < n; ++i) {
-        u64 random = 0;
-        if (sblk_fault_match(faults, op, first, count, &random) != nullptr) {
+        if (acts(faults, op, first, count).action != SAMPLEBLK_FAULTS) {
             out.push_back(i);
         }
     }
@@ -72,11 +79,10 @@ TEST(Fault, TheFirstThatFiresActsAlone) {
     sampleblk_rule once = rule(writes, SAMPLEBLK_FAULT_ERROR, EIO);
     once.count = 1;
     const Faults faults = table({once, rule(writes | reads, SAMPLEBLK_FAULT_DELAY, 5)});
-    u64 random = 0;
-    EXPECT_EQ(sblk_fault_match(faults.get(), SAMPLEBLK_OP_WRITE, 0, 1, &random)->action, SAMPLEBLK_FAULT_ERROR);
-    EXPECT_EQ(sblk_fault_match(faults.get(), SAMPLEBLK_OP_WRITE, 0, 1, &random)->action, SAMPLEBLK_FAULT_DELAY);
-    EXPECT_EQ(sblk_fault_match(faults.get(), SAMPLEBLK_OP_READ, 0, 1, &random)->action, SAMPLEBLK_FAULT_DELAY);
-    EXPECT_EQ(sblk_fault_match(faults.get(), SAMPLEBLK_OP_FLUSH, 0, 0, &random), nullptr);
+    EXPECT_EQ(acts(faults.get(), SAMPLEBLK_OP_WRITE, 0, 1).action, u32{SAMPLEBLK_FAULT_ERROR});
+    EXPECT_EQ(acts(faults.get(), SAMPLEBLK_OP_WRITE, 0, 1).action, u32{SAMPLEBLK_FAULT_DELAY});
+    EXPECT_EQ(acts(faults.get(), SAMPLEBLK_OP_READ, 0, 1).action, u32{SAMPLEBLK_FAULT_DELAY});
+    EXPECT_EQ(acts(faults.get(), SAMPLEBLK_OP_FLUSH, 0, 0).action, u32{SAMPLEBLK_FAULTS});
 }
 
 TEST(Fault, ProbabilityIsKeptAndTheSeedDecides) {
@@ -89,7 +95,10 @@ TEST(Fault, ProbabilityIsKeptAndTheSeedDecides) {
 }
 
 TEST(Fault, WhatNoRequestCanDoIsRefused) {
-    const auto refused = [](const sampleblk_rule& made) { return sblk_fault_check(&made, 1000) == -EINVAL; };
+    const auto refused = [](const sampleblk_rule& made) {
+        const Faults faults(sblk_faults_create(1, 1, start_ns));
+        return sblk_fault_set(faults.get(), 0, &made, 1000) == -EINVAL;
+    };
     EXPECT_TRUE(refused(rule(0, SAMPLEBLK_FAULT_ERROR, EIO)));
     EXPECT_TRUE(refused(rule(1U << SAMPLEBLK_OPS, SAMPLEBLK_FAULT_ERROR, EIO)));
     EXPECT_TRUE(refused(rule(writes, SAMPLEBLK_FAULTS)));
@@ -106,6 +115,104 @@ TEST(Fault, WhatNoRequestCanDoIsRefused) {
     made = rule(writes, SAMPLEBLK_FAULT_HANG);
     made.hits = 1;
     EXPECT_TRUE(refused(made));
+    made = rule(writes, SAMPLEBLK_FAULT_HANG);
+    made.up_ns = 1;
+    EXPECT_TRUE(refused(made)) << "never awake";
+    made.down_ns = ~u64{0};
+    EXPECT_TRUE(refused(made)) << "a period that wraps";
+    EXPECT_TRUE(refused(rule(writes, SAMPLEBLK_FAULT_HOLD, 1)));
+    EXPECT_TRUE(refused(rule(reads, SAMPLEBLK_FAULT_NOT_DURABLE)));
+    made = rule(reads, SAMPLEBLK_FAULT_SET_BYTE, 0);
+    made.arg1 = 256;
+    EXPECT_TRUE(refused(made));
+    EXPECT_TRUE(refused(rule(writes, SAMPLEBLK_FAULT_BAD_SECTOR)));
+    EXPECT_TRUE(refused(rule(reads, SAMPLEBLK_FAULT_BAD_SECTOR, SAMPLEBLK_BAD_ALL + 1)));
+    made = rule(reads, SAMPLEBLK_FAULT_BAD_SECTOR);
+    made.first_sector = 1000;
+    EXPECT_TRUE(refused(made)) << "beyond the device";
+    const Faults faults(sblk_faults_create(1, 1, start_ns));
+    made.first_sector = 0;
+    EXPECT_EQ(sblk_fault_set(faults.get(), 0, &made, (u64{1} << 24) + 1), -EINVAL) << "too many";
+}
+
+TEST(Fault, AWindowOpensAndClosesFromWhenTheTableWasSet) {
+    sampleblk_rule made = rule(writes, SAMPLEBLK_FAULT_ERROR, EIO);
+    made.up_ns = 1000;
+    made.down_ns = 200;
+    const Faults faults = table({made});
+    const auto at = [&](u64 ns) {
+        return acts(faults.get(), SAMPLEBLK_OP_WRITE, 0, 1, start_ns + ns).action != SAMPLEBLK_FAULTS;
+    };
+    EXPECT_FALSE(at(0));
+    EXPECT_FALSE(at(999));
+    EXPECT_TRUE(at(1000));
+    EXPECT_TRUE(at(1199));
+    EXPECT_FALSE(at(1200));
+    EXPECT_TRUE(at(1200 * 1'000'000 + 1100));
+    // What came while it slept is no match.
+    EXPECT_EQ(sblk_fault_get(faults.get(), 0).matched, 3U);
+}
+
+TEST(Fault, AByteIsSetOnlyWhereTheRequestHasIt) {
+    sampleblk_rule made = rule(writes, SAMPLEBLK_FAULT_SET_BYTE, 600);
+    made.arg1 = 0x42;
+    const Faults faults = table({made});
+    EXPECT_EQ(acts(faults.get(), SAMPLEBLK_OP_WRITE, 0, 1).action, u32{SAMPLEBLK_FAULTS});
+    const sblk_fault fault = acts(faults.get(), SAMPLEBLK_OP_WRITE, 0, 2);
+    EXPECT_EQ(fault.action, u32{SAMPLEBLK_FAULT_SET_BYTE});
+    EXPECT_EQ(fault.arg0, 600U);
+    EXPECT_EQ(fault.arg1, 0x42U);
+}
+
+constexpr u32 zeroes = 1U << SAMPLEBLK_OP_WRITE_ZEROES;
+
+TEST(Fault, ABadSectorIsRepairedByARewrite) {
+    sampleblk_rule made = rule(reads | writes | zeroes, SAMPLEBLK_FAULT_BAD_SECTOR);
+    made.first_sector = 100;
+    made.last_sector = 109;
+    const Faults faults = table({made});
+    const auto read = [&](u64 sector, u64 sectors) { return acts(faults.get(), SAMPLEBLK_OP_READ, sector, sectors); };
+    EXPECT_EQ(read(92, 8).action, u32{SAMPLEBLK_FAULTS});
+    // What lies before the first bad sector is read.
+    EXPECT_EQ(read(96, 8).action, u32{SAMPLEBLK_FAULT_BAD_SECTOR});
+    EXPECT_EQ(read(96, 8).arg0, 4U);
+    EXPECT_EQ(read(105, 1).arg0, 0U);
+    EXPECT_EQ(acts(faults.get(), SAMPLEBLK_OP_WRITE, 96, 8).action, u32{SAMPLEBLK_FAULTS});
+    EXPECT_EQ(read(96, 8).action, u32{SAMPLEBLK_FAULTS});
+    EXPECT_EQ(read(96, 9).arg0, 8U);
+    EXPECT_EQ(acts(faults.get(), SAMPLEBLK_OP_WRITE_ZEROES, 104, 100).action, u32{SAMPLEBLK_FAULTS});
+    EXPECT_EQ(read(0, 1000).action, u32{SAMPLEBLK_FAULTS});
+    EXPECT_EQ(sblk_fault_get(faults.get(), 0).arg1, 10U);
+    EXPECT_EQ(sblk_fault_get(faults.get(), 0).hits, 4U);
+}
+
+TEST(Fault, ABadSectorOfTheLastKindFailsWritesAndOneOfTheFirstFailsOnce) {
+    sampleblk_rule writes_fail = rule(reads | writes, SAMPLEBLK_FAULT_BAD_SECTOR, SAMPLEBLK_BAD_WRITES);
+    writes_fail.first_sector = writes_fail.last_sector = 10;
+    sampleblk_rule once = rule(reads, SAMPLEBLK_FAULT_BAD_SECTOR, SAMPLEBLK_BAD_ONCE);
+    once.first_sector = 20;
+    once.last_sector = 29;
+    const Faults faults = table({writes_fail, once});
+    for (int i = 0; i < 2; ++i) {
+        const sblk_fault fault = acts(faults.get(), SAMPLEBLK_OP_WRITE, 8, 8);
+        EXPECT_EQ(fault.action, u32{SAMPLEBLK_FAULT_BAD_SECTOR});
+        EXPECT_EQ(fault.arg0, 2U);
+    }
+    EXPECT_EQ(acts(faults.get(), SAMPLEBLK_OP_READ, 16, 8).arg0, 4U);
+    EXPECT_EQ(acts(faults.get(), SAMPLEBLK_OP_READ, 16, 8).action, u32{SAMPLEBLK_FAULTS});
+    EXPECT_EQ(acts(faults.get(), SAMPLEBLK_OP_READ, 16, 16).arg0, 8U) << "the others are bad still";
+}
+
+TEST(Fault, AWriteThatIsLostOrFailsRepairsNothing) {
+    sampleblk_rule once = rule(writes, SAMPLEBLK_FAULT_LOST_WRITE);
+    once.count = 1;
+    sampleblk_rule bad = rule(reads | writes, SAMPLEBLK_FAULT_BAD_SECTOR);
+    bad.last_sector = 7;
+    const Faults faults = table({once, bad});
+    EXPECT_EQ(acts(faults.get(), SAMPLEBLK_OP_WRITE, 0, 8).action, u32{SAMPLEBLK_FAULT_LOST_WRITE});
+    EXPECT_EQ(acts(faults.get(), SAMPLEBLK_OP_READ, 0, 8).action, u32{SAMPLEBLK_FAULT_BAD_SECTOR});
+    EXPECT_EQ(acts(faults.get(), SAMPLEBLK_OP_WRITE, 0, 8).action, u32{SAMPLEBLK_FAULTS});
+    EXPECT_EQ(acts(faults.get(), SAMPLEBLK_OP_READ, 0, 8).action, u32{SAMPLEBLK_FAULTS});
 }
 
 }  // namespace

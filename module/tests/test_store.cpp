@@ -47,6 +47,32 @@ TEST(Store, DiscardFreesWholePagesAndZeroesParts) {
     EXPECT_EQ(sblk_store_allocated_bytes(store.get()), 6 * page);
 }
 
+TEST(Store, AnotherSizeKeepsWhatIsWithinItAndTheRestIsZero) {
+    const Store store = make_store(4 * page);
+    const Bytes a(4 * page, 'a');
+    ASSERT_EQ(sblk_store_write(store.get(), 0, a.data(), a.size(), GFP_KERNEL), 0);
+    // Beyond the first leaf.
+    ASSERT_EQ(sblk_store_resize(store.get(), 2000 * page), 0);
+    ASSERT_EQ(sblk_store_write(store.get(), 1996 * page, a.data(), a.size(), GFP_KERNEL), 0);
+    ASSERT_EQ(sblk_store_resize(store.get(), 2 * page + 512), 0);
+    EXPECT_EQ(contents(store.get()), Bytes(2 * page + 512, 'a'));
+    EXPECT_EQ(sblk_store_allocated_bytes(store.get()), 3 * page);
+    ASSERT_EQ(sblk_store_resize(store.get(), 2000 * page), 0);
+    Bytes expected(2000 * page, 0);
+    std::fill_n(expected.begin(), 2 * page + 512, 'a');
+    EXPECT_EQ(contents(store.get()), expected);
+}
+
+TEST(Store, OneOnAShrunkOneIsAsLongAsItsTable) {
+    const Store base = make_store(2000 * page);
+    ASSERT_EQ(sblk_store_resize(base.get(), page), 0);
+    const Store top = make_store(page, base.get());
+    EXPECT_EQ(top->nr_leaves, base->nr_leaves);
+    EXPECT_EQ(sblk_store_resize(top.get(), 2 * page), -EBUSY);
+    EXPECT_EQ(sblk_store_resize(base.get(), u64{1} << 50), -EFBIG);
+    EXPECT_EQ(base->bytes, page);
+}
+
 TEST(Store, WithoutMemoryAWriteFailsAndCanBeTriedAgain) {
     const Store store = make_store(16 * page);
     const Bytes a(3 * page, 'a');
@@ -115,8 +141,8 @@ TEST(Store, AWriteOfManyPagesTakesAndGivesBackWhatItNeeds) {
         ASSERT_EQ(contents(store.get()), expected) << round;
         u64 held = 0;
         for (u64 i = 0; i < pages; ++i) {
-            void** leaf = store->leaves[i >> store->leaf_shift];
-            void* slot = leaf != nullptr ? leaf[i & ((u64{1} << store->leaf_shift) - 1)] : nullptr;
+            const sblk_slot* leaf = store->leaves[i >> store->leaf_shift];
+            const void* slot = leaf != nullptr ? leaf[i & ((u64{1} << store->leaf_shift) - 1)] : nullptr;
             held += slot != nullptr && slot != sblk_zero_page() ? 1 : 0;
         }
         // Nothing that was got ahead is kept or counted.
@@ -124,8 +150,10 @@ TEST(Store, AWriteOfManyPagesTakesAndGivesBackWhatItNeeds) {
     }
 }
 
+// Each store has a leaf of one page beside its data.
 TEST(Store, ALimitThatAChunkExceedsIsMetPageByPage) {
-    sblk_store_set_limit(12);
+    rcu_barrier();
+    sblk_pages_set_limit(13);
     {
         const Store store = make_store(64 * page);
         const Bytes a(16 * page, 'a');
@@ -133,21 +161,46 @@ TEST(Store, ALimitThatAChunkExceedsIsMetPageByPage) {
         EXPECT_EQ(sblk_store_allocated_bytes(store.get()), 12 * page);
         EXPECT_EQ(sblk_store_write(store.get(), 0, a.data(), 12 * page, GFP_KERNEL), 0);
     }
-    sblk_store_set_limit(~u64{0});
+    sblk_pages_set_limit(~u64{0});
 }
 
 TEST(Store, TheLimitHoldsForAllTogether) {
-    sblk_store_set_limit(4);
+    rcu_barrier();
+    sblk_pages_set_limit(6);
     {
         const Store one = make_store(16 * page);
         const Store two = make_store(16 * page);
         const Bytes a(3 * page, 'a');
         EXPECT_EQ(sblk_store_write(one.get(), 0, a.data(), a.size(), GFP_KERNEL), 0);
         EXPECT_EQ(sblk_store_write(two.get(), 0, a.data(), a.size(), GFP_KERNEL), -ENOMEM);
-        EXPECT_EQ(sblk_store_discard(one.get(), 0, a.size(), GFP_KERNEL), 0);
+        sblk_journal journal;
+        EXPECT_EQ(sblk_journal_init(&journal, 64 * page), -ENOMEM) << "a journal is memory, too";
+        // Discarded pages are waited for by one who may wait.
+        rcu_read_lock();
+        EXPECT_EQ(sblk_store_discard(one.get(), 0, a.size(), GFP_NOWAIT), 0);
+        EXPECT_EQ(sblk_store_write(two.get(), 0, a.data(), a.size(), GFP_NOWAIT), -ENOMEM);
+        rcu_read_unlock();
         EXPECT_EQ(sblk_store_write(two.get(), 0, a.data(), a.size(), GFP_KERNEL), 0);
     }
-    sblk_store_set_limit(~u64{0});
+    sblk_pages_set_limit(~u64{0});
+}
+
+TEST(Store, WhoeverMayWaitGetsMemoryWhereOthersFail) {
+    const Store base = make_store(16 * page);
+    const Bytes a(8 * page, 'a');
+    ASSERT_EQ(sblk_store_write(base.get(), 0, a.data(), a.size(), GFP_KERNEL), 0);
+    const Store clone = make_store(16 * page, base.get());
+    user_fail_atomic(true);
+    EXPECT_EQ(sblk_store_write(clone.get(), 0, a.data(), page, GFP_NOWAIT), -ENOMEM);
+    EXPECT_EQ(sblk_store_write(clone.get(), 0, a.data(), page, GFP_NOIO), 0);
+    // A hole over what lies below needs a leaf, and a part of a page a page; a whole page of its own goes by itself.
+    const Store other = make_store(16 * page, base.get());
+    EXPECT_EQ(sblk_store_discard(other.get(), 0, page, GFP_NOWAIT), -ENOMEM);
+    EXPECT_EQ(sblk_store_discard(other.get(), 0, page + 512, GFP_NOIO), 0);
+    user_fail_atomic(false);
+    Bytes expected(16 * page, 0);
+    std::copy(a.begin() + page + 512, a.end(), expected.begin() + page + 512);
+    EXPECT_EQ(contents(other.get()), expected);
 }
 
 TEST(Store, PopulatedItNeedsNoMore) {
@@ -162,6 +215,14 @@ TEST(Store, PopulatedItNeedsNoMore) {
     const Store fails = make_store(10 * page);
     EXPECT_EQ(sblk_store_populate(fails.get(), 0), -ENOMEM);
     user_fail_after(-1);
+    user_interrupt(true);
+    const Store stopped = make_store(10 * page);
+    EXPECT_EQ(sblk_store_populate(stopped.get(), 0), -EINTR);
+    user_interrupt(false);
+    // Discards zero it and give nothing back.
+    ASSERT_EQ(sblk_store_discard(store.get(), 0, 10 * page, GFP_NOWAIT), 0);
+    EXPECT_EQ(sblk_store_allocated_bytes(store.get()), 11 * page);
+    EXPECT_EQ(contents(store.get()), Bytes(10 * page + 512, 0));
 }
 
 TEST(Layers, TheUpperHidesTheLowerWhichNeverChanges) {
@@ -252,23 +313,37 @@ TEST(Threads, RacingFirstWritesLoseNothing) {
     }
 }
 
-// In sector-atomic mode every sector read is of one write, whatever races with it.
-TEST(Threads, SectorAtomicMeansNoTornSector) {
+// Changes replace pages: every sector read is of one write, whatever races with it.
+TEST(Threads, ChangesTearNoSector) {
     constexpr u64 pages = 4;
     const Store store = make_store(pages * page);
-    store->atomic = true;
+    sblk_medium medium{};
+    sblk_medium_init(&medium, store.get());
+    medium.sector_atomic = true;
     std::atomic<bool> stop{false};
     std::vector<std::thread> running;
+    const auto change = [&](u32 type, u64 pos, const Bytes& data) {
+        sblk_ticket ticket{};
+        EXPECT_TRUE(sblk_medium_submit(&medium, &ticket, type, 0));
+        int err = -EAGAIN;
+        while (err == -EAGAIN) {
+            sblk_record* record = sblk_medium_record(&medium, type, pos, data.size(), false, 0, GFP_NOIO);
+            if (type == SAMPLEBLK_OP_WRITE) {
+                sblk_change_fill(&record->change, 0, data.data(), data.size());
+            }
+            u64 overflow = 0;
+            err = sblk_medium_change(&medium, &ticket, record, type, &overflow);
+        }
+        EXPECT_EQ(err, 0);
+        sblk_flushed flushed{};
+        EXPECT_TRUE(sblk_medium_complete(&medium, &ticket, false, 0, &flushed));
+    };
     for (int t = 0; t < 2; ++t) {
         running.emplace_back([&, t] {
-            Bytes data(pages * page);
             for (int i = 0; i < 300; ++i) {
-                std::fill(data.begin(), data.end(), static_cast<std::uint8_t>(2 * i + t));
-                if (i % 16 == 15) {
-                    EXPECT_EQ(sblk_store_discard(store.get(), 0, data.size(), GFP_KERNEL), 0);
-                } else {
-                    EXPECT_EQ(sblk_store_write(store.get(), 0, data.data(), data.size(), GFP_KERNEL), 0);
-                }
+                const u64 pos = i % 3 == 0 ? 512 : 0;
+                const Bytes data(pages * page - pos, static_cast<std::uint8_t>(2 * i + t));
+                change(i % 16 == 15 ? SAMPLEBLK_OP_DISCARD : SAMPLEBLK_OP_WRITE, pos, data);
             }
             stop = true;
         });

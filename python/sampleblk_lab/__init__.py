@@ -11,12 +11,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sampleblk_lab.analysis.article import article_findings as article_findings
-    from sampleblk_lab.analysis.article import article_shares as article_shares
+    from sampleblk_lab import article as article
+    from sampleblk_lab import crash as crash
+    from sampleblk_lab import inspect as inspect
+    from sampleblk_lab import kernels as kernels
+    from sampleblk_lab import plot as plot
+    from sampleblk_lab import sweeps as sweeps
+    from sampleblk_lab import vm as vm
+    from sampleblk_lab.analysis.imports import import_run as import_run
     from sampleblk_lab.analysis.imports import read_funcgraph as read_funcgraph
     from sampleblk_lab.analysis.imports import read_strace as read_strace
     from sampleblk_lab.analysis.run import Run as Run
     from sampleblk_lab.analysis.run import open_run as open_run
+    from sampleblk_lab.bpftrace import Bpf as Bpf
+    from sampleblk_lab.bpftrace import BpfOutput as BpfOutput
+    from sampleblk_lab.bpftrace import BpftraceError as BpftraceError
+    from sampleblk_lab.bpftrace import bpf as bpf
+    from sampleblk_lab.bpftrace import read_bpftrace as read_bpftrace
+    from sampleblk_lab.device import BusyError as BusyError
     from sampleblk_lab.device import Counters as Counters
     from sampleblk_lab.device import Cut as Cut
     from sampleblk_lab.device import Device as Device
@@ -57,6 +69,10 @@ if TYPE_CHECKING:
     from sampleblk_lab.results import measure as measure
     from sampleblk_lab.results import measure_both as measure_both
     from sampleblk_lab.results import runs as runs
+    from sampleblk_lab.sweeps.api import DryRun as DryRun
+    from sampleblk_lab.sweeps.api import open_sweep as open_sweep
+    from sampleblk_lab.sweeps.api import sweep as sweep
+    from sampleblk_lab.sweeps.result import Sweep as Sweep
     from sampleblk_lab.table import Column as Column
     from sampleblk_lab.table import Table as Table
     from sampleblk_lab.workload import FioResult as FioResult
@@ -72,12 +88,17 @@ __version__ = "0.1.0"
 
 # Public name -> the module that has it.
 _HOMES = {
+    "Bpf": "bpftrace",
+    "BpfOutput": "bpftrace",
+    "BpftraceError": "bpftrace",
+    "BusyError": "device",
     "Column": "table",
     "Comparison": "results",
     "Counters": "device",
     "Cut": "device",
     "Device": "device",
     "DeviceInfo": "device",
+    "DryRun": "sweeps.api",
     "Fault": "device",
     "Filesystem": "device",
     "FioResult": "workload",
@@ -96,6 +117,7 @@ _HOMES = {
     "FunctionCount": "recording.profile",
     "FunctionLatency": "recording.profile",
     "FunctionProfile": "recording.profile",
+    "import_run": "analysis.imports",
     "read_funcgraph": "analysis.imports",
     "read_strace": "analysis.imports",
     "Profile": "profiling",
@@ -111,13 +133,13 @@ _HOMES = {
     "Run": "analysis.run",
     "SampleblkError": "errors",
     "Session": "recording.session",
+    "Sweep": "sweeps.result",
     "Table": "table",
     "ToolError": "device",
     "TraceCommandError": "errors",
     "UnsupportedError": "errors",
     "VolatileWrite": "device",
-    "article_findings": "analysis.article",
-    "article_shares": "analysis.article",
+    "bpf": "bpftrace",
     "compare": "results",
     "compare_sets": "results",
     "devices": "device",
@@ -126,16 +148,33 @@ _HOMES = {
     "measure": "results",
     "measure_both": "results",
     "open_run": "analysis.run",
+    "open_sweep": "sweeps.api",
+    "read_bpftrace": "bpftrace",
     "record": "recording.recorder",
     "runs": "results",
+    "sweep": "sweeps.api",
 }
 
-__all__ = ["__version__", *sorted(_HOMES)]
+# Packages that are used by their own name, such as lab.crash.Log.
+_PACKAGES = frozenset({"article", "crash", "inspect", "kernels", "plot", "sweeps", "vm"})
+
+# Old name -> the module that has it, and its name there; they go with the next release.
+_RENAMED = {"article_findings": ("article", "findings"), "article_shares": ("article", "shares")}
+
+__all__ = ["__version__", *sorted(_HOMES), *sorted(_PACKAGES)]
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    if name in _PACKAGES:
+        return import_module(f"{__name__}.{name}")
+    if name in _RENAMED:
+        from sampleblk_lab import renamed
+
+        home, new = _RENAMED[name]
+        renamed.warn(f"sampleblk_lab.{name}", f"sampleblk_lab.{home}.{new}")
+        return getattr(import_module(f"{__name__}.{home}"), new)
+    home = _HOMES.get(name, "")
+    if not home:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value
@@ -143,4 +182,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, *_PACKAGES})

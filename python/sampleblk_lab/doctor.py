@@ -9,10 +9,13 @@ import os
 import platform
 import shutil
 import sys
+import tempfile
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import SampleblkError
+from sampleblk_lab.paths import find_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +31,9 @@ _MEMORY_BYTES = 2 << 30
 _TOOLS = {
     "make": ("make", "building the driver for a kernel"),
     "gcc": ("gcc", "building the driver for a kernel"),
+    "modprobe": ("kmod", "loading the driver"),
+    "depmod": ("kmod", "the index of a kernel's modules"),
+    "mount": ("mount", "mounting file systems"),
     "dpkg-deb": ("dpkg", "unpacking kernels"),
     "apt-get": ("apt", "fetching kernels"),
     "mkfs.ext4": ("e2fsprogs", "ext4 in the guest"),
@@ -35,16 +41,19 @@ _TOOLS = {
     "mkfs.btrfs": ("btrfs-progs", "btrfs in the guest"),
     "mkfs.f2fs": ("f2fs-tools", "f2fs in the guest"),
 }
-_NEEDED_TOOLS = ("make", "gcc", "dpkg-deb", "apt-get")
+_NEEDED_TOOLS = ("make", "gcc", "modprobe", "depmod", "mount", "dpkg-deb", "apt-get")
 
 # distribution -> (extra, what it is for)
 _EXTRAS = {
-    "pytest-xdist": ("pytest", "tests in VMs"),
+    "pytest": ("pytest", "tests in VMs"),
+    "pytest-xdist": ("pytest", "tests in several VMs at a time"),
     "ipykernel": ("notebook", "notebooks"),
     "jupyter-client": ("notebook", "notebook kernels in VMs"),
     "tqdm": ("notebook", "progress bars in notebooks"),
     "matplotlib": ("plot", "plots"),
     "drgn": ("inspect", "the running kernel's structures"),
+    "pyarrow": ("sweep", "sweeps"),
+    "distributed": ("sweep", "sweeps on a cluster"),
 }
 
 
@@ -82,15 +91,17 @@ def _core() -> str:
 def _qemu() -> str:
     from sampleblk_lab.vm.qemu import find
 
-    return f"QEMU {find().version_text}"
+    qemu = find(download=False)
+    single = "" if "multi" in qemu.tcg else ", too old to run two CPUs in two threads"
+    return f"{qemu.version_text} ({qemu.program}){single}"
 
 
 def _driver_source() -> str:
     from sampleblk_lab.paths import module_source
 
     source = module_source()
-    if not (source / "main.c").exists():
-        raise FileNotFoundError(f"no main.c in {source}")
+    if not (source / "Makefile").exists():
+        raise FileNotFoundError(f"no Makefile in {source}")
     return str(source)
 
 
@@ -103,11 +114,35 @@ def _kernel() -> str:
     return f"{kernel.release}, with headers"
 
 
+def _builds() -> str:
+    from sampleblk_lab import kernels
+    from sampleblk_lab.kernels import toolchain
+
+    told = []
+    for kernel in kernels.installed():
+        lacks = ["headers"] if kernel.build is None else toolchain.missing(kernel.build, kernel.tools)
+        if lacks:
+            raise FileNotFoundError(f"the driver cannot be built for {kernel.release}: no {', '.join(lacks)}")
+        told.append(kernel.release)
+    return f"the driver can be built for {', '.join(told)}" if told else "no kernel is in the cache yet"
+
+
+def _whole() -> str:
+    from sampleblk_lab.kernels import store
+
+    damaged = store.damaged()
+    if damaged:
+        raise FileNotFoundError(f"not whole: {', '.join(map(str, damaged))}")
+    return "every kernel is as it was unpacked"
+
+
 def _space() -> str:
-    from sampleblk_lab.paths import cache_root
+    from sampleblk_lab.paths import cache_root, writing_cache
 
     folder = cache_root()
     there = next(path for path in (folder, *folder.parents) if path.exists())
+    with writing_cache(there), tempfile.TemporaryFile(dir=there):
+        pass
     free = shutil.disk_usage(there).free
     if free < _CACHE_BYTES:
         raise OSError(f"{free / 2**30:.1f} GiB free for {folder}")
@@ -136,12 +171,27 @@ def _accelerator() -> Check:
         return Check(
             name, MISSING, "/dev/kvm is there, but not for this user", f"adduser {os.environ.get('USER', 'YOU')} kvm"
         )
-    return Check(name, WELL, "/dev/kvm opens; the first VM finds out whether guests boot with it")
+    from sampleblk_lab.vm import accel
+    from sampleblk_lab.vm.qemu import find
+
+    try:
+        verdict = accel.known(find(download=False))
+    except SampleblkError:
+        verdict = None  # said beside QEMU
+    if verdict is None:
+        return Check(name, WELL, "/dev/kvm opens; the first VM finds out whether guests boot with it")
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(verdict.when))
+    if verdict.accel == "kvm":
+        return Check(name, WELL, f"KVM: {verdict.why} ({when})")
+    found = f"/dev/kvm opens, but VMs are emulated (TCG): {verdict.why} ({when})"
+    if not verdict.final:
+        found += f"; tried again after {time.strftime('%Y-%m-%d %H:%M', time.localtime(verdict.again_at))}"
+    return Check(name, MISSING, found, "sampleblk-lab vm probe tries KVM again now")
 
 
 def _tool(name: str) -> Check:
     package, purpose = _TOOLS[name]
-    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin:/usr/local/sbin")
+    found = find_program(name)
     if found:
         return Check(name, WELL, found)
     state = FAILED if name in _NEEDED_TOOLS else MISSING
@@ -156,6 +206,41 @@ def _extra(distribution: str) -> Check:
         return Check(distribution, MISSING, f"not installed: {purpose}", f"pip install 'sampleblk-lab[{extra}]'")
 
 
+def _host_kernel() -> str:
+    from sampleblk_lab.leftovers import CONTROL_PATH
+
+    release = platform.release()
+    if CONTROL_PATH.exists():
+        return f"the driver is loaded in {release}"
+    if not os.path.exists("/proc/modules"):  # noqa: PTH110
+        raise OSError(f"{release} is built without loadable modules")
+    if not os.path.exists(f"/lib/modules/{release}/build"):  # noqa: PTH110
+        raise OSError(f"{release} has no headers to build the driver against (/lib/modules/{release}/build)")
+    return f"the driver can be built for {release}: make -C module dkms-install"
+
+
+def _host_rights() -> str:
+    if os.geteuid() != 0:
+        raise OSError("not root: devices, mounts and tracing take it")
+    for folder in ("/sys/kernel/tracing", "/sys/kernel/debug/tracing"):
+        if os.path.exists(f"{folder}/available_tracers"):  # noqa: PTH110
+            with open(f"{folder}/available_tracers") as file:  # noqa: PTH123
+                tracers = file.read().split()
+            if "function_graph" not in tracers:
+                raise OSError(f"this kernel has no function_graph tracer, only {', '.join(tracers)}")
+            return f"root, with tracing in {folder}"
+    raise OSError("there is no tracefs")
+
+
+def _host_leftovers() -> str:
+    from sampleblk_lab import leftovers
+
+    left = leftovers.pending()
+    if left:
+        raise OSError(f"a killed experiment left {', '.join(left)}")
+    return "nothing is left of killed experiments"
+
+
 def _in_vm() -> str:
     from sampleblk_lab.vm import VM
 
@@ -167,10 +252,11 @@ def _in_vm() -> str:
         return f"Linux {vm.kernel.release} {how} under {vm.accel}, the driver loads"
 
 
-def examine(*, vm: bool = False) -> list[Check]:
+def examine(*, host: bool = False, vm: bool = False) -> list[Check]:
     """Looks at everything.
 
     Args:
+        host: Also what experiments on this machine itself take (``pytest --sblk-host``).
         vm: Also start a VM and load the driver there; that may download a kernel.
     """
     checks = [
@@ -185,8 +271,18 @@ def examine(*, vm: bool = False) -> list[Check]:
         _attempt("cache", _space, "make room, or set SAMPLEBLK_CACHE to a folder elsewhere"),
         *map(_tool, _TOOLS),
         _attempt("kernel", _kernel, "sampleblk-lab kernel fetch 6.1", state=MISSING),
+        _attempt("kernels whole", _whole, "the next use fetches it again", state=MISSING),
+        _attempt("kernels' tools", _builds, "sampleblk-lab kernel fetch the kernel again", state=MISSING),
         *map(_extra, _EXTRAS),
     ]
+    if host:
+        checks += [
+            _attempt(
+                "host: driver", _host_kernel, "use the VM, which needs nothing of the host's kernel", state=MISSING
+            ),
+            _attempt("host: rights", _host_rights, "run as root on a kernel with ftrace, or use the VM", state=MISSING),
+            _attempt("host: leftovers", _host_leftovers, "the next experiment takes it away", state=MISSING),
+        ]
     if vm:
         checks.append(_attempt("VM", _in_vm, "sampleblk-lab vm run --cold -- true shows the console"))
     return checks

@@ -7,6 +7,8 @@ A system call that fails raises the ``OSError`` subclass that Python itself woul
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class SampleblkError(Exception):
     """Base of every exception of ours that is not an ``OSError``."""
@@ -31,6 +33,9 @@ class InputError(SampleblkError, ValueError):
         self.line = line
         self.expected = expected
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.message, self.source, self.line, self.expected)
+
 
 class FormatError(SampleblkError, ValueError):
     """A recording that is truncated, corrupt or not what its name says.
@@ -46,6 +51,9 @@ class FormatError(SampleblkError, ValueError):
         self.path = path
         self.offset = offset
         self.expected = expected
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.path, self.offset, self.expected)
 
 
 class UnsupportedError(SampleblkError, RuntimeError):
@@ -63,6 +71,9 @@ class UnsupportedError(SampleblkError, RuntimeError):
         self.feature = feature
         self.reason = reason
         self.remedy = remedy
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.feature, self.reason, self.remedy)
 
 
 class TraceCommandError(OSError):

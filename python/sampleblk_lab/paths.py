@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -12,19 +13,103 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import sampleblk_lab
-from sampleblk_lab.errors import UnsupportedError
+from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_UNWRITABLE = _FULL | {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR}
 
 
 def cache_root() -> Path:
-    """The per-user cache: ``$SAMPLEBLK_CACHE``, else ``sampleblk-lab`` in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
+    """The per-user cache: ``$SAMPLEBLK_CACHE``, else ``sampleblk-lab`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.
+
+    Without symbolic links: the guest, whose own root is another one, is told of paths below it.
+    """
     override = os.environ.get("SAMPLEBLK_CACHE")
     if override:
-        return Path(override).absolute()
+        return Path(override).resolve()
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache").absolute() / "sampleblk-lab"
+    return ((Path(base) if base else Path.home() / ".cache") / "sampleblk-lab").resolve()
+
+
+def fingerprint(path: Path) -> str:
+    """A text that changes when `path` becomes another file or is written to: where it is, inode, size and times."""
+    real = path.resolve()
+    status = real.stat()
+    return f"{real} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+
+
+class CacheError(SampleblkError, OSError):
+    """The cache cannot be written; says where it is and what to do."""
+
+
+@contextlib.contextmanager
+def writing_cache(path: Path, failures: frozenset[int] = _UNWRITABLE) -> Iterator[None]:
+    """Turns a failure to write below the cache into a :class:`CacheError` that names the path and the remedy.
+
+    Args:
+        path: What is written, for an error that has no path.
+        failures: The errnos that are meant.
+    """
+    try:
+        yield
+    except CacheError:
+        raise
+    except OSError as error:
+        if error.errno not in failures:
+            raise
+        where = error.filename or path
+        remedy = "make room there" if error.errno in _FULL else "make it writable"
+        raise CacheError(
+            error.errno,
+            f"cannot write the cache: {where}: {error.strerror}; {remedy}, or set SAMPLEBLK_CACHE to another folder",
+        ) from None
+
+
+# Where Debian puts programs that root calls: an ordinary user's PATH has none of these.
+_SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/bin", "/usr/bin", "/bin")
+
+
+def search_path(own: str | None = None) -> str:
+    """A PATH that finds every program of the system: `own`, then each folder that Debian has them in.
+
+    Args:
+        own: What comes first; None: our own PATH.
+    """
+    if own is None:
+        own = os.environ.get("PATH", "")
+    folders = own.split(os.pathsep) if own else []
+    return os.pathsep.join(dict.fromkeys([*folders, *_SYSTEM_FOLDERS]))
+
+
+# What make hands down to a make that it runs: options, a jobserver, and variables that go before any makefile's own.
+_OF_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "MAKEFILES", "GNUMAKEFLAGS")
+
+
+def make_environment(path: str | None = None) -> dict[str, str]:
+    """The environment for a make of our own: nothing in it comes from a make that we run under.
+
+    Args:
+        path: Its PATH; None: :func:`search_path`.
+    """
+    kept = {name: value for name, value in os.environ.items() if name not in _OF_MAKE}
+    return {**kept, "PATH": search_path() if path is None else path}
+
+
+def find_program(name: str) -> str | None:
+    """The absolute path of one of this system's programs, wherever Debian puts it; None when it is not installed."""
+    return shutil.which(name, path=search_path())
+
+
+def located(words: Sequence[str]) -> list[str]:
+    """A command with the path of its program, which is looked up here, where the user sees it. Raises InputError."""
+    program = shutil.which(words[0])
+    if program is None:
+        raise InputError(f"no program {words[0]!r}", expected="one on the PATH, or its path")
+    return [str(Path(program).absolute()), *words[1:]]
 
 
 def resource(name: str) -> Path:
@@ -55,8 +140,10 @@ def module_source() -> Path:
 @contextlib.contextmanager
 def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
     """Holds an exclusive lock on `path` + ``.lock``; yields False when `wait` is off and another process has it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with Path(f"{path}.lock").open("w") as file:
+    with writing_cache(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = Path(f"{path}.lock").open("w")  # noqa: SIM115
+    with lock as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
@@ -67,12 +154,18 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def built_directory(target: Path) -> Iterator[Path]:
-    """A scratch folder beside `target` that takes its place when the block ends well, and goes when it does not."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    """A scratch folder beside `target` that takes its place when the block ends well, and goes when it does not.
+
+    Raises:
+        CacheError: The folder cannot be made there, or there was no room for what the block wrote.
+    """
+    with writing_cache(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         scratch.chmod(0o755)
-        yield scratch
+        with writing_cache(target, _FULL):
+            yield scratch
         if target.exists():
             shutil.rmtree(target)
         scratch.rename(target)
@@ -82,8 +175,13 @@ def built_directory(target: Path) -> Iterator[Path]:
 
 
 def write_atomically(target: Path, data: bytes) -> None:
-    """Writes a file whole or not at all."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    """Writes a file of the cache whole or not at all. Raises CacheError."""
+    with writing_cache(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _write_atomically(target, data)
+
+
+def _write_atomically(target: Path, data: bytes) -> None:
     with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
         try:
             file.write(data)

@@ -5,21 +5,70 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_state = threading.local()
+
 
 @contextlib.contextmanager
 def step(what: str) -> Iterator[None]:
-    """Says what begins, and how long it took: ``sampleblk-lab: fetching kernel 6.1 … 14.2 s``."""
-    print(f"sampleblk-lab: {what} …", end="", file=sys.stderr, flush=True)
+    """Says what begins, and how long it took: ``sampleblk-lab: fetching kernel 6.1 … 14.2 s``.
+
+    A step within another has a line of its own, and the outer one then says again what has ended.
+    """
+    line = f"sampleblk-lab: {what} …"
+    outer = getattr(_state, "open", None)
+    print("\n" if outer else "", line, sep="", end="", file=sys.stderr, flush=True)
+    _state.open = line
     begin = time.monotonic()
+    result = " failed"
     try:
         yield
-    except BaseException:
-        print(" failed", file=sys.stderr, flush=True)
-        raise
-    print(f" {time.monotonic() - begin:.1f} s", file=sys.stderr, flush=True)
+        result = f" {time.monotonic() - begin:.1f} s"
+    finally:
+        interrupted = _state.open != line
+        print(f"{line if interrupted else ''}{result}", file=sys.stderr, flush=True)
+        _state.open = "" if outer else None
+
+
+class Line:
+    """A line on stderr that is written over and over, and taken away at the end.
+
+    Args:
+        every_s: Seconds between what is shown; what comes earlier is left out.
+        shown: Whether to show it at all.
+    """
+
+    def __init__(self, *, every_s: float = 0, shown: bool = True) -> None:
+        self._on = shown
+        self._every_s = every_s
+        self._shown = time.monotonic() if every_s else 0.0
+        self._longest = 0
+
+    def show(self, what: object) -> None:
+        """Puts its text in the place of what was shown before."""
+        now = time.monotonic()
+        if not self._on or now - self._shown < self._every_s:
+            return
+        self._shown = now
+        text = str(what)
+        self._longest = max(self._longest, len(text))
+        print(f"\r{text:<{self._longest}}", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Takes it away."""
+        if self._longest:
+            print(f"\r{'':{self._longest}}\r", end="", file=sys.stderr, flush=True)
+
+
+def note(what: str) -> None:
+    """A line on stderr about something that changes no result: ``sampleblk-lab: the cache is full …``."""
+    outer = getattr(_state, "open", None)
+    print("\n" if outer else "", f"sampleblk-lab: {what}", sep="", file=sys.stderr, flush=True)
+    if outer:
+        _state.open = ""

@@ -7,15 +7,17 @@ duckdb take the whole table through the Arrow PyCapsule interface (``__arrow_c_s
 
 from __future__ import annotations
 
+import copy
 import html
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 
 from sampleblk_lab._native import core
+from sampleblk_lab.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
@@ -73,6 +75,19 @@ class Column:
         words: NDArray[Any] = np.array([*categories, None], dtype=object)[self._column.values]
         return words
 
+    def _ranks(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """What sorts the rows, as signed numbers, and which are missing."""
+        categories = self._column.categories
+        codes = self._column.values
+        if categories is None:
+            _, ranks = np.unique(codes, return_inverse=True)
+            missing = np.isnan(codes) if codes.dtype.kind == "f" else np.zeros(len(codes), dtype=bool)
+            return ranks.astype(np.int64), missing
+        # The last place is that of code -1, a missing string.
+        place = np.zeros(len(categories) + 1, dtype=np.int64)
+        place[sorted(range(len(categories)), key=categories.__getitem__)] = np.arange(len(categories))
+        return place[codes], codes < 0
+
     def __len__(self) -> int:
         return len(self._column)
 
@@ -90,7 +105,7 @@ class Column:
         """A value by row number, values by slice, or a value by the row's key.
 
         Raises:
-            KeyError: The table has no key column, or no row of that key.
+            KeyError: The table has no key column, no row of that key, or several.
         """
         if isinstance(index, slice):
             picked: NDArray[Any] = self.values[index]
@@ -112,7 +127,18 @@ class Column:
         rows = np.flatnonzero(self._keys.values == code)
         if len(rows) == 0:
             raise KeyError(f"no row {key!r}; there are {', '.join(map(repr, categories)) or 'none'}")
+        if len(rows) > 1:
+            raise KeyError(f"{len(rows)} rows are named {key!r}: pick one by its number, or filter rows()")
         return int(rows[0])
+
+    def __arrow_c_schema__(self) -> object:
+        return self._column.__arrow_c_schema__()
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        return self._column.__arrow_c_array__(requested_schema)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._column.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
         unit = f" [{self.unit}]" if self.unit else ""
@@ -134,28 +160,161 @@ class Table:
     @classmethod
     def of(
         cls,
-        columns: Mapping[str, NDArray[Any] | Sequence[str]],
+        columns: Mapping[str, NDArray[Any] | Sequence[str | None] | Sequence[float]],
         *,
         units: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
         key: str | None = None,
-    ) -> Table:
-        """A table from numpy arrays and lists of strings.
+    ) -> Self:
+        """A table from columns.
 
         Args:
-            columns: Name to values; every one of the same length.
-            units: Name to unit.
+            columns: Name to values, every one of the same length: a numpy array, whose type the column gets; strings,
+                None where one is missing; ints (int64, or uint64 where they need it); floats, NaN where one is missing.
+            units: Name to unit, of columns of numbers.
             metadata: What must travel with the table, such as loss counts.
             key: The string column whose values name the rows.
+
+        Raises:
+            InputError: A unit or the key is of a column that is not there; a unit of strings.
+            TypeError: Values of several kinds in one column.
+            ValueError: Columns of different lengths.
         """
         units = units or {}
-        built = [
-            core.Column(name, values, units.get(name, ""))
-            if isinstance(values, np.ndarray)
-            else core.Column.of_strings(name, list(values))
-            for name, values in columns.items()
-        ]
+        for name in [*units, *([] if key is None else [key])]:
+            if name not in columns:
+                raise InputError(f"no column {name!r}", expected=", ".join(map(repr, columns)))
+        built = [_column(name, values, units.get(name, "")) for name, values in columns.items()]
+        for column in built:
+            if column.categories is not None and column.name in units:
+                raise InputError(f"a unit of {column.name!r}, a column of strings", expected="a column of numbers")
         return cls(core.Table(built, dict(metadata or {})), key)
+
+    @classmethod
+    def from_rows(
+        cls,
+        rows: Iterable[Mapping[str, Value]],
+        *,
+        units: Mapping[str, str] | None = None,
+        metadata: Mapping[str, str] | None = None,
+        key: str | None = None,
+    ) -> Self:
+        """A table from rows, such as those of ``csv.DictReader`` or of another table.
+
+        Args:
+            rows: Each a mapping of the same names; None is a missing string, or NaN among numbers.
+            units: See :meth:`of`.
+            metadata: See :meth:`of`.
+            key: See :meth:`of`.
+
+        Raises:
+            InputError: A row has other names than the first.
+        """
+        found = list(rows)
+        names = list(found[0]) if found else []
+        for number, row in enumerate(found):
+            if set(row) != set(names):
+                raise InputError(f"row {number} has {', '.join(map(repr, row))}", expected=", ".join(map(repr, names)))
+        columns: dict[str, Any] = {name: [row[name] for row in found] for name in names}
+        return cls.of(columns, units=units, metadata=metadata, key=key)
+
+    @classmethod
+    def from_arrow(cls, data: Any, *, key: str | None = None) -> Self:
+        """A table from whatever has Arrow's ``__arrow_c_stream__``: pyarrow, polars, pandas, duckdb. Needs pyarrow.
+
+        Units come from the fields' metadata ``unit``, where there are any.
+
+        Args:
+            data: The other library's table.
+            key: The string column whose values name the rows.
+
+        Raises:
+            TypeError: A column is of a type that a table has not, such as a list, or a date.
+        """
+        import pyarrow as pa  # type: ignore[import-untyped]
+
+        arrow = pa.table(data)
+        units = {}
+        columns: dict[str, Any] = {}
+        for field, chunks in zip(arrow.schema, arrow.columns, strict=True):
+            kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+            if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+                columns[field.name] = chunks.to_pylist()
+            elif pa.types.is_floating(kind) or (pa.types.is_integer(kind) and not chunks.null_count):
+                columns[field.name] = chunks.to_numpy()
+            else:
+                missing = " with missing values" if chunks.null_count else ""
+                raise TypeError(f"column {field.name!r}: no column type for Arrow's {field.type}{missing}")
+            if unit := (field.metadata or {}).get(b"unit", b"").decode():
+                units[field.name] = unit
+        # What other libraries keep for themselves, such as pandas, is of no use in a table.
+        kept = {k.decode(): v.decode() for k, v in (arrow.schema.metadata or {}).items() if k != b"pandas"}
+        return cls.of(columns, units=units, metadata=kept, key=key)
+
+    @classmethod
+    def from_pandas(cls, frame: pd.DataFrame, *, key: str | None = None) -> Self:
+        """A table from a DataFrame; units and metadata come from its ``attrs``, where :meth:`to_pandas` puts them.
+
+        Raises:
+            TypeError: A column is of a type that a table has not.
+        """
+        columns: dict[str, Any] = {}
+        for name in frame.columns:
+            series = frame[name]
+            words = series.dtype == object or series.dtype.name in ("category", "str", "string")
+            columns[str(name)] = (
+                series.astype(object).where(series.notna(), None).tolist() if words else series.to_numpy()
+            )
+        attributes = dict(frame.attrs)
+        units = {name: unit for name, unit in attributes.pop("units", {}).items() if name in columns}
+        return cls.of(columns, units=units, metadata={str(k): str(v) for k, v in attributes.items()}, key=key)
+
+    def take(self, rows: Sequence[int] | NDArray[Any]) -> Self:
+        """A table of these rows, by their numbers or as a mask of bools, in this order.
+
+        Its class, units, key and metadata stay: loss counts are those of the whole.
+
+        Raises:
+            IndexError: There is no such row.
+        """
+        wanted = np.asarray(rows)
+        if wanted.dtype == bool:
+            if len(wanted) != len(self):
+                raise IndexError(f"a mask of {len(wanted)} for {len(self)} rows")
+            wanted = np.flatnonzero(wanted)
+        elif wanted.size and wanted.dtype.kind not in "iu":
+            raise TypeError(f"rows are picked by numbers or bools, not {wanted.dtype}")
+        wanted = wanted.astype(np.int64)
+        wanted = np.where(wanted < 0, wanted + len(self), wanted)
+        return self._with(core.Table([column.take(wanted) for column in self._table.columns], self.metadata))
+
+    def _with(self, table: core.Table) -> Self:
+        """The same kind of table around other rows."""
+        made = copy.copy(self)
+        made._table = table  # noqa: SLF001
+        return made
+
+    def head(self, rows: int = 10) -> Self:
+        """The first rows."""
+        return self.take(np.arange(min(max(rows, 0), len(self))))
+
+    def sort(self, *names: str, descending: bool = False) -> Self:
+        """The rows in the order of these columns, the first counting most; equals keep their order.
+
+        Missing values come last either way.
+
+        Args:
+            names: Columns; strings are in alphabetical order.
+            descending: The largest first.
+        """
+        if not names:
+            raise InputError("sort() without a column", expected=", ".join(map(repr, self.columns)))
+        order = np.arange(len(self))
+        for name in reversed(names):
+            ranks, missing = self[name]._ranks()  # noqa: SLF001
+            ranks = -ranks if descending else ranks
+            order = order[np.lexsort((ranks[order], missing[order]))]
+        return self.take(order)
 
     @property
     def columns(self) -> list[str]:
@@ -195,12 +354,19 @@ class Table:
         for values in zip(*(self[name] for name in names), strict=True):
             yield dict(zip(names, values, strict=True))
 
+    def __iter__(self) -> Iterator[dict[str, Value]]:
+        """Over the rows, of which there are ``len(table)``; ``table.columns`` has the columns' names."""
+        return self.rows()
+
     def row(self, key: str) -> dict[str, Value]:
-        """The row whose key is `key`. Raises KeyError when there is none."""
+        """The row whose key is `key`. Raises KeyError when there is none, or several."""
         return {name: self[name][key] for name in self.columns}
 
     def to_pandas(self) -> pd.DataFrame:
-        """The table as a pandas DataFrame, strings as categoricals. Needs pandas."""
+        """The table as a pandas DataFrame, strings as categoricals. Needs pandas.
+
+        Its ``attrs`` have the metadata, and as ``"units"`` the unit of each column that has one.
+        """
         import pandas as pd
 
         data: dict[str, Any] = {}
@@ -212,6 +378,8 @@ class Table:
                 data[name] = pd.Categorical.from_codes(column.codes, categories=pd.Index(column.categories))
         frame = pd.DataFrame(data)
         frame.attrs.update(self.metadata)
+        if units := {name: self[name].unit for name in self.columns if self[name].unit}:
+            frame.attrs["units"] = units
         return frame
 
     def __arrow_c_schema__(self) -> object:
@@ -267,6 +435,28 @@ class Table:
             f'<table class="sblk-table"><thead><tr>{cells("th", heads)}</tr></thead><tbody>{body}</tbody></table>'
             f"<small>{len(self)} rows{notes}</small>"
         )
+
+
+def _column(name: str, values: Any, unit: str) -> core.Column:
+    """A core column from what :meth:`Table.of` takes."""
+    if isinstance(values, np.ndarray) and values.dtype.kind not in "OU":
+        return core.Column(name, values, unit)
+    listed: list[Any] = list(values)
+    kinds = {type(value) for value in listed if value is not None}
+    if all(issubclass(kind, str) for kind in kinds):
+        if unit and not listed:  # a column of no rows with a unit is one of numbers
+            return core.Column(name, np.zeros(0), unit)
+        return core.Column.of_strings(name, listed)
+    if all(issubclass(kind, (bool, np.bool_)) for kind in kinds) and None not in listed:
+        return core.Column(name, np.array(listed, dtype=bool), unit)
+    whole = all(issubclass(kind, (int, np.integer)) and not issubclass(kind, bool) for kind in kinds)
+    if whole and None not in listed:
+        wide = max(listed) > np.iinfo(np.int64).max
+        return core.Column(name, np.array(listed, dtype=np.uint64 if wide else np.int64), unit)
+    if all(issubclass(kind, (int, float, np.number)) and not issubclass(kind, bool) for kind in kinds):
+        return core.Column(name, np.array([np.nan if v is None else v for v in listed], dtype=np.float64), unit)
+    kinds_text = ", ".join(sorted(kind.__name__ for kind in kinds))
+    raise TypeError(f"column {name!r} has values of {kinds_text}; a column holds strings, or numbers")
 
 
 def _shown(value: Value) -> str:

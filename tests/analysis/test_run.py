@@ -66,6 +66,16 @@ def test_batches_pass_errors_on_and_can_be_left():
         break
 
 
+def test_a_name_of_several_events_is_no_event():
+    run = lab.open_run(DATA / "7.2-syscalls.dat")
+    with pytest.raises(lab.InputError, match=r"one event's name; it matches sys_enter_access, "):
+        run.events("sys_enter_*")
+    with pytest.raises(lab.InputError, match="it matches none"):
+        run.events("nonesuch_*")
+    with pytest.raises(lab.InputError, match="one event's name; it matches syscalls:"):
+        list(run.batches("sys_enter_*"))
+
+
 def test_unknown_event_is_named():
     with pytest.raises(lab.InputError, match="no event 'sched_swish'"):
         lab.open_run(DATA / "6.1-switch.dat").events("sched_swish")

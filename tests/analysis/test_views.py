@@ -2,6 +2,10 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +52,38 @@ def test_strace_of_several_tasks_is_joined(tmp_path):
     assert rows[0]["error"] == "ENOENT"
     assert rows[1]["args"] == '3, "a\\"b", 4'
     assert (rows[1]["time"], rows[1]["duration"], rows[1]["ret"]) == (1_500_000_000, 250_000_000, 4)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "calls", "errors"),
+    [("13.012345", 1, 3), ("0.100000", 1, 100), ("0.000000", 100, 100), ("100.000000", 7, 0), ("3.000003", 30, 3)],
+)
+def test_the_summary_s_total_is_the_sum(tmp_path, seconds, calls, errors):
+    """As strace 6.1 prints it (call_summary_pers() in its src/count.c): "%6.2f %11.6f %11lu %9lu %9lu %s"."""
+    path = tmp_path / "log"
+    usecs = int(float(seconds) * 1e6 / calls)
+    shown = errors or ""
+    head = "% time     seconds  usecs/call     calls    errors syscall"
+    rule = "------ ----------- ----------- --------- --------- ----------------"
+    body = f"{seconds:>11s} {usecs:11d} {calls:9d} {shown!s:>9s}"
+    path.write_text(f"{head}\n{rule}\n100.00 {body} write\n{rule}\n100.00 {body} total\n")
+    assert lab.read_strace(path).summary().text() == path.read_text().rstrip("\n")
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="no strace here")
+def test_the_summary_reads_as_strace_wrote_it(tmp_path):
+    path = tmp_path / "log"
+    script = "for i in 1 2 3 4 5 6 7 8 9 10 11; do test -e /nonexistent/$i; done; sleep 0.02"
+    done = subprocess.run(["strace", "-c", "-f", "-o", path, "sh", "-c", script], capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"strace cannot trace here: {done.stderr}")
+    theirs, ours = path.read_text().splitlines(), lab.read_strace(path).summary().text().splitlines()
+    assert ours[:-1] == theirs[:-1]
+    # The total is theirs but for the rounding of each row's microseconds.
+    total, expected = ours[-1].split(), theirs[-1].split()
+    assert total[0] == "100.00"
+    assert total[3:] == expected[3:]
+    assert abs(float(total[1]) - float(expected[1])) < 1e-6 * len(theirs)
 
 
 def test_foreign_lines_are_named_or_counted(tmp_path):
@@ -214,7 +250,7 @@ def test_every_view_has_a_notebook_form_with_its_losses():
     tree = run.graph("*sys_fsync").tree(0)
     page = tree._repr_html_()
     assert page.count("<details") == page.count("</details>") > 5
-    assert page.count("<summary>") + page.count("<div class='c'>") == len(tree)
+    assert page.count("<summary>") + (page.count("<li>") - page.count("<li><details")) == len(tree)
     assert "lost_events: 0" in repr(run.offsets())  # a picture in a notebook
 
 
@@ -369,3 +405,37 @@ def test_export_keeps_the_events(tmp_path):
     run = lab.open_run(DATA / "trace" / "7.2-syscalls.dat")
     run.export_trace_dat(tmp_path / "x.dat", prune=True)
     assert list(lab.open_run(tmp_path / "x.dat").counts().rows()) == list(run.counts().rows())
+
+
+class _Lists(HTMLParser):
+    """A page as a viewer shows it that strips styles: each line of text with the lists that it is in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.depth = -1
+        self.lines: list[tuple[int, str]] = []
+
+    def handle_starttag(self, tag, attrs):  # noqa: ARG002
+        self.depth += tag == "ul"
+        if tag == "li":
+            self.lines.append((self.depth, ""))
+
+    def handle_endtag(self, tag):
+        self.depth -= tag == "ul"
+
+    def handle_data(self, data):
+        if self.lines and self.depth >= 0:
+            depth, text = self.lines[-1]
+            self.lines[-1] = (depth, text + data)
+
+
+def test_a_call_tree_is_nested_without_its_styles():
+    tree = lab.open_run(DATA / "trace" / "6.12-fsync.dat").graph("*sys_fsync").tree(0)
+    shown = _Lists()
+    shown.feed(re.sub("<style>.*?</style>", "", tree._repr_html_(), flags=re.DOTALL))
+    assert shown.depth == -1
+    begin = min(depth for depth, _ in shown.lines)
+    assert len(shown.lines) == len(tree)
+    assert shown.lines[0][1].endswith("sys_fsync")
+    assert max(depth - begin for depth, _ in shown.lines) >= 4
+    assert all(re.fullmatch(r"[\d.]+ (ns|us|ms|s) \S+( \[\w+\])?", text) for _, text in shown.lines), shown.lines[:5]

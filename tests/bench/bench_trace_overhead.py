@@ -63,7 +63,7 @@ def main() -> None:
             alone.append(timed(job))
             straced.append(timed(["strace", "-f", "-C", "-o", f"{directory}/log", *job]))
             for calls, into in ((CALLS, recorded), (True, everything)):
-                with lab.record(syscalls=calls, pid=os.getpid(), buffer="16M") as rec:
+                with lab.record(syscalls=calls, pids=os.getpid(), buffer="16M") as rec:
                     into.append(timed(job))
                 summary = rec.syscalls().summary()
                 lost += int(summary.metadata["lost_events"])

@@ -9,6 +9,7 @@ figure is the median of its runs. Kernel, initramfs and driver are in the cache 
 from __future__ import annotations
 
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -16,6 +17,11 @@ import time
 from pathlib import Path
 
 from sampleblk_lab.kernels import resolve
+from sampleblk_lab.paths import search_path
+
+# What virtme-ng needs and pip does not bring -> the Debian package that has it: the shell of its initramfs, and the
+# daemon without which it reports no exit status.
+PEER_NEEDS = {"busybox": "busybox-static", "/usr/lib/systemd/systemd-udevd": "udev"}
 
 RUNS = int(os.environ.get("BENCH_RUNS", "3"))
 BIN = Path(sys.executable).parent
@@ -39,6 +45,9 @@ def seconds(command: list[str], **environment: str) -> float:
 
 
 def main() -> None:
+    lacks = [package for name, package in PEER_NEEDS.items() if shutil.which(name, path=search_path()) is None]
+    if lacks:
+        sys.exit(f"virtme-ng needs {', '.join(lacks)}: packaging/install-packages.sh --tests")
     kernel = resolve("6.1")
     image = kernel.image.parent / "boot" / f"vmlinuz-{kernel.release}"
     ours = [str(BIN / "sampleblk-python"), "--kernel", kernel.release, "--accel", "tcg"]

@@ -3,14 +3,17 @@
 
 The file is in a tmpfs, or in the page cache of a disk's file system, and warm. Every figure is the median of rounds in
 which all take their turn, and every ratio the median of the rounds' ratios, so that a machine that slows down for a
-while slows both sides. Time per I/O is measured twice: as it elapsed, and as CPU time of the job (user and system),
-which other load blurs less. Ends in `ratio NAME VALUE` lines: how many times better than the peer.
+while slows both sides. Time per I/O is measured twice: as it elapsed, and as CPU time (user and system), which other
+load blurs less. The CPU time is the kernel's count for the whole process tree: fio's own report leaves out the kernel's
+io_uring workers, which on a tmpfs do all of the I/O. Ends in `ratio NAME VALUE` lines: how many times better than the
+peer.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import resource
 import statistics
 import subprocess
 import tempfile
@@ -34,10 +37,9 @@ NULL = {"rw": "read", "ioengine": "null", "loops": 128}
 URING_READ = {"rw": "randread", "ioengine": "io_uring", "iodepth": 32, "loops": 16}
 URING_WRITE = {"rw": "randwrite", "ioengine": "io_uring", "iodepth": 32, "loops": 16}
 TWO = {**PSYNC_READ, "numjobs": 2}
-# A tmpfs takes no I/O without blocking, so io_uring hands it to kernel threads: how they and the job share the CPUs is
-# most of the time, and only ours counts theirs. A file in a disk's page cache is read within the call.
+# A tmpfs takes no I/O without blocking, so io_uring hands it to kernel threads. A file in a disk's page cache is read
+# within the call.
 CACHED = {**URING_READ, "invalidate": 0}
-NO_CPU = {"io_uring_qd32_randread", "io_uring_qd32_randwrite"}
 
 
 def keys(job: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -55,25 +57,33 @@ class Cost(NamedTuple):
 def fio(job: dict[str, Any], path: Path) -> Cost:
     """The real fio."""
     options = [f"--{key}={value}" for key, value in keys(job, path).items()]
+    before = children_cpu()
     done = subprocess.run(
         ["fio", "--name=bench", "--output-format=json", "--thread=0", *options],
         capture_output=True,
         text=True,
         check=True,
     )
-    return cost(json.loads(done.stdout))
+    return cost(json.loads(done.stdout), before)
 
 
 def ours(job: dict[str, Any], path: Path) -> Cost:
     """Our engines."""
-    return cost(lab.Job("bench", **keys(job, path)).run(progress=False).json())
+    before = children_cpu()
+    return cost(lab.Job("bench", **keys(job, path)).run(progress=False).json(), before)
 
 
-def cost(report: dict[str, Any]) -> Cost:
+def children_cpu() -> float:
+    """Seconds of all processes that have ended, and of the kernel's workers for them."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def cost(report: dict[str, Any], cpu_before: float) -> Cost:
     """From a report in fio's form: the jobs run side by side, so their rates add up."""
-    ways = [(job, job[way]) for job in report["jobs"] for way in ("read", "write") if job[way]["total_ios"]]
-    cpu = [(job["usr_cpu"] + job["sys_cpu"]) / 100 * 1e9 / way["iops"] for job, way in ways]
-    return Cost(1e9 / sum(way["iops"] for _, way in ways), statistics.mean(cpu))
+    ways = [job[way] for job in report["jobs"] for way in ("read", "write") if job[way]["total_ios"]]
+    cpu = (children_cpu() - cpu_before) * 1e9 / sum(way["total_ios"] for way in ways)
+    return Cost(1e9 / sum(way["iops"] for way in ways), cpu)
 
 
 def bare(program: Path) -> Peer:
@@ -82,10 +92,11 @@ def bare(program: Path) -> Peer:
     subprocess.run(["cc", "-O2", "-Wall", "-o", str(program), str(source)], check=True)
 
     def run(job: dict[str, Any], path: Path) -> Cost:
+        before = children_cpu()
         done = subprocess.run(
             [str(program), str(path), str(SIZE), str(job["loops"])], capture_output=True, text=True, check=True
         )
-        return Cost(*map(float, done.stdout.split()))
+        return Cost(float(done.stdout), (children_cpu() - before) * 1e9 / (job["loops"] * SIZE // BLOCK))
 
     return run
 
@@ -130,7 +141,7 @@ def main() -> None:
             for peer, found in costs.items():
                 medians[name, peer] = Cost(*(statistics.median(values) for values in zip(*found, strict=True)))
                 pairs = list(zip(found, costs["ours"], strict=True))
-                for i, suffix in enumerate(("", "_cpu")[: 1 if name in NO_CPU else 2]) if peer != "ours" else ():
+                for i, suffix in enumerate(("", "_cpu")) if peer != "ours" else ():
                     ratio = statistics.median(theirs[i] / mine[i] for theirs, mine in pairs)
                     ratios[f"{name}_vs_{peer}{suffix}"] = ratio
             shown = (

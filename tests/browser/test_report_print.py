@@ -31,6 +31,8 @@ def test_it_is_light_whole_and_not_wider_than_the_paper(tmp_path: Path) -> None:
     page.add_outline(
         "Call", CallOutline(calls, int(roots[np.argmax(calls["duration"].values[roots])]), "ext4_da_write_begin*")
     )
+    svg = "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 720 400'><text y='20'>12 px</text></svg>"
+    page.add_picture("Plot", svg, svg)
     target = tmp_path / "report.html"
     target.write_text(page.html())
     with playwright.sync_playwright() as engine:
@@ -49,6 +51,12 @@ def test_it_is_light_whole_and_not_wider_than_the_paper(tmp_path: Path) -> None:
         widest = "Math.max(...[...document.querySelectorAll('section *')].map(e => e.getBoundingClientRect().right))"
         assert shown.evaluate(widest) <= 718
         pdf = shown.pdf(format="A4")
+        phone = browser.new_page(viewport={"width": 390, "height": 800})
+        phone.goto(target.as_uri())
+        assert phone.evaluate("document.documentElement.scrollWidth") == 390, "only parts of it scroll sideways"
+        # Each picture and table scrolls by itself, and what a row is about is seen at once.
+        assert phone.evaluate(widest.replace("section *", "tbody td:first-child")) <= 390
+        assert phone.locator("img.light").evaluate("e => e.getBoundingClientRect().width") >= 500
         browser.close()
     assert pdf.startswith(b"%PDF")
     assert len(pdf) > 10_000

@@ -10,7 +10,7 @@ from sampleblk_lab._native import core
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/reference/abi.md").read_text()
 HEADER = (ROOT / "module/include/uapi/linux/sampleblk.h").read_text()
-CONTROL = (ROOT / "module/control.c").read_text()
+CONTROL = (ROOT / "module/control/control.c").read_text()
 
 Calls = dict[str, tuple[int, str]]
 
@@ -73,7 +73,7 @@ def test_every_method_of_the_core_is_on_the_page() -> None:
 
 
 def test_every_single_value_of_sysfs_is_on_the_page() -> None:
-    source = (ROOT / "module/sysfs.c").read_text()
+    source = (ROOT / "module/control/sysfs.c").read_text()
     writable = set(re.findall(r"^SBLK_(?:TUNE|LIMIT|SETTING|STORE|LATENCY)\((\w+)", source, re.MULTILINE))
     assert {"queues", "powered", "iops", "read_latency_ns", "journal_bytes"} <= writable
     state = set(re.findall(r"^SBLK_(?:STATE|JOURNAL)\((\w+)", source, re.MULTILINE))
@@ -87,12 +87,12 @@ def test_every_single_value_of_sysfs_is_on_the_page() -> None:
 
 def test_every_tracepoint_is_on_the_page_and_is_hit_somewhere() -> None:
     module = ROOT / "module"
-    header = (module / "trace.h").read_text()
+    header = (module / "block/trace.h").read_text()
     points = set(re.findall(r"(?:TRACE_EVENT|DEFINE_EVENT(?:_PRINT)?)\((?:sampleblk_cmd, )?(sampleblk_\w+),", header))
     points.discard("sampleblk_cmd")
     assert {"sampleblk_queue", "sampleblk_flush"} <= points
     braces = re.search(r"sampleblk:sampleblk_\{([\w,]+)\}", PAGE)
     assert braces
     assert {f"sampleblk_{name}" for name in braces[1].split(",")} == points
-    code = "".join(path.read_text() for path in module.glob("*.c"))
+    code = "".join(path.read_text() for path in module.glob("*/*.c"))
     assert {point for point in points if f"trace_{point}(" not in code} == set()

@@ -30,8 +30,9 @@ def test_without_the_driver_the_error_says_what_to_do() -> None:
     assert lab.devices() == []
 
 
-def test_without_modprobe_the_error_names_its_package(no_driver: Path) -> None:
+def test_without_modprobe_the_error_names_its_package(no_driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (no_driver / "modprobe").unlink()
+    monkeypatch.setattr(control, "find_program", lambda _name: None)
     with pytest.raises(lab.UnsupportedError, match="Debian package kmod"):
         lab.Device("64M")
 

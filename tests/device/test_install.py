@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sampleblk_lab.kernels import store
+from sampleblk_lab.paths import make_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,7 +29,7 @@ def test_dkms_builds_installs_and_removes_the_driver(tmp_path: Path) -> None:
 
     def make(target: str, with_flags: str) -> str:
         command = ["make", "-C", str(ROOT), target, f"DKMS_SOURCES={sources}", f"DKMS_FLAGS={with_flags}"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PATH": path})
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=make_environment(path))
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -6,8 +6,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
+
+from sampleblk_lab.pytest_plugin import fixtures, internals, options
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -20,9 +23,26 @@ def _blocks(page: Path) -> list[str]:
     return _BLOCK.findall(page.read_text())
 
 
-# Pages of the rooms whose own tests, in tests/vm, run their blocks.
-ELSEWHERE = {"abi", "faults", "journal", "power-cuts", "profile", "profiling", "trace", "tracing", "workload"}
-WITH_CODE = [page for page in PAGES if _blocks(page) and page.stem not in ELSEWHERE]
+# Pages of the rooms whose own tests, in tests/vm and tests/sweeps, run their blocks.
+ELSEWHERE = {"faults", "journal", "power-cuts", "profiling", "sweeps", "tracing"}
+ALL_WITH_CODE = [page for page in PAGES if _blocks(page)]
+WITH_CODE = [page for page in ALL_WITH_CODE if page.stem not in ELSEWHERE]
+
+
+def _programs(page: Path) -> list[str]:
+    """A page's code as a reader runs it: each test is a file of its own, the other blocks are one program."""
+    blocks = _blocks(page)
+    tests = [code for code in blocks if "def test_" in code]
+    others = [code for code in blocks if "def test_" not in code]
+    return [*tests, *(["\n".join(others)] if others else [])]
+
+
+@pytest.mark.parametrize("page", ALL_WITH_CODE, ids=lambda page: page.stem)
+def test_each_python_block_has_the_names_that_it_uses(page: Path) -> None:
+    for code in _programs(page):
+        command = ["ruff", "check", "--isolated", "--select", "E9,F821,F822,F823", "--output-format", "concise", "-"]
+        done = subprocess.run([sys.executable, "-m", *command], input=code, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{done.stdout}{done.stderr}\n{code}"
 
 
 def test_builds_with_warnings_as_errors(tmp_path: Path) -> None:
@@ -46,11 +66,10 @@ def test_builds_with_warnings_as_errors(tmp_path: Path) -> None:
 def test_each_python_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__main__"}
-    imports = "import sampleblk_lab as lab\n"
     for number, code in enumerate(_blocks(page)):
         if "def test_" in code:
             path = tmp_path / f"test_block_{number}.py"
-            path.write_text(imports + code)
+            path.write_text(code)
             command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(path)]
             done = subprocess.run([*command, "--rootdir", str(tmp_path)], capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stdout
@@ -82,6 +101,60 @@ def test_the_translations_show_the_same_commands_and_code() -> None:
     assert chinese == english
 
 
+def test_the_five_tasks_have_ten_lines_each() -> None:
+    blocks = _blocks(ROOT / "docs/how-to/five-tasks.md")
+    assert len(blocks) == 5
+    for code in blocks:
+        assert len([line for line in code.splitlines() if line.strip()]) <= 10, code
+
+
+def test_the_workflows_are_yaml_and_call_what_there_is() -> None:
+    import yaml
+
+    page = (ROOT / "docs/how-to/in-ci.md").read_text()
+    github, gitlab = (
+        yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    )
+    steps = [step["run"] for step in github["jobs"]["experiments"]["steps"] if "run" in step]
+    assert steps == gitlab["experiments"]["script"]
+    assert any(step.startswith("make build") for step in steps)
+    [run] = [step for step in steps if "pytest" in step]
+    parser = mock.Mock()
+    options.add(parser)
+    known = {call.args[0] for call in parser.getgroup().addoption.mock_calls} | {"--junit-xml"}
+    assert {word.partition("=")[0] for word in run.split() if word.startswith("--")} <= known
+
+
+def test_commands_and_options_of_the_tables_exist() -> None:
+    from sampleblk_lab.cli.main import COMMANDS
+
+    parser = mock.Mock()
+    options.add(parser)
+    known = {call.args[0] for call in parser.getgroup().addoption.mock_calls}
+    for name in ("README.md", "docs/how-to/troubleshooting.md", "docs/how-to/coming-from.md", "docs/how-to/in-ci.md"):
+        text = (ROOT / name).read_text()
+        assert set(re.findall(r"--sblk-[a-z-]+", text)) <= known, name
+        assert set(re.findall(r"sampleblk-lab ([a-z]+)\b(?!,)", text)) <= {*COMMANDS}, name
+        import sampleblk_lab as lab
+
+        for path in set(re.findall(r"`lab\.([A-Za-z_.]+)", text)):
+            found: object = lab
+            for part in path.split("."):
+                found = getattr(found, part)
+
+
+def test_the_readme_picture_is_of_the_stored_recording() -> None:
+    sys.path.insert(0, str(ROOT / "packaging"))
+    import readme_picture
+
+    for theme in ("light", "dark"):
+        stored = (ROOT / f"docs/images/flame-{theme}.svg").read_text()
+        assert stored == readme_picture.draw(dark=theme == "dark")
+        assert "<script" not in stored
+        assert "<style" not in stored
+    assert "sampleblk_queue_rqs" in stored
+
+
 def test_the_header_is_read_whole() -> None:
     import uapi
 
@@ -104,8 +177,19 @@ def test_a_line_that_is_no_field_is_named() -> None:
 
 
 def test_options_of_the_plugin_are_documented() -> None:
-    plugin = (ROOT / "python/sampleblk_lab/pytest_plugin/__init__.py").read_text()
     page = (ROOT / "docs/reference/pytest.md").read_text()
-    options = set(re.findall(r'"(--sblk-[a-z-]+)",', plugin))
-    assert len(options) > 8
-    assert {option for option in options if option not in page} == set()
+    parser = mock.Mock()
+    options.add(parser)
+    names = [call.args[0] for call in parser.getgroup().addoption.mock_calls]
+    names += [call.args[0] for call in parser.addini.mock_calls]
+    assert len(names) > 15
+    assert [name for name in names if not re.search(rf"`{name}\b", page)] == []
+
+
+def test_the_fixtures_of_the_plugin_are_documented() -> None:
+    page = (ROOT / "docs/reference/pytest.md").read_text()
+    listed = re.search(r":members: (.*)", page)
+    assert listed is not None
+    public = {name for name in internals.fixtures_in(fixtures) if not name.startswith("_")}
+    assert set(listed[1].split(", ")) == public
+    assert public >= fixtures.GUEST_FIXTURES

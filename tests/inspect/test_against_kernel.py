@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from sampleblk_lab import kernels
 from sampleblk_lab.errors import UnsupportedError
 from sampleblk_lab.kernels.toolchain import compiler_of
+from sampleblk_lab.paths import make_environment
 from support import RunsInVM
 
 HERE = Path(__file__).parent
@@ -33,7 +33,7 @@ def build(kernel: kernels.Kernel, folder: Path) -> Path:
         search = f"{folder / 'bin'}:{search}"
     done = subprocess.run(
         ["make", "-C", str(kernel.build), f"M={source}", "modules"],
-        env={**os.environ, "PATH": search},
+        env=make_environment(search),
         capture_output=True,
         text=True,
         check=False,

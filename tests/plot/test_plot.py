@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Plots draw what the tables say, in a style that colour-blind readers can use, light and dark."""
 
+import re
 import struct
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -66,6 +67,19 @@ def makers(result: lab.Result, offsets: Offsets, block: Block) -> Makers:
 
 
 NAMES = sorted(set(plot.__all__) - {"Plot"})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_light_plot_recoloured_is_the_dark_one(makers: Makers, name: str) -> None:
+    """But for the names that matplotlib makes up from colours, and what is drawn in neither."""
+
+    def drawn(svg: str) -> str:
+        return re.sub(r'(?:id="|url\(#|href="#)[^")]+', "", svg)
+
+    made = makers[name]()
+    dark = made.svg(dark=True)
+    assert drawn(style.in_dark(made.svg())) == drawn(dark)
+    assert drawn(made.svg()) != drawn(dark)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -57,7 +57,7 @@ def test_totals_are_those_of_perf_report(tmp_path, how):
 @pytest.mark.skipif(not ROOT, reason="needs kernel addresses")
 def test_perf_report_opens_what_we_record(tmp_path):
     child = subprocess.Popen(work(tmp_path, 1.5))
-    with lab.profile(hz=1999, event="cpu-clock", pid=child.pid) as profiler:
+    with lab.profile(hz=1999, event="cpu-clock", pids=child.pid) as profiler:
         child.wait()
     assert profiler.stats["samples"] > 50
     assert profiler.stats["lost"] == 0
@@ -73,9 +73,9 @@ def test_perf_report_opens_what_we_record(tmp_path):
 
 @pytest.mark.skipif(not ROOT, reason="needs to sample other processes")
 def test_stacks_lead_to_the_system_call(tmp_path):
-    with lab.profile(hz=1999, event="cpu-clock", pid=os.getpid()) as profiler:
+    with lab.profile(hz=1999, event="cpu-clock", pids=os.getpid()) as profiler:
         subprocess.run(work(tmp_path, 1), check=True)
-    calls = profiler.result.syscalls(idle=False)
+    calls = profiler.profile.syscalls(idle=False)
     assert float(calls["on_cpu_percent"]["pwrite64"]) > 10
     assert calls.metadata["off_cpu"].startswith("not recorded")
     functions = profiler.stacks().functions()
@@ -84,14 +84,14 @@ def test_stacks_lead_to_the_system_call(tmp_path):
 
 def test_a_profiler_says_what_it_could_not_do():
     with pytest.raises(lab.InputError, match="one of cycles"):
-        lab.profile(event="bogomips", pid=os.getpid()).start()
+        lab.profile(event="bogomips", pids=os.getpid()).start()
     with pytest.raises(lab.InputError, match="'fp', 'dwarf' or None"):
         lab.profile(callgraph="lbr")
     with pytest.raises(ProcessLookupError):
-        lab.profile(pid=2**22 - 1, event="cpu-clock").start()
+        lab.profile(pids=2**22 - 1, event="cpu-clock").start()
 
 
 def test_what_is_past_the_limit_is_dropped_and_counted(tmp_path):
-    with lab.profile(hz=4999, event="cpu-clock", pid=os.getpid(), kernel=False, limit="4K") as profiler:
+    with lab.profile(hz=4999, event="cpu-clock", pids=os.getpid(), kernel=False, limit="4K") as profiler:
         subprocess.run(work(tmp_path, 0.5), check=True)
     assert profiler.stats["dropped_bytes"] > 0

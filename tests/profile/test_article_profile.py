@@ -102,7 +102,7 @@ def test_the_flame_graph_goes_from_the_engine_to_the_driver(recorded: Any) -> No
 def test_each_call_s_share_is_beside_the_article_s(recorded: Any) -> None:
     folder, _, _ = recorded
     profile = lab.open_profile(folder / "ours")
-    shares = lab.article_shares(profile)
+    shares = lab.article.shares(profile)
     print(shares)
     assert shares["article_percent"]["write"] == 45.78
     assert shares["article_percent"]["fadvise64"] == 20.81
@@ -125,10 +125,10 @@ def test_each_call_s_share_is_beside_the_article_s(recorded: Any) -> None:
 def test_the_article_s_findings_are_beside_ours(recorded: Any) -> None:
     folder, _, _ = recorded
     profile = lab.open_profile(folder / "ours")
-    findings = lab.article_findings(profile)
+    findings = lab.article.findings(profile)
     print(findings)
     ours = dict(zip(findings["finding"].values, findings["share_percent"].values, strict=True))
-    shares = lab.article_shares(profile)["share_percent"]
+    shares = lab.article.shares(profile)["share_percent"]
     assert ours["write(2)"] == pytest.approx(shares["write"], abs=1)
     assert ours["fadvise64(2)"] == pytest.approx(shares["fadvise64"], abs=1)
     stacks = profile.stacks()
@@ -151,7 +151,7 @@ def test_fio_itself_is_unwound_to_its_engine(recorded: Any) -> None:
     assert written > 0.8 * weight(stacks, "fio", "ksys_write", "ext4_") > 0
     dropped = weight(stacks, "fio", "td_io_open_file", "fadvise", "sys_fadvise64")
     assert dropped > 0.5 * weight(stacks, "fio", "sys_fadvise64") > 0
-    print(lab.article_shares(profile))
+    print(lab.article.shares(profile))
 
 
 @pytest.mark.skipif(shutil.which("perf") is None, reason="needs perf: apt-get install linux-perf")

@@ -115,7 +115,7 @@ def test_pprof_has_every_stack(stacks, tmp_path):
 def profile(tmp_path_factory) -> lab.Profile:
     folder = tmp_path_factory.mktemp("exports")
     program = compiled(folder, DEEP)
-    with lab.profile(hz=999, event="cpu-clock", pid=None, kernel=True) as profiler:
+    with lab.profile(hz=999, event="cpu-clock", pids=None, kernel=True) as profiler:
         subprocess.run([str(program), "0.3"], check=True)
     return profiler.save(folder / "run")
 

@@ -51,6 +51,30 @@ def test_every_frame_is_there_without_a_script(stacks):
     assert int(titles["all"].get("y")) > int(write.get("y"))
 
 
+@pytest.mark.parametrize("difference", [False, True])
+def test_colours_stand_without_the_style_too(stacks, tmp_path, difference):
+    """Some viewers know no variables in styles, and some pages take styles out: the attributes say the same."""
+    other = tmp_path / "other.folded"
+    other.write_text(FOLDED.replace("200", "240").replace("250", "252", 1) + "new;[unknown] 90\n")
+    after = lab.read_folded(other)
+    root = ET.fromstring(after.flamegraph(before=stacks if difference else None).svg)
+    style = root.find(f"{SVG}style").text
+    light = dict(re.findall(r"--(\w+):(#\w+)", style.partition("@media")[0]))
+    variables = dict(re.findall(r"\.(\w+)>rect\{fill:var\(--(\w+)\)", style))
+    opacities = dict(re.findall(r"\.([so]\d)>rect\{fill-opacity:([.\d]+)", style))
+    assert {"k", "u", "up", "down", "same"} <= set(variables)
+    assert len(opacities) == 6
+    seen = set()
+    for frame in root.find(f"{SVG}g[@class='frames']"):
+        _, colour, *shade = frame.get("class").split()
+        rect = frame.find(f"{SVG}rect")
+        assert rect.get("fill") == light[variables[colour]]
+        assert rect.get("fill-opacity") == (opacities.get(shade[0]) if shade else None)
+        seen.add((colour, *shade))
+    assert len(seen) >= 4, seen
+    assert root.find(f"{SVG}rect[@class='bg']").get("fill") == light["bg"]
+
+
 def test_a_notebook_gets_it_in_a_frame_of_its_own(stacks):
     shown = stacks._repr_html_()
     assert shown.startswith("<iframe srcdoc=")

@@ -7,7 +7,9 @@ import re
 import xml.etree.ElementTree as ET
 
 import numpy as np
+import pytest
 
+import sampleblk_lab as lab
 from sampleblk_lab.profiling.heatmap import HeatMap
 
 MS = 1_000_000
@@ -43,3 +45,9 @@ def test_nothing_is_an_empty_map():
     heat = HeatMap.of(np.array([], dtype=np.uint64), 50)
     assert heat.counts.shape == (50, 0)
     assert "<svg" in heat.svg()
+
+
+def test_times_of_a_corrupt_recording_are_refused_not_drawn():
+    times = np.array([0, 2**64 - 1], dtype=np.uint64)
+    with pytest.raises(lab.UnsupportedError, match="the samples span 18446744073 s"):
+        HeatMap.of(times, 50)

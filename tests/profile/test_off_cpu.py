@@ -65,23 +65,23 @@ def test_a_trace_dat_tells_what_perf_tells(both):
 
 def test_its_stacks_lead_to_the_reason(both):
     _, trace, pid = both
-    folded = trace.off_cpu(pid=pid).folded()
+    folded = trace.off_cpu(pids=pid).folded()
     assert any("nanosleep" in line and ";[sleeping] " in line for line in folded.splitlines())
     assert any("futex" in line and ";[blocked on a lock] " in line for line in folded.splitlines())
-    callers = {str(row["function"]) for row in trace.waits(pid=pid).rows()}
+    callers = {str(row["function"]) for row in trace.waits(pids=pid).rows()}
     assert not any(name.startswith(("trace_event_", "__traceiter", "schedule")) for name in callers), callers
 
 
 def test_every_moment_is_on_or_off_a_cpu(both):
     perf, trace, pid = both
     for profile in (perf, trace):
-        wall = profile.wall_clock(pid=pid)
+        wall = profile.wall_clock(pids=pid)
         on = sum(int(line.rpartition(" ")[2]) for line in wall.folded().splitlines() if ";[on CPU] " in line)
-        assert wall.total == on + profile.off_cpu(pid=pid).total
+        assert wall.total == on + profile.off_cpu(pids=pid).total
         assert on > 1e6
     # from the switches, to the ns, of which samples are an estimate
     begin, end = (int(trace.samples(event="sched:sched_switch")["time"].codes[i]) for i in (0, -1))
-    assert 0.5e9 < trace.wall_clock(pid=pid).total <= end - begin
+    assert 0.5e9 < trace.wall_clock(pids=pid).total <= end - begin
 
 
 def test_a_trace_without_stacks_is_refused(tmp_path):

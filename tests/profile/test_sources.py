@@ -32,7 +32,7 @@ for size in (512, 4096, 4096, 4096):
 
 def run_under(profiler_options: dict, tmp_path: Path) -> tuple[lab.Profiler, int]:
     child = subprocess.Popen([sys.executable, "-c", WORK, str(tmp_path / "file")], stdin=subprocess.PIPE)
-    with lab.profile(hz=0, pid=child.pid, **profiler_options) as profiler:
+    with lab.profile(hz=0, pids=child.pid, **profiler_options) as profiler:
         child.communicate(b"")
     return profiler, child.pid
 
@@ -41,8 +41,8 @@ def test_a_trace_point_is_filtered(tmp_path):
     enter = "syscalls:sys_enter_pwrite64"
     sources = [lab.SampleSource(enter, filter="count > 512", everywhere=False)]
     profiler, pid = run_under({"events": sources}, tmp_path)
-    profile = profiler.result
-    assert profile.events == [enter, "dummy"]
+    profile = profiler.profile
+    assert profile.event_names == [enter, "dummy"]
     assert len(profile) == profiler.stats["samples"] == 3
     assert list(profile.samples(event=enter)["pid"]) == [pid] * 3
     every, _ = run_under({"events": [lab.SampleSource(enter, everywhere=False)]}, tmp_path)
@@ -52,20 +52,20 @@ def test_a_trace_point_is_filtered(tmp_path):
 def test_page_faults_have_stacks_of_user_and_kernel(tmp_path):
     source = lab.SampleSource("page-faults", period=1)
     profiler, _ = run_under({"events": [source, "sched:sched_process_exit"]}, tmp_path)
-    profile = profiler.result
+    profile = profiler.profile
     assert len(profile.samples(event="page-faults")) >= 256
     assert len(profile.samples(event="sched:sched_process_exit")) >= 1
     assert profile.stacks(event="page-faults").unit == "samples"
     tenth, _ = run_under({"events": [lab.SampleSource("page-faults", period=10)]}, tmp_path)
-    assert len(tenth.result) < 0.5 * len(profile.samples(event="page-faults"))
+    assert len(tenth.profile) < 0.5 * len(profile.samples(event="page-faults"))
 
 
 def test_a_trace_points_stack_is_unwound(tmp_path):
     program = compiled(tmp_path, DEEP)
     source = lab.SampleSource("syscalls:sys_enter_pwrite64", period=50, everywhere=False)
-    with lab.profile(hz=0, pid=os.getpid(), events=source, callgraph="dwarf") as profiler:
+    with lab.profile(hz=0, pids=os.getpid(), events=source, callgraph="dwarf") as profiler:
         subprocess.run([str(program), "0.1"], check=True)
-    profile = profiler.result
+    profile = profiler.profile
     assert len(profile) > 10
     stacks = [";".join(profile._native.stack(i)) for i in range(len(profile))]
     assert all("main;outer;middle;leaf" in stack for stack in stacks)
@@ -79,7 +79,7 @@ def test_what_was_there_before_is_followed_too(tmp_path):
     enter = "syscalls:sys_enter_pwrite64"
     while not subprocess.run(["pgrep", "-P", str(shell.pid)], capture_output=True, check=False).stdout:
         pass
-    with lab.profile(hz=0, pid=shell.pid, events=[lab.SampleSource(enter, everywhere=False)]) as profiler:
+    with lab.profile(hz=0, pids=shell.pid, events=[lab.SampleSource(enter, everywhere=False)]) as profiler:
         shell.communicate(b"")
     assert profiler.stats["samples"] == 4
 
@@ -88,8 +88,8 @@ def test_what_cannot_be_sampled_is_said():
     with pytest.raises(lab.InputError, match=r"filter 'bogus > 1'.*format"):
         lab.profile(hz=0, events=lab.SampleSource("sched:sched_switch", filter="bogus > 1")).start()
     with pytest.raises(lab.InputError, match="a trace point"):
-        lab.profile(hz=0, pid=os.getpid(), events=lab.SampleSource("page-faults", filter="x > 1")).start()
+        lab.profile(hz=0, pids=os.getpid(), events=lab.SampleSource("page-faults", filter="x > 1")).start()
     with pytest.raises(lab.InputError, match="available_events"):
         lab.profile(hz=0, events="sched:no_such_event").start()
     with pytest.raises(lab.InputError, match="above 0"):
-        lab.profile(hz=0, pid=os.getpid(), events=lab.SampleSource("page-faults", period=0)).start()
+        lab.profile(hz=0, pids=os.getpid(), events=lab.SampleSource("page-faults", period=0)).start()

@@ -43,10 +43,10 @@ def test_a_command_counts_what_perf_stat_counts():
         assert row["state"] == (value.strip("<>") if value.startswith("<") else "counted")
     assert ours["page-faults"] == pytest.approx(int(theirs["page-faults"]), rel=0.1)
     assert ours["page-faults"] > 512
-    # CPU time as the kernel accounts it
+    # CPU time as the kernel accounts it, which leaves out what the host of a virtual machine took
     assert ours.user is not None
     assert ours.system is not None
-    assert ours["task-clock"] / 1e9 == pytest.approx(ours.user + ours.system, rel=0.3, abs=0.02)
+    assert 0.7 * (ours.user + ours.system) - 0.02 < ours["task-clock"] / 1e9 < 3 * (ours.user + ours.system) + 0.02
     assert 0 < ours["task-clock"] < 2 * ours.elapsed
 
 
@@ -65,7 +65,7 @@ def test_trace_points_of_a_process_and_its_children_are_counted_exactly():
     counts = lab.stat(COMMAND, events=["syscalls:sys_enter_pwrite64", "page-faults:u", "minor-faults"])
     assert counts["syscalls:sys_enter_pwrite64"] == 100
     assert counts["minor-faults"] >= counts["page-faults:u"] > 512
-    with lab.stat(pid=os.getpid(), events="syscalls:sys_enter_pwrite64") as here:
+    with lab.stat(pids=os.getpid(), events="syscalls:sys_enter_pwrite64") as here:
         file = os.open("/dev/null", os.O_WRONLY)
         os.pwrite(file, b"x", 0)
         between = here["syscalls:sys_enter_pwrite64"]
@@ -101,8 +101,18 @@ def test_bad_calls_name_what_is_wanted():
     with pytest.raises(lab.InputError, match="one of cycles"):
         lab.stat(["true"], events="bogomips")
     with pytest.raises(lab.InputError, match="one of them"):
-        lab.stat(["true"], pid=1)
+        lab.stat(["true"], pids=1)
     with pytest.raises(FileNotFoundError):
         lab.stat(["/no/such/program"])
     with pytest.raises(ProcessLookupError):
-        lab.stat(pid=2**22 - 1)
+        lab.stat(pids=2**22 - 1)
+
+
+def test_a_name_means_the_event_itself_before_its_user_half():
+    both = lab.stat(COMMAND, events=["page-faults:u", "page-faults"])
+    rows = {row["event"]: row["value"] for row in both.table().rows()}
+    assert both["page-faults:u"] == rows["page-faults:u"]
+    assert both["page-faults"] == rows.get("page-faults", rows["page-faults:u"])
+    twice = lab.stat(COMMAND, events=["page-faults", "page-faults"])
+    with pytest.raises(KeyError, match="'page-faults' is counted 2 times"):
+        twice["page-faults"]

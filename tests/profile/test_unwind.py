@@ -108,7 +108,7 @@ def test_a_short_copy_is_said(tmp_path, program):
 @root
 def test_our_own_recording_unwinds_from_what_was_saved(tmp_path, program):
     child = subprocess.Popen([str(program), "0.5"])
-    with lab.profile(hz=999, event="cpu-clock", pid=child.pid, callgraph="dwarf") as profiler:
+    with lab.profile(hz=999, event="cpu-clock", pids=child.pid, callgraph="dwarf") as profiler:
         child.wait()
     profiler.save(tmp_path / "run")
     if shutil.which("perf") is not None:

@@ -39,8 +39,25 @@ class _Reader:
         return self.data[start : self.at]
 
 
-def convert(source: Path, target: Path, *, pages_a_chunk: int = 3, spoil_chunk: bool = False) -> None:
-    """Writes `source`, of one buffer, as version 7; `spoil_chunk` makes the first chunk of pages unreadable."""
+def convert(
+    source: Path,
+    target: Path,
+    *,
+    pages_a_chunk: int = 3,
+    spoil_chunk: bool = False,
+    clocks: dict[str, str] | None = None,
+    cpu_numbers: list[int] | None = None,
+) -> None:
+    """Writes `source`, of one buffer, as version 7.
+
+    Args:
+        source: A version 6 file.
+        target: What is written.
+        pages_a_chunk: How many pages are compressed as one.
+        spoil_chunk: Makes the first chunk of pages unreadable.
+        clocks: Buffers by name, each with all the pages, and their clocks; default one, of mono.
+        cpu_numbers: What the CPUs are numbered as, instead of 0, 1, …
+    """
     data = source.read_bytes()
     assert data[10:12] == b"6\0"
     reader = _Reader(data)
@@ -94,23 +111,27 @@ def convert(source: Path, target: Path, *, pages_a_chunk: int = 3, spoil_chunk: 
 
     for number, body in sections.items():
         options += struct.pack("<HIQ", number, 8, add(number, body))
-    buffer_at = len(out)
-    out += struct.pack("<HHIQ", 3, 1, 0, 0)
-    places = b""
-    for cpu, offset, size in table:
-        own = data[offset : offset + size]
-        step = PAGE * pages_a_chunk
-        chunks = [own[at : at + step] for at in range(0, len(own), step)]
-        start = len(out)
-        out += struct.pack("<I", len(chunks))
-        for chunk in chunks:
-            packed = zlib.compress(chunk)
-            if spoil_chunk:
-                packed, spoil_chunk = bytes(len(packed)), False
-            out += struct.pack("<II", len(packed), len(chunk)) + packed
-        places += struct.pack("<IQQ", cpu, start, len(out) - start)
-    body = struct.pack("<Q", buffer_at) + b"\0" + b"mono\0" + struct.pack("<II", PAGE, cpus) + places
-    options += struct.pack("<HI", 3, len(body)) + body + struct.pack("<HIQ", 0, 8, 0)
+    numbers = cpu_numbers if cpu_numbers is not None else list(range(len(table)))
+    for name, clock in (clocks or {"": "mono"}).items():
+        buffer_at = len(out)
+        out += struct.pack("<HHIQ", 3, 1, 0, 0)
+        places = b""
+        for cpu, offset, size in table:
+            own = data[offset : offset + size]
+            step = PAGE * pages_a_chunk
+            chunks = [own[at : at + step] for at in range(0, len(own), step)]
+            start = len(out)
+            out += struct.pack("<I", len(chunks))
+            for chunk in chunks:
+                packed = zlib.compress(chunk)
+                if spoil_chunk:
+                    packed, spoil_chunk = bytes(len(packed)), False
+                out += struct.pack("<II", len(packed), len(chunk)) + packed
+            places += struct.pack("<IQQ", numbers[cpu], start, len(out) - start)
+        names = name.encode() + b"\0" + clock.encode() + b"\0"
+        body = struct.pack("<Q", buffer_at) + names + struct.pack("<II", PAGE, cpus) + places
+        options += struct.pack("<HI", 3, len(body)) + body
+    options += struct.pack("<HIQ", 0, 8, 0)
     struct.pack_into("<Q", out, head, len(out))
     out += struct.pack("<HHIQ", 0, 0, 0, len(options)) + options
     target.write_bytes(out)

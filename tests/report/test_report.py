@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -36,7 +38,7 @@ class _Balanced(HTMLParser):
         self.open: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
-        if tag not in ("meta", "br"):
+        if tag not in ("meta", "br", "img"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -103,3 +105,139 @@ def test_in_a_notebook_an_outline_styles_nothing_but_itself(calls: Table) -> Non
     assert rules
     assert all(rule.startswith(".calls") for rule in rules)
     assert balanced(shown)
+
+
+def test_the_page_of_a_job_begins_with_what_it_measured(tmp_path: Path) -> None:
+    from sampleblk_lab.report.run_page import run_page
+
+    job = lab.Job(name="mixed", rw="rw", bs="4k", size="1M", filename=tmp_path / "file")
+    result = job.run(progress=False)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "result.json").write_text(result.json_text(bins=True))
+    (folder / "report.txt").write_text(result.text())
+    (folder / "env.json").write_text('{"accel": "tcg", "kernel": "6.12"}')
+    page = run_page(folder).html()
+    assert balanced(page)
+    assert re.findall("<h2>(.*?)</h2>", page)[:2] == ["Summary", "Latency"]
+    assert "compare ratios, not times" in page
+    for row in result.summary():
+        assert f"<th>mixed, {row['direction']}</th><td>{row['ios']:,} I/Os, " in page
+    # A run without any of it has a page, too.
+    (tmp_path / "empty").mkdir()
+    assert "Summary" not in run_page(tmp_path / "empty").html()
+
+
+def _headings(page: str) -> list[str]:
+    return re.findall("<h2>(.*?)</h2>", page)
+
+
+# The order in which every page has them, as far as the run has what they show.
+SECTIONS = [
+    *("Summary", "Measurements", "Flame graph", "Profile", "Latency", "Latency percentiles", "Latency distribution"),
+    *("Bandwidth", "Offsets", "System calls", "I/O sizes", "Call tree", "Functions"),
+    *("Block requests", "Life of requests", "Queue depth", "Driver", "Trust checks", "Machine", "Job", "Files"),
+]
+DATA = Path(__file__).parents[1] / "data/trace"
+
+
+def _run_of_two_recordings(folder: Path, spec: dict[str, object]) -> Path:
+    """As the demo has it: the job's recording and a call graph's, each in a folder of its own."""
+    for name, recorded in (("job", "6.1-io.dat"), ("graph", "6.1-graph.dat")):
+        (folder / name).mkdir(parents=True)
+        shutil.copyfile(DATA / recorded, folder / name / "trace.dat")
+    (folder / "spec.json").write_text(json.dumps(spec))
+    (folder / "env.json").write_text('{"vm": {"accel": "tcg", "cpus": 2, "memory_mib": 512}, "kernel": "6.1"}')
+    (folder / "counters.json").write_text('{"writes": 3, "write_bytes": 4096}')
+    return folder
+
+
+def test_a_run_s_page_has_the_sections_in_their_order(tmp_path: Path) -> None:
+    from sampleblk_lab.report.run_page import run_page
+
+    pytest.importorskip("matplotlib")
+    folder = _run_of_two_recordings(tmp_path / "run", {})
+    result = lab.Job(rw="rw", bs="4k", size="256k", filename=tmp_path / "file").run(progress=False)
+    (folder / "result.json").write_text(result.json_text(bins=True))
+    (folder / "report.txt").write_text(result.text())
+    page = run_page(folder).html()
+    assert balanced(page)
+    found = [name for name in _headings(page) if not name.startswith("Events")]
+    assert found == [name for name in SECTIONS if name in found]
+    assert {"Summary", "Latency", "Bandwidth", "Offsets", "System calls", "Call tree", "Functions"} <= set(found)
+    assert {"Block requests", "Driver", "Trust checks", "Machine"} <= set(found)
+
+
+def test_what_spec_json_tells_of_a_run_is_on_its_page(tmp_path: Path) -> None:
+    from sampleblk_lab.report.run_page import run_page
+
+    spec = {
+        "title": "The demo",
+        "source": "in one command",
+        "notes": {"System calls": "In 2016 it took longer.", "Driver": "Less than was written."},
+        "files": {"job/trace.dat": "the job's events"},
+    }
+    page = run_page(_run_of_two_recordings(tmp_path / "run", spec)).html()
+    assert "<h1>The demo</h1><p>in one command</p>" in page
+    assert "In 2016 it took longer." in page.partition(">System calls</h2>")[2].partition("<table")[0]
+    assert "Less than was written." in page.partition(">Driver</h2>")[2].partition("<table")[0]
+    assert "<code>job/trace.dat</code> the job&#x27;s events" in page
+    assert "compare ratios, not times" in page
+
+
+def test_plain_json_of_fio_has_a_page(tmp_path: Path) -> None:
+    """Without bins there are no percentiles to tell."""
+    from sampleblk_lab.report.run_page import run_page
+
+    result = lab.Job(name="mixed", rw="write", bs="4k", size="64k", filename=tmp_path / "file").run(progress=False)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/result.json").write_text(result.json_text())
+    page = run_page(tmp_path / "run").html()
+    assert "<th>mixed, write</th><td>16 I/Os, " in page
+    assert "Latency" not in page
+
+
+def test_counts_are_held_against_each_other(tmp_path: Path) -> None:
+    from sampleblk_lab.report.run_page import Recording, trust_checks
+
+    folder = _run_of_two_recordings(tmp_path / "run", {})
+    run, recorded = lab.open_run(folder), lab.open_run(folder / "job")
+    wanted = ("write", "pwrite64", "pwritev", "pwritev2")
+    writes = sum(int(row["calls"]) for row in recorded.syscalls().summary().rows() if row["syscall"] in wanted)
+    requests = recorded.block().table()
+    written = 512 * int(requests["sectors"].values[requests["operation"].values == "W"].sum())
+    assert writes > 0
+    assert written > 0
+
+    def checks(ios: int, driver: int, engine: str = "psync") -> dict[str, tuple[str, str]]:
+        nothing = {"total_ios": 0}
+        job = {"job options": {"ioengine": engine}, "read": nothing, "write": {"total_ios": ios}}
+        (folder / "result.json").write_text(json.dumps({"jobs": [job]}))
+        one = Recording(recorded)
+        about = trust_checks(lab.open_run(folder), [one], one, None, {"write_bytes": driver})
+        return {str(row["check"]): (str(row["found"]), str(row["verdict"])) for row in about.rows()}
+
+    assert run.result is None
+    good = checks(writes, written)
+    assert good["write calls: job, recording"] == (f"{writes:,}, {writes:,}", "agrees")
+    assert good["bytes write: requests, driver"] == (f"{written:,}, {written:,}", "agrees")
+    assert good["events lost of job"] == ("0", "complete")
+    bad = checks(writes + 1, written - 512)
+    assert bad["write calls: job, recording"][1] == "differs"
+    assert bad["bytes write: requests, driver"][1] == "differs"
+    # What the driver did before the recording began.
+    assert checks(writes, written + 512)["bytes write: requests, driver"][1] == "partly recorded"
+    # An engine that submits without a call each is not held against calls.
+    assert "write calls: job, recording" not in checks(writes, written, "io_uring")
+
+
+def test_bandwidth_of_a_recording_moves_what_the_calls_moved() -> None:
+    from sampleblk_lab.plot.pattern import _recorded_rates
+
+    table = lab.open_run(DATA / "6.1-io.dat").offsets().table()
+    rates = _recorded_rates(table)
+    assert rates
+    for direction, (ends, speed) in rates.items():
+        slot = ends[0]
+        moved = table["size"].values[table["operation"].values == direction].sum()
+        assert (speed * slot / 1e9).sum() == pytest.approx(moved)

@@ -50,6 +50,17 @@ def test_variants_take_turns() -> None:
     assert made.verdict == "slower"
 
 
+def test_variants_have_names() -> None:
+    made = measure_both(lambda: 1.0, lambda: 2.0, names=("none", "bfq"), max_repeats=10)
+    assert made.names == ("none", "bfq")
+    assert made.text().startswith("bfq against none: slower: ratio 2.000 [2.000, 2.000]")
+    assert made._repr_html_().startswith("<p>bfq against none: <b>slower</b>: ratio 2.000")
+    assert measure_both(lambda: 1.0, lambda: 2.0, max_repeats=10).text().startswith("slower: ratio 2.000")
+    for names in (("one",), ("one", "one"), ("one", ""), "ab", ("a", "b", "c")):
+        with pytest.raises(InputError, match="expected two names that differ"):
+            measure_both(lambda: 1.0, lambda: 2.0, names=names)
+
+
 @pytest.mark.parametrize(
     ("plan", "said"),
     [

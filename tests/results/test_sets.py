@@ -5,21 +5,33 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sampleblk_lab import FormatError, InputError, compare_sets, runs
-from sampleblk_lab.results import store
-from sampleblk_lab.results.sets import DRIFT, Row
+from sampleblk_lab.results import machine, store
+from sampleblk_lab.results.sets import DRIFT, Row, failures, text, to_json
 
 DATA = json.loads((Path(__file__).parents[1] / "data/results/read_latency.json").read_text())["sessions"]
 VM = {"cpus": 2, "memory_mib": 1024, "accel": "tcg"}
 
 
-def _save(root: Path, name: str, samples: list[float], *, at: int, kernel: str = "6.1.0", **more: str) -> None:
-    scratch = root / "scratch" / "test_read-0"
+def _save(
+    root: Path,
+    name: str,
+    samples: list[float],
+    *,
+    at: int,
+    kernel: str = "6.1.0",
+    host: dict[str, str] | None = None,
+    test: str = "test_it.py::test_read",
+    **more: str,
+) -> None:
+    scratch = root / "scratch" / test.rpartition("::")[2]
     measured = {"name": "", "unit": "ns", "better": "lower", "samples": samples, "value": 1.0, "low": 1.0}
     measured |= {"high": 1.0, "confidence": 0.98, "stopped": "narrow", **more}
-    store.write(scratch, "test_it.py::test_read", {}, [measured])
-    about = {"kernel": kernel, "accel": "tcg", "vm": VM, "host": {"name": "here", "cpu": "x"}, "started_ns": at}
+    store.write(scratch, test, {}, [measured])
+    about = {"kernel": kernel, "accel": "tcg", "vm": VM, "host": host or {"name": "here", "cpu": "x"}, "started_ns": at}
     (scratch / "env.json").write_text(json.dumps(about))
     store.add_round(root / "runs", name, [scratch])
 
@@ -87,10 +99,83 @@ def test_other_kernels_are_refused_unless_asked_for(tmp_path: Path) -> None:
         _compared(tmp_path, across=("cpu",))
 
 
+def test_a_point_release_is_the_same_kernel_with_a_note(tmp_path: Path) -> None:
+    _save(tmp_path, "a", DATA[0]["fast"], at=1, kernel="6.1.0-55-amd64")
+    _save(tmp_path, "b", [1.3 * value for value in DATA[0]["fast"]], at=2, kernel="6.1.0-56-amd64")
+    row = _compared(tmp_path)
+    assert row.verdict == "slower"
+    assert row.comparison is not None
+    assert "kernels of one series: 6.1.0-55-amd64; 6.1.0-56-amd64" in row.comparison.notes
+
+
+@pytest.mark.parametrize(
+    ("release", "series"),
+    [
+        ("6.1.0-56-amd64", "6.1"),
+        ("6.12.117+deb12-amd64", "6.12"),
+        ("6.1.0-56-rt-amd64", "6.1 rt"),
+        ("6.12.30-cloud-arm64", "6.12 cloud"),
+        ("7.2.1-dbg", "7.2 dbg"),
+        ("custom", "custom"),
+    ],
+)
+def test_the_series_of_a_kernel(release: str, series: str) -> None:
+    assert machine.series(release) == series
+
+
+HOST = {"name": "one", "cpu": "EPYC", "cpus": "8", "memory_mib": "32000"}
+
+
+@pytest.mark.parametrize(
+    ("other", "refused"),
+    [
+        ({"name": "two"}, False),
+        ({"memory_mib": "32100"}, False),
+        ({"cpu": "Xeon"}, True),
+        ({"cpus": "4"}, True),
+        ({"memory_mib": "16000"}, True),
+    ],
+)
+def test_a_machine_is_its_hardware_and_not_its_name(tmp_path: Path, other: dict[str, str], refused: bool) -> None:
+    _save(tmp_path, "a", DATA[0]["fast"], at=1, host=HOST)
+    _save(tmp_path, "b", DATA[0]["fast"], at=2, host={**HOST, **other})
+    row = _compared(tmp_path)
+    assert (row.comparison is None) == refused
+    if row.comparison is None:
+        assert row.refused.startswith("the machine differs (one, ")
+        assert "one, 8 x EPYC, 32000 MiB, VM of 2 CPUs and 1024 MiB" in row.refused
+    else:
+        assert any(note.startswith("machines of one kind: one, 8 x EPYC") for note in row.comparison.notes)
+
+
+def test_a_set_without_the_memory_of_its_host_is_still_compared(tmp_path: Path) -> None:
+    _save(tmp_path, "a", DATA[0]["fast"], at=1, host={name: HOST[name] for name in ("name", "cpu", "cpus")})
+    _save(tmp_path, "b", DATA[0]["fast"], at=2, host=HOST)
+    assert _compared(tmp_path).comparison is not None
+
+
+def test_what_only_one_set_has_is_a_row_and_fails_a_gate(tmp_path: Path) -> None:
+    for name, tests in (("a", ("same", "gone")), ("b", ("same", "new"))):
+        for at, test in enumerate(tests):
+            _save(tmp_path, name, DATA[0]["fast"], at=at, test=f"t.py::test_{test}")
+    rows = compare_sets(store.load(tmp_path / "runs", "a"), store.load(tmp_path / "runs", "b"))
+    assert [(row.test, row.verdict, row.refused, row.new) for row in rows] == [
+        ("t.py::test_same", "no difference shown", "", False),
+        ("t.py::test_new", "not compared", "the earlier set does not have it", True),
+        ("t.py::test_gone", "not compared", "the later set does not have it", False),
+    ]
+    assert [row.test for row in failures(rows)] == ["t.py::test_new", "t.py::test_gone"]
+    assert [row.test for row in failures(rows, allow_new=True)] == ["t.py::test_gone"]
+    assert "  not compared: the later set does not have it" in text(rows)
+    assert [row["verdict"] for row in to_json(rows)] == ["no difference shown", None, None]
+
+
 def test_other_units_are_refused(tmp_path: Path) -> None:
     _save(tmp_path, "a", DATA[0]["fast"], at=1)
     _save(tmp_path, "b", DATA[0]["fast"], at=2, unit="us")
-    assert _compared(tmp_path).refused == "measured as ns (lower is better) and us (lower is better)"
+    row = _compared(tmp_path)
+    assert row.refused == "measured as ns (lower is better) and us (lower is better)"
+    assert failures([row]) == [row]
 
 
 def test_runs_are_a_table(tmp_path: Path) -> None:
@@ -115,9 +200,81 @@ def test_the_latest_set_holds_one_session(tmp_path: Path) -> None:
     assert list(runs(tmp_path / "runs")["round"]) == [1]
 
 
-def test_a_broken_file_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("measurements.json", "[{", r"at byte \d+: expected JSON"),
+        ("measurements.json", "\udcff", "at byte 0: expected JSON in UTF-8"),
+        ("measurements.json", "{}", "expected a list of measurements"),
+        ("measurements.json", "[1]", "measurement 0 to be an object"),
+        ("measurements.json", "[{}]", "measurement 0 to have 'name', a string"),
+        ("measurements.json", "SAMPLES []", "measurement 0 to have 'samples', numbers above 0"),
+        ("measurements.json", "SAMPLES [1, 0]", "measurement 0 to have 'samples', numbers above 0"),
+        ("measurements.json", "SAMPLES [NaN]", "measurement 0 to have 'samples', numbers above 0"),
+        ("measurements.json", 'SAMPLES ["1"]', "measurement 0 to have 'samples', numbers above 0"),
+        ("spec.json", "[]", "expected a JSON object"),
+        ("spec.json", "{}", "expected 'test', a string"),
+        ("env.json", "null", "expected a JSON object"),
+        ("env.json", '{"host": "x"}', "'host' to be of type dict"),
+        ("env.json", '{"host": {"memory_mib": "much"}}', "'memory_mib' to be a number"),
+    ],
+)
+def test_a_broken_file_is_named(tmp_path: Path, file: str, text: str, said: str) -> None:
     _save(tmp_path, "a", [1.0] * 6, at=1)
-    (path,) = (tmp_path / "runs").glob("*/*/*/measurements.json")
-    path.write_text("[{")
-    with pytest.raises(FormatError, match=r"measurements.json: at byte \d+: expected JSON"):
+    (path,) = (tmp_path / "runs").glob(f"*/*/*/{file}")
+    if text.startswith("SAMPLES "):
+        (measured,) = json.loads(path.read_text())
+        text = json.dumps([{**measured, "samples": 0}]).replace('"samples": 0', f'"samples": {text[8:]}')
+    path.write_text(text, errors="surrogateescape")
+    with pytest.raises(FormatError, match=f"{file}: at byte .*{said.removeprefix('at byte ')}"):
         runs(tmp_path / "runs")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    _save(tmp_path, "a", [1.0] * 6, at=1)
+    (path,) = (tmp_path / "runs").glob("*/*/*/env.json")
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=r"env.json"):
+        runs(tmp_path / "runs")
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+_ABOUT = st.fixed_dictionaries(
+    {},
+    optional=dict.fromkeys(("kernel", "accel", "vm", "host", "started", "started_ns"), _JSON),
+) | st.fixed_dictionaries(
+    {
+        "host": st.fixed_dictionaries({}, optional=dict.fromkeys(HOST, _JSON)),
+        "vm": st.fixed_dictionaries({}, optional=dict.fromkeys(VM, _JSON)),
+    }
+)
+_MEASURED = st.fixed_dictionaries(
+    {"name": st.text(max_size=3), "unit": st.text(max_size=3), "better": st.sampled_from(["lower", "higher", ""])},
+    optional={name: _JSON | st.floats(0.1, 9) for name in ("value", "low", "high", "stopped")}
+    | {"samples": st.lists(st.floats(0.1, 9) | _JSON, max_size=9)},
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(about=_ABOUT | _JSON, measured=st.lists(_MEASURED | _JSON, max_size=3) | _JSON, spec=_JSON)
+def test_any_file_is_taken_or_named(
+    tmp_path_factory: pytest.TempPathFactory, about: object, measured: object, spec: object
+) -> None:
+    root = tmp_path_factory.mktemp("any")
+    _save(root, "a", [1.0] * 6, at=1)
+    (folder,) = (root / "runs").glob("a/*/*")
+    files = {"env.json": about, "measurements.json": measured}
+    if not isinstance(spec, str):
+        files["spec.json"] = spec
+    for name, value in files.items():
+        (folder / name).write_text(json.dumps(value))
+    try:
+        found = store.load(root / "runs")
+    except FormatError:
+        return
+    text(compare_sets(found, found))
+    assert len(runs(root / "runs")) == sum(len(run.measurements) for run in found)

@@ -1,9 +1,17 @@
 # SPDX-License-Identifier: MIT
 """Direct I/O in one line, for the cases beside this file."""
 
+from __future__ import annotations
+
 import mmap
 import os
 import subprocess
+import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def aligned(data: bytes) -> mmap.mmap:
@@ -45,3 +53,49 @@ def flush(path: str) -> None:
 def discard(path: str, offset: int, length: int) -> None:
     """One discard."""
     subprocess.run(["blkdiscard", "-f", "-o", str(offset), "-l", str(length), path], check=True)
+
+
+class Background:
+    """A call that runs in a thread; what became of it is asked with :meth:`error`."""
+
+    def __init__(self, call: Callable[..., object], *arguments: object, **named: object) -> None:
+        self._error: int | None = None
+        self.done_s = 0.0
+
+        def run() -> None:
+            try:
+                call(*arguments, **named)
+            except OSError as error:
+                self._error = error.errno
+            self.done_s = time.monotonic()
+
+        self._thread = threading.Thread(target=run, daemon=True)
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def error(self, deadline_s: float = 30.0) -> int | None:
+        """The errno that the call ended with, None if it went well.
+
+        Raises:
+            TimeoutError: It does not end.
+        """
+        self._thread.join(deadline_s)
+        if self._thread.is_alive():
+            raise TimeoutError(f"still running after {deadline_s} s")
+        return self._error
+
+
+def until(condition: Callable[[], object], deadline_s: float = 30.0) -> None:
+    """Waits until something is so.
+
+    Raises:
+        TimeoutError: It does not become so.
+    """
+    end = time.monotonic() + deadline_s
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(f"not so after {deadline_s} s")
+        time.sleep(0.005)

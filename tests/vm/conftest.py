@@ -2,6 +2,7 @@
 """What is in this folder runs inside the VM: it loads modules, mounts and traces."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -18,3 +19,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """On the debug kernel the console tells which case each complaint belongs to."""
     if os.environ.get("SAMPLEBLK_STRESS") == "full":
         Path("/dev/kmsg").write_text(f"case {item.name}")
+
+
+@pytest.fixture
+def no_driver() -> None:
+    """Takes away the module that earlier tests have left loaded: modprobe would do nothing."""
+    if Path("/sys/module/sampleblk").exists():
+        subprocess.run(["rmmod", "sampleblk"], check=True)

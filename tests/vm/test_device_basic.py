@@ -135,6 +135,7 @@ def test_far_larger_than_memory() -> None:
         assert dev.info().allocated_bytes == 4096
 
 
+@pytest.mark.usefixtures("no_driver")
 def test_a_full_machine_fails_the_write_and_lives() -> None:
     subprocess.run(["modprobe", "sampleblk", "devices=0", "memory_percent=5"], check=True)
     try:
@@ -198,6 +199,7 @@ def test_an_open_device_is_not_removed_unless_forced() -> None:
     assert subprocess.run(["rmmod", "sampleblk"], check=False).returncode == 0
 
 
+@pytest.mark.usefixtures("no_driver")
 def test_modprobe_gives_sampleblk1_and_a_mounted_one_keeps_the_module() -> None:
     subprocess.run(["modprobe", "sampleblk"], check=True)
     assert Path("/dev/sampleblk1").is_block_device()

@@ -88,7 +88,7 @@ def test_latency_stalls_and_the_journal_in_sysfs() -> None:
             (sysfs / f"{op}_latency_ns").write_text("1000")
             assert value(f"{op}_latency_ns") == "1000"
             (sysfs / f"{op}_latency_ns").write_text("0")
-        (sysfs / "write_latency_ns").write_text("20000000")
+        (sysfs / "write_latency_ns").write_text("300000000")  # more than a busy host takes away
         before = dev.counters()
         write(dev.path, b"w" * 4096)
         assert (dev.counters() - before).delayed == 1
@@ -194,6 +194,7 @@ def test_latencies_of_a_measurement_are_those_of_the_device() -> None:
 
 
 @pytest.mark.full
+@pytest.mark.usefixtures("no_driver")
 def test_256_devices_and_not_one_more() -> None:
     subprocess.run(["modprobe", "sampleblk", "devices=256", "capacity=1G"], check=True)
     try:
@@ -211,6 +212,7 @@ def test_256_devices_and_not_one_more() -> None:
     assert not Path("/sys/module/sampleblk").exists()
 
 
+@pytest.mark.usefixtures("no_driver")
 def test_the_modprobe_example_is_what_it_says(tmp_path: Path) -> None:
     options = re.search(r"^options sampleblk (.*)$", (ROOT / "module/dkms/sampleblk.modprobe.conf").read_text(), re.M)
     assert options

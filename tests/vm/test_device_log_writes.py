@@ -22,7 +22,10 @@ FLUSH, FUA, DISCARD, MARK = 1, 2, 4, 8
 
 
 def recorded(dev: lab.Device, chance: random.Random, operations: int) -> list[tuple[str, bytes]]:
-    """Does something and marks it now and then; returns what the device held at each mark."""
+    """Does something and marks it now and then, flushed, as dm-log-writes logs a write when it is durable.
+
+    Returns what the device held at each mark.
+    """
     states = []
     for n in range(operations):
         sector = chance.randrange(0, BYTES // 512 - 64)
@@ -35,6 +38,7 @@ def recorded(dev: lab.Device, chance: random.Random, operations: int) -> list[tu
         else:
             flush(dev.path)
         if n % 10 == 9:
+            flush(dev.path)
             name = f"step-{n}"
             dev.mark(name)
             states.append((name, read(dev.path, BYTES)))

@@ -6,12 +6,14 @@ The how-to ``docs/how-to/model-a-device.md`` shows the same for a file system.
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import os
+import random
 import struct
 
 import pytest
-from blockio import flush, read, write
+from blockio import Background, flush, read, until, write
 
 import sampleblk_lab as lab
 
@@ -103,6 +105,129 @@ class DeviceModel(RuleBasedStateMachine):
         assert read(self.device.path, PAGES * PAGE) == bytes(self.seen)
 
 
+@dataclasses.dataclass
+class Change:
+    """A write or discard that a power cut could lose, or that lies over one."""
+
+    id: int
+    begin: int
+    data: bytes
+    on_its_way: Background | None
+    durable: bool = False
+
+    def survives(self, image: bytearray, length: int) -> None:
+        image[self.begin : self.begin + length] = self.data[:length]
+
+
+class CrashModel(RuleBasedStateMachine):
+    """Writes that are on their way, completed, flushed and torn: what is volatile, and what a power cut leaves of it.
+
+    A write that touches the last quarter of the device is held: executed, but answered when the rules are set again.
+    """
+
+    mode = "mq"
+    fua = False
+    held_from = PAGES * 3 // 4 * PAGE
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.device = lab.Device(PAGES * PAGE, mode=self.mode, queues=2, cache=True, fua=self.fua, cache_size="64M")
+        self.base = bytearray(PAGES * PAGE)  # what lies below the changes
+        self.changes: list[Change] = []
+        self.next_id = 1
+        self.hold()
+
+    def teardown(self) -> None:
+        # Who has it open still is told so by close().
+        self.answer()
+        self.device.close()
+
+    def hold(self) -> None:
+        self.device.set_faults([lab.Fault(action="hold", ops="write", first_sector=self.held_from // 512)])
+
+    def seen(self) -> bytearray:
+        image = bytearray(self.base)
+        for change in self.changes:
+            change.survives(image, len(change.data))
+        return image
+
+    def forget_durable(self) -> None:
+        while self.changes and self.changes[0].durable:
+            self.changes[0].survives(self.base, len(self.changes[0].data))
+            del self.changes[0]
+
+    def add(self, begin: int, data: bytes, on_its_way: Background | None) -> Change:
+        change = Change(self.next_id, begin, data, on_its_way)
+        self.next_id += 1
+        self.changes.append(change)
+        return change
+
+    @rule(sector=st.integers(0, PAGES * 8 - 1), length=st.integers(1, 40), fill=fills)
+    def write(self, sector: int, length: int, fill: int) -> None:
+        begin, end = sector * 512, min((sector + length) * 512, PAGES * PAGE)
+        data = bytes([fill]) * (end - begin)
+        if end > self.held_from:
+            late = Background(write, self.device.path, data, begin)
+            until(lambda: any(w.id == self.next_id for w in self.device.volatile_writes()))
+            self.add(begin, data, late)
+        else:
+            write(self.device.path, data, begin)
+            self.add(begin, data, None)
+
+    @rule(page=st.integers(0, PAGES // 2), length=lengths)
+    def discard(self, page: int, length: int) -> None:
+        discard(self.device.path, page * PAGE, length * PAGE)
+        self.add(page * PAGE, bytes(length * PAGE), None)
+
+    @rule()
+    def flush(self) -> None:
+        flush(self.device.path)
+        for change in self.changes:
+            change.durable = change.durable or change.on_its_way is None
+        self.forget_durable()
+
+    @rule()
+    def flush_that_fails(self) -> None:
+        self.answer()
+        self.device.set_faults([lab.Fault(action="error", ops="flush", count=1)])
+        with pytest.raises(OSError, match="error"):
+            flush(self.device.path)
+        self.hold()
+
+    @rule()
+    def answer(self) -> None:
+        """All that is on its way completes."""
+        self.hold()
+        for change in self.changes:
+            if change.on_its_way:
+                assert change.on_its_way.error() is None
+                change.on_its_way = None
+
+    @rule(chance=st.randoms(use_true_random=False))
+    def cut_the_power(self, chance: random.Random) -> None:
+        keeps = {
+            change.id: chance.choice((0, len(change.data) // 512, chance.randint(0, len(change.data) // 512)))
+            for change in self.changes
+        }
+        self.device.power_cut("explicit", survivors=keeps)
+        for change in self.changes:
+            change.survives(self.base, len(change.data) if change.durable else keeps[change.id] * 512)
+            if change.on_its_way:
+                assert change.on_its_way.error() is not None
+        self.changes.clear()
+        self.device.power_on()
+
+    @invariant()
+    def reads_return_what_was_written(self) -> None:
+        assert read(self.device.path, PAGES * PAGE) == bytes(self.seen())
+
+    @invariant()
+    def what_is_volatile_is_listed(self) -> None:
+        assert [
+            (c.id, c.begin // 512, len(c.data) // 512, c.durable, c.on_its_way is not None) for c in self.changes
+        ] == [(w.id, w.sector, w.sectors, w.durable, w.in_flight) for w in self.device.volatile_writes()]
+
+
 def _settings(examples: int, steps: int, *, shorten: bool = True) -> settings:
     return settings(
         phases=tuple(phase for phase in Phase if shorten or phase is not Phase.shrink),
@@ -122,6 +247,27 @@ def test_the_device_does_what_the_model_does() -> None:
 @pytest.mark.full
 def test_the_device_does_what_the_model_does_for_longer() -> None:
     run_state_machine_as_test(DeviceModel, settings=_settings(60, 50))
+
+
+class BioCrashModel(CrashModel):
+    """The same of a device without requests."""
+
+    mode = "bio"
+    fua = True
+
+
+models = pytest.mark.parametrize("model", [CrashModel, BioCrashModel])
+
+
+@models
+def test_a_crash_leaves_what_the_model_says(model: type[CrashModel]) -> None:
+    run_state_machine_as_test(model, settings=_settings(5, 15))
+
+
+@pytest.mark.full
+@models
+def test_a_crash_leaves_what_the_model_says_for_longer(model: type[CrashModel]) -> None:
+    run_state_machine_as_test(model, settings=_settings(60, 50))
 
 
 @pytest.mark.full

@@ -142,14 +142,14 @@ def test_single_values_can_be_written_in_sysfs() -> None:
 def test_latency_is_added_counted_and_seen_in_the_histogram(mode: str) -> None:
     with lab.Device("1M", mode=mode) as dev:
         dev.tune(histograms=True)
-        dev.set_timing("constant", 20_000_000, ops="read")
+        dev.set_timing("constant", 100_000_000, ops="read")
         dev.reset()
         for _ in range(5):
             read(dev.path, 4096)
         write(dev.path, bytes(4096))
         reads = dev.histogram("read")
-        assert sum(row["count"] for row in reads.rows() if row["to_ns"] > 20_000_000) == 5
-        assert sum(row["count"] for row in reads.rows() if row["to_ns"] <= 20_000_000) == 0
+        assert sum(row["count"] for row in reads.rows() if row["to_ns"] > 100_000_000) == 5
+        assert sum(row["count"] for row in reads.rows() if row["to_ns"] <= 100_000_000) == 0
         assert dev.counters().delayed == 5
         assert sum(dev.histogram("write")["count"].codes.tolist()) == 1
         dev.set_timing("none", ops="read")

@@ -56,18 +56,18 @@ def test_a_sleeper_and_a_lock_waiter_are_told_apart():
         hold.wait(1)
         time.sleep(0.3)
 
-    with lab.profile(hz=0, pid=os.getpid(), offcpu=True) as profiler:
+    with lab.profile(hz=0, pids=os.getpid(), offcpu=True) as profiler:
         thread = threading.Thread(target=sleeper)
         thread.start()
         hold.set()
         thread.join()
-    waits = profiler.result.waits(pid=os.getpid())
+    waits = profiler.profile.waits(pids=os.getpid())
     frame = [(row["wait"], int(row["duration"])) for row in waits.rows()]
     asleep = sum(duration for wait, duration in frame if wait == "sleeping")
     locked = sum(duration for wait, duration in frame if wait == "blocked on a lock")
     assert asleep > 250e6
     assert locked > 250e6  # the main thread waits for the other's lock in join()
-    total = profiler.result.off_cpu(pid=os.getpid()).total
+    total = profiler.profile.off_cpu(pids=os.getpid()).total
     assert total == sum(duration for _, duration in frame)
 
 

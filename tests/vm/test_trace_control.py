@@ -13,6 +13,7 @@ import pytest
 from kernel_features import needs_histograms
 
 import sampleblk_lab as lab
+from sampleblk_lab._native import core
 from sampleblk_lab.recording import preflight
 
 
@@ -80,7 +81,7 @@ def test_latency_of_wakeups_in_the_kernel():
 
 
 def test_graph_of_kernel_clone():
-    with lab.record(graph="kernel_clone", pid=os.getpid(), children=False) as rec:
+    with lab.record(graph="kernel_clone", pids=os.getpid(), children=False) as rec:
         forks(1)
     assert {"kernel_clone", "copy_process"} <= set(rec.graph("kernel_clone").tree(0).functions())
 
@@ -95,14 +96,14 @@ def test_graph_of_try_to_wake_up():
 
 
 def test_functions_that_sleep():
-    with lab.record(functions="*sleep", pid=os.getpid()) as rec:
+    with lab.record(functions="*sleep", pids=os.getpid()) as rec:
         time.sleep(0.01)
     names = set(rec.events("ftrace:function", symbols=True)["ip_symbol"])
     assert any("nanosleep" in str(name) for name in names)
 
 
 def test_profile_of_a_write(tmp_path):
-    with lab.FunctionProfile("vfs_write", "vfs_read", pid=os.getpid()) as profile, (tmp_path / "x").open("wb") as file:
+    with lab.FunctionProfile("vfs_write", "vfs_read", pids=os.getpid()) as profile, (tmp_path / "x").open("wb") as file:
         for _ in range(7):
             file.write(bytes(100))
             file.flush()
@@ -113,12 +114,12 @@ def test_profile_of_a_write(tmp_path):
 
 
 def test_counts_and_latencies_of_functions():
-    with lab.FunctionCount("vfs_write", pid=os.getpid()) as count, Path("/dev/null").open("wb", buffering=0) as null:
+    with lab.FunctionCount("vfs_write", pids=os.getpid()) as count, Path("/dev/null").open("wb", buffering=0) as null:
         for _ in range(9):
             null.write(b"x")
     assert count.table()["calls"]["vfs_write"] >= 9
     with (
-        lab.FunctionLatency("vfs_write", pid=os.getpid()) as latency,
+        lab.FunctionLatency("vfs_write", pids=os.getpid()) as latency,
         Path("/dev/null").open("wb", buffering=0) as null,
     ):
         for _ in range(9):
@@ -164,6 +165,37 @@ def test_refusals_point_at_the_mistake():
             session.filter("no:such", "1")
         with pytest.raises(lab.InputError, match="no trace option"):
             session.option("nonesuch")
+
+
+def test_what_was_there_before_stays():
+    top = Path(lab.Session().path).parents[1]
+    theirs = top / "instances/sblk-theirs"
+    theirs.mkdir()
+    probes = top / "kprobe_events"
+    core.write_control(str(probes), "p:sampleblk/sblk_theirs vfs_read", True)
+    before = probes.read_text()
+    try:
+        with pytest.raises(FileExistsError, match="sblk-theirs"):
+            lab.Session(name="sblk-theirs")
+        assert theirs.is_dir()
+        with lab.Session() as session, pytest.raises(lab.TraceCommandError, match="is there already"):
+            session.kprobe("sblk_theirs", "vfs_write")
+        assert probes.read_text() == before
+        # An instance that somebody made in place of ours is not ours.
+        session = lab.Session(name="sblk-ours")
+        Path(session.path).rmdir()
+        Path(session.path).mkdir()
+        session.close()
+        assert Path(session.path).is_dir()
+        Path(session.path).rmdir()
+        # A probe of ours goes by itself.
+        with lab.Session() as session:
+            session.kprobe("sblk_ours", "vfs_write")
+            assert "sampleblk/sblk_ours" in probes.read_text()
+        assert probes.read_text() == before
+    finally:
+        theirs.rmdir()
+        core.write_control(str(probes), "-:sampleblk/sblk_theirs", True)
 
 
 def test_listings():
@@ -212,7 +244,7 @@ def test_a_writes_life_from_the_call_to_the_driver():
             graph="*sys_fsync",
             block=True,
             events=["sched:sched_switch"],
-            pid=pid,
+            pids=pid,
         ) as rec:
             file = os.open(path, os.O_RDWR | os.O_CREAT)
             for _ in range(16):

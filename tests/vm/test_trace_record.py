@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
 import signal
@@ -69,7 +70,7 @@ def a_job(path: Path, loops: int = 3) -> None:
 
 @pytest.mark.usefixtures("untouched")
 def test_system_calls_are_counted_exactly(tmp_path):
-    with lab.record(syscalls=["openat", "write", "fadvise64", "close"], pid=os.getpid()) as rec:
+    with lab.record(syscalls=["openat", "write", "fadvise64", "close"], pids=os.getpid()) as rec:
         a_job(tmp_path / "file")
     table = rec.syscalls().summary()
     assert {name: table["calls"][name] for name in ("write", "fadvise64")} == {"write": 48, "fadvise64": 3}
@@ -79,7 +80,7 @@ def test_system_calls_are_counted_exactly(tmp_path):
 
 @pytest.mark.usefixtures("untouched")
 def test_what_was_saved_opens_again_and_in_trace_cmd(tmp_path):
-    with lab.record(syscalls=["write"], pid=os.getpid()) as rec:
+    with lab.record(syscalls=["write"], pids=os.getpid()) as rec:
         a_job(tmp_path / "file")
     run = rec.save(tmp_path / "run")
     assert run.syscalls().summary()["calls"]["write"] == 48
@@ -91,7 +92,7 @@ def test_what_was_saved_opens_again_and_in_trace_cmd(tmp_path):
 
 @pytest.mark.usefixtures("untouched")
 def test_function_graph_is_a_tree(tmp_path):
-    with lab.record(graph="*sys_fadvise64", pid=os.getpid()) as rec:
+    with lab.record(graph="*sys_fadvise64", pids=os.getpid()) as rec:
         a_job(tmp_path / "file")
     tree = rec.graph("*sys_fadvise64").tree(0)
     assert "generic_fadvise" in tree.functions()
@@ -100,8 +101,27 @@ def test_function_graph_is_a_tree(tmp_path):
 
 
 @pytest.mark.usefixtures("untouched")
+def test_a_call_graph_of_some_functions_only(tmp_path):
+    wanted = ("*fadvise*", "invalidate_*", "__filemap_*")
+    with lab.record(graph="*sys_fadvise64", only=wanted, pids=os.getpid()) as rec:
+        a_job(tmp_path / "file")
+    functions = rec.graph("*sys_fadvise64").table()["function"].values
+    named = {name for name in functions if not any(fnmatch.fnmatchcase(name, each) for each in wanted)}
+    assert named == set()
+    assert "generic_fadvise" in functions
+    assert sum(name.endswith("sys_fadvise64") for name in functions) == 3
+    with pytest.raises(lab.InputError, match=r"only= without graph="):
+        lab.record(only="ext4_*")
+    with (
+        pytest.raises(lab.InputError, match=r"no traceable function matches .*'no_such_fn'"),
+        lab.record(graph="*sys_fadvise64", only="no_such_fn"),
+    ):
+        pass
+
+
+@pytest.mark.usefixtures("untouched")
 def test_children_are_followed_where_asked(tmp_path):
-    with lab.record(syscalls=["write"], events=["sched:sched_process_exit"], pid=os.getpid()) as rec:
+    with lab.record(syscalls=["write"], events=["sched:sched_process_exit"], pids=os.getpid()) as rec:
         child = os.fork()
         if child == 0:
             a_job(tmp_path / "file", 1)
@@ -110,18 +130,18 @@ def test_children_are_followed_where_asked(tmp_path):
     pids = rec.syscalls().table()["pid"].codes
     assert (pids == child).sum() == 16
     # The kernel alone chooses the tasks where nothing but system calls is recorded.
-    with lab.record(syscalls=["write"], pid=os.getpid()) as rec:
+    with lab.record(syscalls=["write"], pids=os.getpid()) as rec:
         subprocess.run(["dd", "if=/dev/zero", f"of={tmp_path}/other", "count=5"], check=True, capture_output=True)
     calls = rec.syscalls().table()
     assert ((calls["pid"].codes != os.getpid()) & (calls["ret"].codes == 512)).sum() == 5
-    with lab.record(syscalls=["write"], pid=os.getpid(), children=False) as rec:
+    with lab.record(syscalls=["write"], pids=os.getpid(), children=False) as rec:
         subprocess.run(["dd", "if=/dev/zero", f"of={tmp_path}/other", "count=5"], check=True, capture_output=True)
     assert (rec.syscalls().table()["pid"].codes == os.getpid()).all()
 
 
 @pytest.mark.usefixtures("untouched")
 def test_an_exception_in_the_body_passes_and_the_recording_is_kept(tmp_path):
-    rec = lab.record(syscalls=["write"], pid=os.getpid())
+    rec = lab.record(syscalls=["write"], pids=os.getpid())
 
     def experiment() -> None:
         with rec:

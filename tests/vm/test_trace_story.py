@@ -19,7 +19,7 @@ from sampleblk_lab._native import core
 
 def test_lines_carry_the_paths_that_a_probe_read(tmp_path):
     target, other = tmp_path / "a name", tmp_path / "another"
-    with lab.record(syscalls=["openat", "write", "close", "rename"], paths=True, pid=os.getpid()) as rec:
+    with lab.record(syscalls=["openat", "write", "close", "rename"], paths=True, pids=os.getpid()) as rec:
         file = os.open(target, os.O_RDWR | os.O_CREAT, 0o640)
         os.write(file, b"x" * 5)
         os.close(file)
@@ -69,7 +69,7 @@ def test_an_fsync_goes_on_in_the_journals_thread():
             os.write(file, bytes(65536))
             os.fsync(file)
         os.close(file)
-    story = rec.run.follow_through("fsync", pid=os.getpid())
+    story = rec.run.follow_through("fsync", pids=os.getpid())
     journal = [context for context in story.contexts() if "jbd2/" in context]
     assert journal, story
     names = [(node.name, node.context) for node in story.root.walk()]

@@ -198,3 +198,84 @@ def test_our_threads_take_no_signals(tmp_path: Path) -> None:
     finally:
         run.stop()
         run.wait()
+
+
+@pytest.fixture
+def blocked(tmp_path: Path) -> Iterator[Path]:
+    """A FIFO that nobody writes to: whoever reads it sleeps in the kernel."""
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    writer = os.open(path, os.O_RDWR)
+    try:
+        yield path
+    finally:
+        os.close(writer)
+
+
+@pytest.mark.parametrize("thread", [0, 1])
+def test_a_job_that_sleeps_in_a_system_call_stops(thread: int, blocked: Path, tmp_path: Path) -> None:
+    jobs = lab.JobFile.parse(
+        f"[global]\nthread={thread}\nsize=1M\nruntime=600\ntime_based\n[sleeps]\nrw=read\nioengine=sync\n"
+        f"filename={blocked}\n[works]\nrw=write\nfilename={tmp_path}/f\n"
+    )
+    with jobs.prepare() as run:
+        run.start()
+        while run.progress().done_ios < 100:
+            time.sleep(0.01)
+        began = time.monotonic()
+        run.stop()
+        result = run.wait(timeout_s=60)
+    assert time.monotonic() - began < 5
+    assert result.errors == []
+    assert result.json()["jobs"][1]["write"]["total_ios"] >= 100
+
+
+def test_exitall_ends_a_job_that_sleeps_in_a_system_call(blocked: Path, tmp_path: Path) -> None:
+    jobs = lab.JobFile.parse(
+        f"[sleeps]\nrw=read\nioengine=sync\nsize=1M\nfilename={blocked}\n"
+        f"[ends]\nrw=write\nsize=64k\nexitall\nfilename={tmp_path}/f\n"
+    )
+    with jobs.prepare() as run:
+        run.start()
+        result = run.wait(timeout_s=15)
+    assert result.errors == []
+
+
+def test_exit_what_stonewall_ends_what_runs_and_not_what_comes_next(tmp_path: Path) -> None:
+    text = f"""
+[global]
+size=80k
+directory={tmp_path}
+exitall
+exit_what=stonewall
+[first]
+rw=write
+[beside]
+rw=write
+runtime=600
+time_based
+[second]
+stonewall
+rw=write
+[third]
+rw=write
+rate_iops=100
+"""
+    result = lab.JobFile.parse(text).run(progress=False)
+    ios = {job["jobname"]: job["write"]["total_ios"] for job in result.json()["jobs"]}
+    assert ios["first"] == ios["second"] == 20
+    assert ios["third"] <= 20  # ended by the second, beside which it runs
+    assert result.errors == []
+
+
+def test_runs_of_one_io_end_when_it_does(tmp_path: Path) -> None:
+    """Not when the next look at the processes is due, which was every 50 ms: a job of 5 ms always took that."""
+    job = lab.Job(rw="write", bs="4k", size="8k", thinktime=5000, filename=tmp_path / "f")
+    times = []
+    for _ in range(20):
+        with job.prepare() as run:
+            began = time.monotonic()
+            run.start()
+            run.wait(timeout_s=30)
+            times.append(time.monotonic() - began)
+    assert 0.005 < min(times) < 0.045

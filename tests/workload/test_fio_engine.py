@@ -81,6 +81,6 @@ def test_a_failed_job_raises_with_its_result(tmp_path: Path) -> None:
 
 
 def test_without_fio_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sampleblk_lab.workload.fio.find_program", lambda _name: None)
     with pytest.raises(lab.UnsupportedError, match="apt-get install fio"):
         lab.Job(rw="read", size="4k", filename=tmp_path / "f", engine="fio").run()

@@ -89,8 +89,31 @@ def test_notices_come_with_the_result(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ["net", "cpuio", "rados", "posixaio", "external:/lib/x.so"])
 def test_an_engine_of_fios_that_is_missing(engine: str) -> None:
-    with pytest.raises(lab.InputError, match=rf"jobs:3: ioengine: fio.s engine .{engine}. is not supp.*io_uring"):
+    name = engine.split(":")[0]
+    with pytest.raises(lab.InputError, match=rf"jobs:3: ioengine: fio.s .{name}. is not supp.*io_uring"):
         lab.JobFile.parse(f"[a]\nrw=read\nioengine={engine}\nsize=4k\n", "jobs")
+
+
+@needs_fio
+def test_no_value_that_fio_takes_is_unknown() -> None:
+    """By fio's own lists of them: each is taken, or said to be not supported."""
+    shown = subprocess.run(["fio", "--cmdhelp=all"], check=True, capture_output=True, text=True, timeout=60).stdout
+    seen = 0
+    for key in sorted({line.split()[0].rstrip(":") for line in shown.splitlines() if line.strip()}):
+        if names()[key]["support"] != "full":
+            continue
+        done = subprocess.run(["fio", f"--cmdhelp={key}"], check=True, capture_output=True, text=True, timeout=60)
+        block = re.search(r"valid values: (.*?)\n\n", done.stdout + "\n\n", re.DOTALL)
+        values = re.findall(r"^ *(?:: )?(\S+) ", block[1] + " ", re.MULTILINE) if block else []
+        for value in values:
+            seen += 1
+            said = ""
+            try:
+                lab.JobFile.parse(f"[a]\nsize=4k\n{key}={value}\n", "jobs")
+            except lab.InputError as error:
+                said = str(error)
+            assert "is not known" not in said, f"{key}={value}: {said}"
+    assert seen > 80
 
 
 def test_a_misspelt_engine() -> None:

@@ -8,6 +8,7 @@ import importlib.util
 
 import pytest
 
+from sampleblk_lab.progress import Line
 from sampleblk_lab.workload import run
 
 HALF = run.Progress(
@@ -44,8 +45,8 @@ def test_a_notebook_without_widgets_gets_tqdm_s_text(
     monkeypatch.setattr(run, "_in_notebook", lambda: True)
     shown = run._shown()
     assert isinstance(shown, run._Bar)
-    shown(HALF)
-    shown.done()
+    shown.show(HALF)
+    shown.clear()
     said = capsys.readouterr().err
     assert " 50%|" in said
     assert "512KiB/s, 128 IOPS, 1 of 2 jobs running" in said.replace("512.0KiB", "512KiB").replace("512 KiB", "512KiB")
@@ -58,7 +59,7 @@ def test_without_tqdm_and_on_a_terminal_it_is_a_line(
 ) -> None:
     monkeypatch.setattr(run, "_in_notebook", lambda: True)
     shown = run._shown()
-    assert isinstance(shown, run._Line)
-    shown(HALF)
-    shown.done()
+    assert isinstance(shown, Line)
+    shown.show(HALF)
+    shown.clear()
     assert str(HALF) in capsys.readouterr().err

@@ -37,9 +37,9 @@ def test_the_tables_agree_with_one_another(two_jobs: lab.Result) -> None:
     series = two_jobs.series()
     assert series["ios"].codes.sum() == 8192
     assert (series["end"].codes > series["begin"].codes).all()
-    heat = two_jobs.heat()
+    heat = two_jobs.heatmap_table()
     assert heat["count"].codes.sum() == 8192
-    times, edges, cells = two_jobs.heat_map("write", bins=32)
+    times, edges, cells = two_jobs.heatmap("write", bins=32)
     assert cells.shape == (32, len(times))
     assert len(edges) == 33
     writes = summary["ios"].codes[summary["direction"].values == "write"].sum()

@@ -110,3 +110,56 @@ def test_10_gigabytes(tmp_path: Path) -> None:
         large_run(tmp_path / "f", 10 << 30)
     finally:
         (tmp_path / "f").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("engine", ["psync", "io_uring", "libaio"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"rw": "write"},
+        {"rw": "randwrite"},
+        {"rw": "randwrite", "norandommap": 1},
+        {"rw": "randrw"},
+        {"rw": "rw"},
+        {"rw": "randwrite", "random_distribution": "zipf:1.1"},
+    ],
+    ids=lambda keys: "-".join(str(value) for value in keys.values()),
+)
+@pytest.mark.parametrize("backlog", [0, 32])
+def test_passes_that_write_the_same_places_again_are_right(
+    keys: dict[str, Any], engine: str, backlog: int, tmp_path: Path
+) -> None:
+    """Until the runtime ends, many times over the same 64 blocks: only the last write to each counts."""
+    timed = {"time_based": 1, "runtime": "300ms", "verify_backlog": backlog, "iodepth": 8, "verify": "crc32c"}
+    job = lab.Job(**keys, **timed, ioengine=engine, bs="4k", size="256k", filename=tmp_path / "f")
+    (result,) = job.run(progress=False).json()["jobs"]
+    assert result["write"]["total_ios"] > 2 * 64
+    assert result["sampleblk"]["verify"]["errors"] == 0
+    assert result["sampleblk"]["verify"]["blocks"] > 0
+
+
+def test_a_wrong_byte_is_found_after_many_passes(tmp_path: Path) -> None:
+    """Not everything is right just because nothing is remembered."""
+    path = tmp_path / "f"
+    keys = {"rw": "write", "bs": "4k", "size": "256k", "verify": "crc32c", "filename": path, "loops": 5}
+    with lab.Job(**keys, verify_backlog=0, thinktime="20ms", thinktime_blocks=64).prepare() as run:
+        run.start()
+        while run.progress().done_bytes < 256 << 10:
+            pass
+        corrupt(path, 9 * 4096 + 100)  # while it thinks, before it verifies
+        result = run.wait(timeout_s=60)
+    assert "blocks differ, the first at offset 36964" in result.errors[0][2]
+
+
+@pytest.mark.parametrize(("key", "changed"), [("verify_header_seed", "randseed"), ("verify_write_sequence", "loops")])
+def test_what_the_headers_must_agree_in_can_be_left_out(key: str, changed: str, tmp_path: Path) -> None:
+    keys: dict[str, Any] = {"rw": "write", "bs": "4k", "size": "64k", "verify": "crc32c", "filename": tmp_path / "f"}
+    lab.Job(**keys, **{changed: 3}).run(progress=False)
+    with pytest.raises(lab.JobError, match="16 blocks differ"):
+        lab.Job(**keys, verify_only=1).run(progress=False)
+    lab.Job(**keys, verify_only=1, **{key: 0}).run(progress=False)
+
+
+def test_blocks_without_room_for_a_header_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(lab.InputError, match="no room for its header"):
+        lab.Job(rw="write", bs="64", size="4k", verify="sha512", filename=tmp_path / "f").run(progress=False)

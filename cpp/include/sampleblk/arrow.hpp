@@ -55,4 +55,9 @@ void export_batch(const Table& table, ArrowArray* out);
 // A stream of that one batch.
 void export_stream(const Table& table, ArrowArrayStream* out);
 
+// The same of one column by itself: an array, not a struct of one.
+void export_schema(const Column& column, ArrowSchema* out);
+void export_batch(const Column& column, ArrowArray* out);
+void export_stream(const Column& column, ArrowArrayStream* out);
+
 }  // namespace sampleblk

@@ -59,6 +59,9 @@ class DeviceControl {
     // Counters and histograms begin again at zero.
     void reset(std::uint32_t index);
 
+    // Gives it another capacity, while it is used. EBUSY with a journal, snapshots, and for a clone.
+    void resize(std::uint32_t index, std::uint64_t capacity_bytes);
+
     // Changes what `tune.set` names, while I/O runs; returns how everything is now. ENOMEM when the kernel grants fewer
     // queues.
     sampleblk_tune tune(sampleblk_tune tune);

@@ -27,7 +27,25 @@ class DeviceJournal {
     // Operations that found no room.
     [[nodiscard]] std::uint64_t overflow() const noexcept { return overflow_; }
 
-    // Columns sequence, type, fua, failed, epoch, sector, sectors, submit_ns, complete_ns (0: not completed), mark.
+    // A run of sectors that an entry changed; no data: zeros.
+    struct Chunk {
+        std::uint64_t sector;
+        std::uint64_t sectors;
+        std::span<const std::byte> data;
+    };
+
+    // The entry number `i`, in the order of execution; it lies in this object.
+    [[nodiscard]] const sampleblk_journal_entry& entry(std::size_t i) const { return at(entries_.at(i)); }
+    // What it left on the disk; nothing for a flush or a mark.
+    [[nodiscard]] std::vector<Chunk> chunks(std::size_t i) const;
+    // The text of a mark.
+    [[nodiscard]] std::string text(std::size_t i) const;
+
+    // Writes the bytes, as the mapping has them, to a file. Throws SystemError.
+    void save(const std::string& path) const;
+
+    // Columns sequence, type, fua, failed, atomic, epoch, sector, sectors, submit_ns, complete_ns (0: not completed),
+    // submit_order, complete_order, volatile_id, mark; metadata overflow and epoch (the open one).
     [[nodiscard]] Table table() const;
 
     // What the device holds of [sector, sector + sectors) after `sequence`, from the redo data alone: the latest entry
@@ -37,18 +55,22 @@ class DeviceJournal {
 
     // Writes the journal in the on-disk format of dm-log-writes
     // (Documentation/admin-guide/device-mapper/log-writes.rst): a superblock, then for each entry a sector that
-    // describes it and its data. `sector_bytes` is the log's, 512 or 4096; entries must be multiples of it. Returns the
-    // entries written.
+    // describes it and its data, in the order that it has: by completion; a write without FUA only when a flush that
+    // was submitted after its completion completes, and before that. What no flush covers comes last, and of that what
+    // had not completed. `sector_bytes` is the log's, 512 or 4096; entries must be multiples of it. Returns the entries
+    // written.
     [[nodiscard]] std::uint64_t export_log_writes(const std::string& path, std::uint32_t sector_bytes = 512) const;
 
   private:
     void parse(const std::string& source);
+    [[nodiscard]] std::vector<std::size_t> log_writes_order() const;
     [[nodiscard]] const sampleblk_journal_entry& at(std::size_t offset) const;
     [[nodiscard]] std::span<const std::byte> redo(const sampleblk_journal_entry& entry) const;
 
     std::vector<std::byte> bytes_;
     std::vector<std::size_t> entries_;
     std::uint64_t overflow_ = 0;
+    std::uint64_t epoch_ = 0;
 };
 
 }  // namespace sampleblk

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Owned file descriptors and mappings, and whole-file helpers that keep errno and path.
+// Owned file descriptors, and whole-file helpers that keep errno and path.
 #pragma once
 
 #include <fcntl.h>
@@ -50,26 +50,5 @@ void write_full(int fd, std::string_view text, std::string_view path);
 // One write(2) of the whole text, as control files of the kernel want it. `flags` are beyond
 // O_WRONLY.
 void write_file(const std::string& path, std::string_view text, int flags = O_TRUNC);
-
-// A read-only mapping of a whole file.
-class MappedFile {
-  public:
-    MappedFile() noexcept = default;
-    explicit MappedFile(const std::string& path);
-    MappedFile(MappedFile&& other) noexcept;
-    MappedFile& operator=(MappedFile&& other) noexcept;
-    MappedFile(const MappedFile&) = delete;
-    MappedFile& operator=(const MappedFile&) = delete;
-    ~MappedFile() { reset(); }
-
-    [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
-    [[nodiscard]] const std::string& path() const noexcept { return path_; }
-    void reset() noexcept;
-
-  private:
-    std::string path_;
-    const std::byte* data_ = nullptr;
-    std::size_t size_ = 0;
-};
 
 }  // namespace sampleblk

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "sampleblk/printable.hpp"
+#include "sampleblk/text.hpp"
 
 namespace sampleblk {
 
@@ -183,50 +183,99 @@ std::int64_t build_validity(const Column& column, std::vector<std::uint8_t>& bit
     return nulls;
 }
 
-struct StreamOwner {
-    Table table;
+// A field of a table's schema, or the schema of a column by itself.
+Released<ArrowSchema> column_schema(const Column& column) {
+    auto field = std::make_unique<SchemaOwner>();
+    field->format = arrow_format(column.type());
+    field->name = printable(column.name());
+    if (!column.unit().empty()) {
+        field->metadata = encode_metadata({{"unit", column.unit()}});
+    }
+    if (column.type() == ColumnType::string) {
+        auto values = std::make_unique<SchemaOwner>();
+        values->format = "u";
+        field->dictionary.reset(new ArrowSchema{});
+        fill_schema(field->dictionary.get(), std::move(values), nullable_flag);
+    }
+    Released<ArrowSchema> schema(new ArrowSchema{});
+    fill_schema(schema.get(), std::move(field), nullable_flag);
+    return schema;
+}
+
+Released<ArrowArray> column_array(const Column& column) {
+    auto field = std::make_unique<ArrayOwner>();
+    field->data = column.data();
+    std::int64_t nulls = 0;
+    if (column.type() == ColumnType::string) {
+        nulls = build_validity(column, field->validity);
+        field->dictionary = dictionary_array(*column.pool());
+    }
+    field->buffers = {field->validity.empty() ? nullptr : field->validity.data(), column.data().get()};
+    Released<ArrowArray> array(new ArrowArray{});
+    fill_array(array.get(), std::move(field), column.size(), nulls);
+    return array;
+}
+
+// Hands a structure to its consumer, as the specification moves one: what is left behind has nothing to release.
+template <typename Arrow>
+void move_out(Released<Arrow> from, Arrow* out) {
+    *out = *from;
+    from->release = nullptr;
+}
+
+// A stream of one batch of `What`, a table or a column.
+template <typename What>
+struct Stream {
+    What what;
     bool done = false;
     std::string error;
-};
 
-// C callers cannot take an exception: keep its text for get_last_error.
-template <typename Action>
-int guarded(ArrowArrayStream* stream, Action action) {
-    auto* owner = static_cast<StreamOwner*>(stream->private_data);
-    try {
-        action(*owner);
-        return 0;
-    } catch (const std::bad_alloc&) {
-        return ENOMEM;
-    } catch (const std::exception& error) {
-        owner->error = error.what();
-        return EINVAL;
-    }
-}
+    static Stream& of(ArrowArrayStream* stream) { return *static_cast<Stream*>(stream->private_data); }
 
-int stream_schema(ArrowArrayStream* stream, ArrowSchema* out) {
-    return guarded(stream, [&](StreamOwner& owner) { export_schema(owner.table, out); });
-}
-
-int stream_next(ArrowArrayStream* stream, ArrowArray* out) {
-    return guarded(stream, [&](StreamOwner& owner) {
-        if (std::exchange(owner.done, true)) {
-            std::memset(out, 0, sizeof(*out));  // release == nullptr is the end of the stream
-        } else {
-            export_batch(owner.table, out);
+    // C callers cannot take an exception: keep its text for get_last_error.
+    template <typename Action>
+    static int guarded(ArrowArrayStream* stream, Action action) {
+        Stream& self = of(stream);
+        try {
+            action(self);
+            return 0;
+        } catch (const std::bad_alloc&) {
+            return ENOMEM;
+        } catch (const std::exception& error) {
+            self.error = error.what();
+            return EINVAL;
         }
-    });
-}
-
-const char* stream_error(ArrowArrayStream* stream) {
-    const auto* owner = static_cast<StreamOwner*>(stream->private_data);
-    return owner->error.empty() ? nullptr : owner->error.c_str();
-}
-
-void release_stream(ArrowArrayStream* stream) {
-    delete static_cast<StreamOwner*>(stream->private_data);
-    stream->release = nullptr;
-}
+    }
+    static int get_schema(ArrowArrayStream* stream, ArrowSchema* out) {
+        return guarded(stream, [&](Stream& self) { export_schema(self.what, out); });
+    }
+    static int get_next(ArrowArrayStream* stream, ArrowArray* out) {
+        return guarded(stream, [&](Stream& self) {
+            if (std::exchange(self.done, true)) {
+                std::memset(out, 0, sizeof(*out));  // release == nullptr is the end of the stream
+            } else {
+                export_batch(self.what, out);
+            }
+        });
+    }
+    static const char* last_error(ArrowArrayStream* stream) {
+        const Stream& self = of(stream);
+        return self.error.empty() ? nullptr : self.error.c_str();
+    }
+    static void release(ArrowArrayStream* stream) {
+        delete &of(stream);
+        stream->release = nullptr;
+    }
+    static void begin(const What& what, ArrowArrayStream* out) {
+        *out = ArrowArrayStream{
+            .get_schema = get_schema,
+            .get_next = get_next,
+            .get_last_error = last_error,
+            .release = release,
+            .private_data = new Stream{.what = what, .done = false, .error = {}},
+        };
+    }
+};
 
 }  // namespace
 
@@ -235,20 +284,7 @@ void export_schema(const Table& table, ArrowSchema* out) {
     owner->format = "+s";
     owner->metadata = encode_metadata(table.metadata());
     for (const Column& column : table.columns()) {
-        auto field = std::make_unique<SchemaOwner>();
-        field->format = arrow_format(column.type());
-        field->name = printable(column.name());
-        if (!column.unit().empty()) {
-            field->metadata = encode_metadata({{"unit", column.unit()}});
-        }
-        if (column.type() == ColumnType::string) {
-            auto values = std::make_unique<SchemaOwner>();
-            values->format = "u";
-            field->dictionary.reset(new ArrowSchema{});
-            fill_schema(field->dictionary.get(), std::move(values), nullable_flag);
-        }
-        owner->children.emplace_back(new ArrowSchema{});
-        fill_schema(owner->children.back().get(), std::move(field), nullable_flag);
+        owner->children.push_back(column_schema(column));
     }
     fill_schema(out, std::move(owner), 0);
 }
@@ -257,28 +293,25 @@ void export_batch(const Table& table, ArrowArray* out) {
     auto owner = std::make_unique<ArrayOwner>();
     owner->buffers = {nullptr};
     for (const Column& column : table.columns()) {
-        auto field = std::make_unique<ArrayOwner>();
-        field->data = column.data();
-        std::int64_t nulls = 0;
-        if (column.type() == ColumnType::string) {
-            nulls = build_validity(column, field->validity);
-            field->dictionary = dictionary_array(*column.pool());
-        }
-        field->buffers = {field->validity.empty() ? nullptr : field->validity.data(), column.data().get()};
-        owner->children.emplace_back(new ArrowArray{});
-        fill_array(owner->children.back().get(), std::move(field), column.size(), nulls);
+        owner->children.push_back(column_array(column));
     }
     fill_array(out, std::move(owner), table.rows(), 0);
 }
 
 void export_stream(const Table& table, ArrowArrayStream* out) {
-    *out = ArrowArrayStream{
-        .get_schema = stream_schema,
-        .get_next = stream_next,
-        .get_last_error = stream_error,
-        .release = release_stream,
-        .private_data = new StreamOwner{.table = table, .done = false, .error = {}},
-    };
+    Stream<Table>::begin(table, out);
+}
+
+void export_schema(const Column& column, ArrowSchema* out) {
+    move_out(column_schema(column), out);
+}
+
+void export_batch(const Column& column, ArrowArray* out) {
+    move_out(column_array(column), out);
+}
+
+void export_stream(const Column& column, ArrowArrayStream* out) {
+    Stream<Column>::begin(column, out);
 }
 
 }  // namespace sampleblk

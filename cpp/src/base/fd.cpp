@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "sampleblk/fd.hpp"
 
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -90,44 +88,6 @@ std::string read_file(const std::string& path) {
 void write_file(const std::string& path, std::string_view text, int flags) {
     const Fd fd = open_file(path, O_WRONLY | flags, 0644);
     write_full(fd.get(), text, path);
-}
-
-MappedFile::MappedFile(const std::string& path) : path_(path) {
-    const Fd fd = open_file(path, O_RDONLY);
-    struct stat status{};
-    if (::fstat(fd.get(), &status) != 0) {
-        throw_errno("fstat", path);
-    }
-    if (status.st_size == 0) {
-        return;  // mmap refuses an empty range; an empty span says the same
-    }
-    void* mapping = ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ, MAP_PRIVATE, fd.get(), 0);
-    if (mapping == MAP_FAILED) {
-        throw_errno("mmap", path);
-    }
-    data_ = static_cast<const std::byte*>(mapping);
-    size_ = static_cast<std::size_t>(status.st_size);
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-    if (this != &other) {
-        reset();
-        path_ = std::move(other.path_);
-        data_ = std::exchange(other.data_, nullptr);
-        size_ = std::exchange(other.size_, 0);
-    }
-    return *this;
-}
-
-void MappedFile::reset() noexcept {
-    if (data_ != nullptr) {
-        ::munmap(const_cast<std::byte*>(data_), size_);
-        data_ = nullptr;
-        size_ = 0;
-    }
 }
 
 }  // namespace sampleblk

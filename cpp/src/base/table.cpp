@@ -4,7 +4,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "sampleblk/printable.hpp"
+#include "sampleblk/text.hpp"
 
 namespace sampleblk {
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "sampleblk/error.hpp"
+#include "sampleblk/interrupt.hpp"
 #include "sampleblk/units.hpp"
 
 namespace sampleblk {
@@ -95,9 +96,12 @@ DeviceControl::DeviceControl(const std::string& path) : path_(path), fd_(open_fi
 
 void DeviceControl::call(unsigned long request, void* argument, const char* name, const std::string& device) const {
     while (::ioctl(fd_.get(), request, argument) < 0) {
-        if (errno != EINTR) {
-            throw SystemError(std::string("ioctl ") + name, device, errno);
+        const int error = errno;
+        if (error != EINTR) {
+            throw SystemError(std::string("ioctl ") + name, device, error);
         }
+        // The call changed nothing, or comes to the same when it is made again.
+        check_interrupt();
     }
 }
 
@@ -156,6 +160,13 @@ void DeviceControl::reset(std::uint32_t index) {
     sampleblk_reset reset{};
     reset.index = index;
     call(SAMPLEBLK_IOC_RESET, &reset, "SAMPLEBLK_IOC_RESET", device_path(index));
+}
+
+void DeviceControl::resize(std::uint32_t index, std::uint64_t capacity_bytes) {
+    sampleblk_resize resize{};
+    resize.index = index;
+    resize.capacity_bytes = capacity_bytes;
+    call(SAMPLEBLK_IOC_RESIZE, &resize, "SAMPLEBLK_IOC_RESIZE", device_path(index));
 }
 
 sampleblk_tune DeviceControl::tune(sampleblk_tune tune) {

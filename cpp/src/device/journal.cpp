@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
+#include <map>
 #include <utility>
 
 #include "sampleblk/device_journal.hpp"
 #include "sampleblk/error.hpp"
 #include "sampleblk/interrupt.hpp"
+#include "sampleblk/log_writes.hpp"
+#include "sampleblk/mapping.hpp"
 
 namespace sampleblk {
 
@@ -18,43 +21,15 @@ namespace {
 
 constexpr std::uint64_t sector_bytes_fixed = 512;
 
-// drivers/md/dm-log-writes.c: all little endian; flags of an entry.
-constexpr std::uint64_t log_magic = 0x6a736677736872ULL;
-constexpr std::uint64_t log_version = 1;
-constexpr std::uint64_t log_flush = 1U << 0;
-constexpr std::uint64_t log_fua = 1U << 1;
-constexpr std::uint64_t log_discard = 1U << 2;
-constexpr std::uint64_t log_mark = 1U << 3;
-
-struct LogSuper {
-    std::uint64_t magic;
-    std::uint64_t version;
-    std::uint64_t nr_entries;
-    std::uint32_t sectorsize;
-};
-
-struct LogEntry {
-    std::uint64_t sector;
-    std::uint64_t nr_sectors;
-    std::uint64_t flags;
-    std::uint64_t data_len;
-};
-
 std::vector<std::byte> copy_mapping(const DeviceControl& control, std::uint32_t index) {
     const sampleblk_journal about = control.journal(index);
     if (about.bytes == 0) {
         throw SystemError("journal", device_path(index), ENOENT, "it has none: journal_start()");
     }
     // Whole entries up to the head; the rest is not touched.
-    void* memory = ::mmap(nullptr, about.bytes, PROT_READ, MAP_SHARED, control.fd(),
-                          static_cast<off_t>(SAMPLEBLK_JOURNAL_OFFSET(index)));
-    if (memory == MAP_FAILED) {
-        throw_errno("mmap", SAMPLEBLK_CONTROL_PATH);
-    }
-    const auto unmap = [size = about.bytes](void* pointer) { ::munmap(pointer, size); };
-    const std::unique_ptr<void, decltype(unmap)> owner(memory, unmap);
-    const auto* begin = static_cast<const std::byte*>(memory);
-    return {begin, begin + std::min<std::uint64_t>(about.used_bytes, about.bytes)};
+    const Mapping memory(about.bytes, PROT_READ, MAP_SHARED, control.fd(),
+                         static_cast<std::int64_t>(SAMPLEBLK_JOURNAL_OFFSET(index)), SAMPLEBLK_CONTROL_PATH);
+    return {memory.data(), memory.data() + std::min<std::uint64_t>(about.used_bytes, about.bytes)};
 }
 
 const char* type_name(std::uint32_t type) {
@@ -143,6 +118,7 @@ void DeviceJournal::parse(const std::string& source) {
         throw FormatError(source, 0, "the magic number of a journal");
     }
     overflow_ = header.overflow;
+    epoch_ = header.epoch;
     constexpr std::size_t alignment = 8;
     std::uint64_t offset = header.first;
     const std::uint64_t end = std::min<std::uint64_t>(header.head, bytes_.size());
@@ -155,7 +131,12 @@ void DeviceJournal::parse(const std::string& source) {
         if (entry.bytes % alignment != 0 || entry.bytes > end - offset || entry.bytes < sizeof(entry) + data) {
             throw FormatError(source, offset, "an entry as long as it says");
         }
-        if (entry.type != SAMPLEBLK_JOURNAL_MARK && !chunks_are_sound(redo(entry))) {
+        if (entry.type == SAMPLEBLK_JOURNAL_MARK) {
+            if (entry.redo_bytes > SAMPLEBLK_MARK_BYTES) {
+                throw FormatError(source, offset,
+                                  "a mark of at most " + std::to_string(SAMPLEBLK_MARK_BYTES) + " bytes");
+            }
+        } else if (!chunks_are_sound(redo(entry))) {
             throw FormatError(source, offset, "redo data in whole chunks");
         }
         entries_.push_back(offset);
@@ -169,7 +150,8 @@ void DeviceJournal::parse(const std::string& source) {
 Table DeviceJournal::table() const {
     const std::size_t rows = entries_.size();
     std::vector<std::uint64_t> sequence(rows), epoch(rows), sector(rows), sectors(rows), submit(rows), complete(rows);
-    std::vector<std::uint8_t> fua(rows), failed(rows);
+    std::vector<std::uint64_t> submit_order(rows), complete_order(rows), volatile_id(rows);
+    std::vector<std::uint8_t> fua(rows), failed(rows), atomic(rows);
     std::vector<std::int32_t> type(rows), mark(rows);
     auto types = std::make_shared<StringPool>();
     auto marks = std::make_shared<StringPool>();
@@ -179,11 +161,15 @@ Table DeviceJournal::table() const {
         type[i] = types->intern(type_name(entry.type));
         fua[i] = (entry.flags & SAMPLEBLK_JOURNAL_FUA) != 0 ? 1 : 0;
         failed[i] = (entry.flags & SAMPLEBLK_JOURNAL_FAILED) != 0 ? 1 : 0;
+        atomic[i] = (entry.flags & SAMPLEBLK_JOURNAL_ATOMIC) != 0 ? 1 : 0;
         epoch[i] = entry.epoch;
         sector[i] = entry.sector;
         sectors[i] = entry.sectors;
         submit[i] = entry.submit_ns;
         complete[i] = entry.complete_ns;
+        submit_order[i] = entry.submit_order;
+        complete_order[i] = entry.complete_order;
+        volatile_id[i] = entry.volatile_id;
         mark[i] = -1;
         if (entry.type == SAMPLEBLK_JOURNAL_MARK) {
             const std::span<const std::byte> text = redo(entry);
@@ -195,13 +181,37 @@ Table DeviceJournal::table() const {
     columns.emplace_back("type", std::move(type), std::move(types));
     columns.emplace_back("fua", std::move(fua));
     columns.emplace_back("failed", std::move(failed));
+    columns.emplace_back("atomic", std::move(atomic));
     columns.emplace_back("epoch", std::move(epoch));
     columns.emplace_back("sector", std::move(sector));
     columns.emplace_back("sectors", std::move(sectors));
     columns.emplace_back("submit_ns", std::move(submit), "ns");
     columns.emplace_back("complete_ns", std::move(complete), "ns");
+    columns.emplace_back("submit_order", std::move(submit_order));
+    columns.emplace_back("complete_order", std::move(complete_order));
+    columns.emplace_back("volatile_id", std::move(volatile_id));
     columns.emplace_back("mark", std::move(mark), std::move(marks));
-    return Table(std::move(columns), {{"overflow", std::to_string(overflow_)}});
+    return Table(std::move(columns), {{"overflow", std::to_string(overflow_)}, {"epoch", std::to_string(epoch_)}});
+}
+
+std::vector<DeviceJournal::Chunk> DeviceJournal::chunks(std::size_t i) const {
+    std::vector<Chunk> found;
+    if (entry(i).type != SAMPLEBLK_JOURNAL_MARK) {
+        for_each_chunk(redo(entry(i)), [&](std::uint64_t first, std::uint64_t count, std::span<const std::byte> data) {
+            found.push_back({first, count, data});
+        });
+    }
+    return found;
+}
+
+std::string DeviceJournal::text(std::size_t i) const {
+    const std::span<const std::byte> bytes = redo(entry(i));
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+void DeviceJournal::save(const std::string& path) const {
+    const Fd file = open_file(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    write_full(file.get(), std::span<const std::byte>(bytes_), path);
 }
 
 std::vector<std::byte> DeviceJournal::replay(std::uint64_t sequence, std::uint64_t sector,
@@ -212,8 +222,8 @@ std::vector<std::byte> DeviceJournal::replay(std::uint64_t sequence, std::uint64
         if (entry.sequence > sequence) {
             break;
         }
-        if (entry.sectors == 0) {
-            continue;
+        if (entry.type == SAMPLEBLK_JOURNAL_MARK) {
+            continue;  // its redo data are text, not chunks
         }
         for_each_chunk(redo(entry), [&](std::uint64_t first, std::uint64_t count, std::span<const std::byte> data) {
             const std::uint64_t low = std::max(first, sector);
@@ -244,8 +254,8 @@ class LogWriter {
 
     void entry(std::uint64_t sector, std::uint64_t sectors, std::uint64_t flags, std::span<const std::byte> data,
                bool inside) {
-        const LogEntry entry{sector * sector_bytes_fixed / sector_.size(),
-                             sectors * sector_bytes_fixed / sector_.size(), flags, inside ? data.size() : 0};
+        const log_writes::Entry entry{sector * sector_bytes_fixed / sector_.size(),
+                                      sectors * sector_bytes_fixed / sector_.size(), flags, inside ? data.size() : 0};
         std::ranges::fill(sector_, std::byte{0});
         std::memcpy(sector_.data(), &entry, sizeof(entry));
         if (inside) {
@@ -259,7 +269,8 @@ class LogWriter {
     }
 
     std::uint64_t finish() {
-        const LogSuper super{log_magic, log_version, entries_, static_cast<std::uint32_t>(sector_.size())};
+        const log_writes::Super super{log_writes::magic, log_writes::version, entries_,
+                                      static_cast<std::uint32_t>(sector_.size())};
         std::ranges::fill(sector_, std::byte{0});
         std::memcpy(sector_.data(), &super, sizeof(super));
         if (::lseek(fd_.get(), 0, SEEK_SET) < 0) {
@@ -278,20 +289,89 @@ class LogWriter {
 
 }  // namespace
 
+std::vector<std::size_t> DeviceJournal::log_writes_order() const {
+    // Submissions and completions in the order in which they were; see sampleblk_journal_entry.
+    struct Event {
+        std::uint64_t order;
+        bool completion;
+        std::size_t offset;
+    };
+    std::vector<Event> events;
+    std::vector<std::size_t> on_their_way;
+    for (const std::size_t offset : entries_) {
+        const sampleblk_journal_entry& entry = at(offset);
+        if (entry.type == SAMPLEBLK_OP_FLUSH) {
+            events.push_back({entry.submit_order, false, offset});
+        }
+        if (entry.complete_order != 0) {
+            events.push_back({entry.complete_order, true, offset});
+        } else {
+            on_their_way.push_back(offset);
+        }
+    }
+    std::ranges::sort(events, {}, [](const Event& event) { return std::pair(event.order, event.offset); });
+
+    std::vector<std::size_t> log;
+    std::vector<std::size_t> unflushed;
+    std::map<std::size_t, std::vector<std::size_t>> covered;  // by each flush that is on its way
+    const auto move_to = [](std::vector<std::size_t>& from, std::vector<std::size_t>& to) {
+        to.insert(to.end(), from.begin(), from.end());
+        from.clear();
+    };
+    for (const Event& event : events) {
+        const sampleblk_journal_entry& entry = at(event.offset);
+        if (!event.completion) {
+            move_to(unflushed, covered[event.offset]);
+        } else if (entry.type == SAMPLEBLK_OP_FLUSH) {
+            std::vector<std::size_t>& flushed = covered[event.offset];
+            if ((entry.flags & SAMPLEBLK_JOURNAL_FAILED) == 0) {
+                move_to(flushed, log);
+                log.push_back(event.offset);
+            } else {
+                move_to(unflushed, flushed);
+                unflushed.swap(flushed);
+            }
+        } else if (entry.type == SAMPLEBLK_JOURNAL_POWER_CUT) {
+            // It says what was there before it and is after it, of all that it touched.
+            for (auto& [flush, writes] : covered) {
+                move_to(writes, log);
+            }
+            move_to(unflushed, log);
+            log.push_back(event.offset);
+        } else if (entry.type == SAMPLEBLK_JOURNAL_MARK || (entry.flags & SAMPLEBLK_JOURNAL_FUA) != 0) {
+            log.push_back(event.offset);
+        } else {
+            unflushed.push_back(event.offset);
+        }
+        if (event.order % 4096 == 0) {
+            check_interrupt();
+        }
+    }
+    // dm-log-writes writes out what is left when its device goes.
+    for (auto& [flush, writes] : covered) {
+        move_to(writes, log);
+    }
+    move_to(unflushed, log);
+    std::ranges::copy_if(on_their_way, std::back_inserter(log),
+                         [&](std::size_t offset) { return at(offset).type != SAMPLEBLK_OP_FLUSH; });
+    return log;
+}
+
 std::uint64_t DeviceJournal::export_log_writes(const std::string& path, std::uint32_t sector_bytes) const {
     if (sector_bytes != sector_bytes_fixed && sector_bytes != 4096) {
         throw InputError("log sector of " + std::to_string(sector_bytes) + " bytes", {}, 0, "512 or 4096");
     }
     const std::uint64_t per_log_sector = sector_bytes / sector_bytes_fixed;
     LogWriter log(path, sector_bytes);
-    for (std::size_t i = 0; i < entries_.size(); ++i) {
-        const sampleblk_journal_entry& entry = at(entries_[i]);
+    std::size_t written = 0;
+    for (const std::size_t offset : log_writes_order()) {
+        const sampleblk_journal_entry& entry = at(offset);
         if (entry.type == SAMPLEBLK_JOURNAL_MARK) {
-            log.entry(0, 0, log_mark, redo(entry), true);
+            log.entry(0, 0, log_writes::mark, redo(entry), true);
             continue;
         }
         if (entry.type == SAMPLEBLK_OP_FLUSH) {
-            log.entry(0, 0, log_flush, {}, false);
+            log.entry(0, 0, log_writes::flush, {}, false);
             continue;
         }
         if (entry.sector % per_log_sector != 0 || entry.sectors % per_log_sector != 0) {
@@ -299,12 +379,12 @@ std::uint64_t DeviceJournal::export_log_writes(const std::string& path, std::uin
                                  " sectors at " + std::to_string(entry.sector),
                              {}, 0, "log sectors of 512 bytes");
         }
-        const std::uint64_t flags = (entry.flags & SAMPLEBLK_JOURNAL_FUA) != 0 ? log_fua : 0;
+        const std::uint64_t flags = (entry.flags & SAMPLEBLK_JOURNAL_FUA) != 0 ? log_writes::fua : 0;
         for_each_chunk(redo(entry), [&](std::uint64_t first, std::uint64_t count, std::span<const std::byte> data) {
             // Zeroes without data are what a discard leaves here.
-            log.entry(first, count, data.empty() ? flags | log_discard : flags, data, false);
+            log.entry(first, count, data.empty() ? flags | log_writes::discard : flags, data, false);
         });
-        if (i % 1024 == 0) {
+        if (++written % 1024 == 0) {
             check_interrupt();
         }
     }

@@ -3,48 +3,24 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <utility>
 
-#include "sampleblk/interrupt.hpp"
+#include "sampleblk/kallsyms.hpp"
 
 namespace sampleblk::inspect {
 
 KernelNames::KernelNames(std::string text) : text_(std::move(text)) {
-    const std::string_view all = text_;
-    std::size_t at = 0;
-    while (at < all.size()) {
-        std::size_t end = all.find('\n', at);
-        end = end == std::string_view::npos ? all.size() : end;
-        const auto line = all.substr(at, end - at);
-        at = end + 1;
-        if (names_.size() % 65536 == 65535) {
-            check_interrupt();
+    for_each_kallsyms_line(text_, [&](const KallsymsLine& line) {
+        // Zeros are what kptr_restrict leaves.
+        if (!line.absolute() && line.address != 0) {
+            KernelName& entry = names_.emplace_back();
+            entry.address = line.address;
+            entry.global = std::isupper(static_cast<unsigned char>(line.type)) != 0;
+            entry.name = line.name;
+            entry.module = line.module_name();
         }
-        KernelName entry;
-        const auto [after, code] = std::from_chars(line.data(), line.data() + line.size(), entry.address, 16);
-        const auto used = static_cast<std::size_t>(after - line.data());
-        if (code != std::errc() || used + 3 >= line.size() || line[used] != ' ') {
-            continue;
-        }
-        const char type = line[used + 1];
-        // Absolute symbols are per-CPU offsets and constants; zeros are what kptr_restrict leaves.
-        if (type == 'a' || type == 'A' || entry.address == 0) {
-            continue;
-        }
-        entry.global = std::isupper(static_cast<unsigned char>(type)) != 0;
-        const auto rest = line.substr(used + 3);
-        const auto tab = rest.find('\t');
-        entry.name = rest.substr(0, tab);
-        if (tab != std::string_view::npos) {
-            const auto open = rest.find('[', tab);
-            const auto close = rest.find(']', tab);
-            if (open != std::string_view::npos && close != std::string_view::npos && close > open) {
-                entry.module = rest.substr(open + 1, close - open - 1);
-            }
-        }
-        names_.push_back(entry);
-    }
+        return true;
+    });
     std::ranges::stable_sort(names_, [](const KernelName& a, const KernelName& b) {
         return a.address != b.address ? a.address < b.address : a.global && !b.global;
     });

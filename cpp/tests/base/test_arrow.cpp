@@ -55,6 +55,26 @@ TEST(Arrow, AChildMovedOutOutlivesItsParent) {
     child.release(&child);
 }
 
+TEST(Arrow, AColumnIsAnArrayByItself) {
+    ArrowSchema schema{};
+    ArrowArray array{};
+    {
+        const Table table = sample();
+        export_schema(table.columns()[1], &schema);
+        export_batch(table.columns()[1], &array);
+    }
+    EXPECT_STREQ(schema.format, "i");
+    EXPECT_STREQ(schema.name, "name");
+    EXPECT_STREQ(schema.dictionary->format, "u");
+    EXPECT_EQ(array.length, 4);
+    EXPECT_EQ(array.null_count, 1);
+    EXPECT_EQ(static_cast<const std::int32_t*>(array.buffers[1])[3], 0);
+    EXPECT_EQ(array.dictionary->length, 2);
+    array.release(&array);
+    schema.release(&schema);
+    EXPECT_EQ(array.release, nullptr);
+}
+
 TEST(Arrow, StreamEndsAfterOneBatch) {
     ArrowArrayStream stream{};
     export_stream(sample(), &stream);

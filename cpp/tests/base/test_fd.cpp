@@ -60,15 +60,6 @@ TEST_F(FdTest, WritesAndReadsBack) {
     std::string text(200000, 'x');
     write_file(path, text, O_CREAT | O_TRUNC);
     EXPECT_EQ(read_file(path), text);
-    const MappedFile mapped(path);
-    EXPECT_EQ(mapped.bytes().size(), text.size());
-    EXPECT_EQ(static_cast<char>(mapped.bytes()[199999]), 'x');
-}
-
-TEST_F(FdTest, MapsAnEmptyFile) {
-    const std::string path = (dir_ / "empty").string();
-    write_file(path, "", O_CREAT);
-    EXPECT_TRUE(MappedFile(path).bytes().empty());
 }
 
 TEST_F(FdTest, AFullDiskIsAnErrorWithItsPath) {

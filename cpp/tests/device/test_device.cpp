@@ -118,7 +118,7 @@ TEST(Device, StructuresHaveTheirPublishedSize) {
     EXPECT_EQ(sizeof(sampleblk_power), 104U);
     EXPECT_EQ(sizeof(sampleblk_volatile_list), 64U);
     EXPECT_EQ(sizeof(sampleblk_journal_header), 72U);
-    EXPECT_EQ(sizeof(sampleblk_journal_entry), 72U);
+    EXPECT_EQ(sizeof(sampleblk_journal_entry), 96U);
     EXPECT_EQ(sizeof(sampleblk_journal), 96U);
     EXPECT_EQ(sizeof(sampleblk_mark), 144U);
     EXPECT_EQ(sizeof(sampleblk_seek), 40U);

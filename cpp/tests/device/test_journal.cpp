@@ -26,6 +26,15 @@ class Builder {
         append(SAMPLEBLK_OP_DISCARD, 0, sector, sectors, chunk(sector, sectors, SAMPLEBLK_CHUNK_ZERO));
     }
     void flush() { append(SAMPLEBLK_OP_FLUSH, 0, 0, 0, {}); }
+    // Of the newest entry; without it each is completed before the next is submitted.
+    void orders(std::uint64_t submit, std::uint64_t complete, std::uint32_t flags = 0) {
+        sampleblk_journal_entry entry{};
+        std::memcpy(&entry, bytes_.data() + newest_, sizeof(entry));
+        entry.submit_order = submit;
+        entry.complete_order = complete;
+        entry.flags |= flags;
+        std::memcpy(bytes_.data() + newest_, &entry, sizeof(entry));
+    }
     void mark(std::string_view text) {
         const auto* begin = reinterpret_cast<const std::byte*>(text.data());
         append(SAMPLEBLK_JOURNAL_MARK, 0, 0, 0, {begin, begin + text.size()});
@@ -47,6 +56,8 @@ class Builder {
                 std::vector<std::byte> redo) {
         sampleblk_journal_entry entry{};
         entry.sequence = ++sequence_;
+        entry.submit_order = 2 * sequence_ - 1;
+        entry.complete_order = 2 * sequence_;
         entry.type = type;
         entry.flags = flags;
         entry.sector = sector;
@@ -54,6 +65,7 @@ class Builder {
         entry.redo_bytes = static_cast<std::uint32_t>(redo.size());
         redo.resize((redo.size() + 7) / 8 * 8);
         entry.bytes = static_cast<std::uint32_t>(sizeof(entry) + redo.size());
+        newest_ = bytes_.size();
         const auto* begin = reinterpret_cast<const std::byte*>(&entry);
         bytes_.insert(bytes_.end(), begin, begin + sizeof(entry));
         bytes_.insert(bytes_.end(), redo.begin(), redo.end());
@@ -62,6 +74,7 @@ class Builder {
     sampleblk_journal_header header_{};
     std::vector<std::byte> bytes_;
     std::uint64_t sequence_ = 0;
+    std::size_t newest_ = 0;
 };
 
 Builder story() {
@@ -100,31 +113,106 @@ TEST(Journal, ReplayGivesEachMoment) {
     EXPECT_EQ(sector(5, 10), 'a');
 }
 
-TEST(Journal, LogWritesHasItsLayout) {
+std::string exported(const DeviceJournal& journal, std::uint64_t entries) {
     const std::string path = std::filesystem::temp_directory_path() / ("sampleblk-log-" + std::to_string(::getpid()));
-    const DeviceJournal journal(story().done());
-    EXPECT_EQ(journal.export_log_writes(path), 5U);
-    const std::string log = read_file(path);
+    EXPECT_EQ(journal.export_log_writes(path), entries);
+    std::string log = read_file(path);
     std::filesystem::remove(path);
-    // superblock, entry and 8 sectors, mark, entry and 2 sectors, flush, discard
-    ASSERT_EQ(log.size(), 512U * (1 + 1 + 8 + 1 + 1 + 2 + 1 + 1));
-    const auto number = [&](std::size_t at) {
-        std::uint64_t value = 0;
-        std::memcpy(&value, log.data() + at, sizeof(value));
-        return value;
-    };
-    EXPECT_EQ(number(0), 0x6a736677736872ULL);
-    EXPECT_EQ(number(16), 5U);
-    EXPECT_EQ(number(512), 8U);
-    EXPECT_EQ(number(512 + 8), 8U);
-    EXPECT_EQ(log[1024], 'a');
-    const std::size_t mark = 512 * 10;
-    EXPECT_EQ(number(mark + 16), 8U);
-    EXPECT_EQ(number(mark + 24), 3U);
-    EXPECT_EQ(log.substr(mark + 32, 3), "one");
-    EXPECT_EQ(number(mark + 512 + 16), 2U);
-    EXPECT_EQ(number(512 * 14 + 16), 1U);
-    EXPECT_EQ(number(512 * 15 + 16), 4U);
+    return log;
+}
+
+std::uint64_t number(const std::string& log, std::size_t at) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, log.data() + at, sizeof(value));
+    return value;
+}
+
+TEST(Journal, LogWritesHasItsLayout) {
+    const std::string log = exported(DeviceJournal(story().done()), 5);
+    // superblock, mark, entry and 2 sectors with FUA, entry and 8 sectors, flush, discard
+    ASSERT_EQ(log.size(), 512U * (1 + 1 + 1 + 2 + 1 + 8 + 1 + 1));
+    EXPECT_EQ(number(log, 0), 0x6a736677736872ULL);
+    EXPECT_EQ(number(log, 16), 5U);
+    EXPECT_EQ(number(log, 512 + 16), 8U);
+    EXPECT_EQ(number(log, 512 + 24), 3U);
+    EXPECT_EQ(log.substr(512 + 32, 3), "one");
+    EXPECT_EQ(number(log, 512 * 2), 12U);
+    EXPECT_EQ(number(log, 512 * 2 + 8), 2U);
+    EXPECT_EQ(number(log, 512 * 2 + 16), 2U);
+    EXPECT_EQ(log[512 * 3], 'b');
+    EXPECT_EQ(number(log, 512 * 5), 8U);
+    EXPECT_EQ(number(log, 512 * 5 + 8), 8U);
+    EXPECT_EQ(log[512 * 6], 'a');
+    EXPECT_EQ(number(log, 512 * 14 + 16), 1U);
+    EXPECT_EQ(number(log, 512 * 15 + 16), 4U);
+}
+
+// Writes of one sector as the character that they are filled with, flushes as F.
+std::string order_in_log(Builder builder, std::uint64_t entries) {
+    const std::string log = exported(DeviceJournal(builder.done()), entries);
+    std::string order;
+    for (std::size_t at = 512; at < log.size(); at += 512) {
+        if ((number(log, at + 16) & 1U) != 0) {
+            order += 'F';
+        } else {
+            at += 512;
+            order += log[at];
+        }
+    }
+    return order;
+}
+
+// Documentation/admin-guide/device-mapper/log-writes.rst: W1,W2,W3,C3,C2,Wflush,C1,Cflush is W3,W2,flush,W1.
+TEST(Journal, LogWritesHasTheOrderOfItsDocumentation) {
+    Builder builder;
+    builder.write(0, 1, '1');
+    builder.orders(1, 7);
+    builder.write(1, 1, '2');
+    builder.orders(2, 5);
+    builder.write(2, 1, '3');
+    builder.orders(3, 4);
+    builder.flush();
+    builder.orders(6, 8);
+    EXPECT_EQ(order_in_log(builder, 4), "32F1");
+}
+
+TEST(Journal, LogWritesKeepsWhatAFailedFlushDidNotFlush) {
+    Builder builder;
+    builder.write(0, 1, '1');
+    builder.orders(1, 2);
+    builder.flush();
+    builder.orders(3, 6, SAMPLEBLK_JOURNAL_FAILED);
+    builder.write(1, 1, '2');
+    builder.orders(4, 5);
+    builder.write(2, 1, 'f', SAMPLEBLK_JOURNAL_FUA);
+    builder.orders(7, 8);
+    builder.flush();
+    builder.orders(9, 13);
+    builder.write(3, 1, '3');
+    builder.orders(10, 11);
+    builder.write(4, 1, '4');
+    builder.orders(12, 0);
+    EXPECT_EQ(order_in_log(builder, 6), "f12F34");
+}
+
+TEST(Journal, AMarkThatClaimsSectorsIsStillText) {
+    Builder builder;
+    builder.mark(std::string(64, '\x7f'));
+    std::vector<std::byte> bytes = builder.done();
+    const std::uint64_t sectors = 8;
+    std::memcpy(bytes.data() + 128 + offsetof(sampleblk_journal_entry, sectors), &sectors, sizeof(sectors));
+    EXPECT_EQ(DeviceJournal(bytes).replay(UINT64_MAX, 0, 8), std::vector<std::byte>(8 * 512));
+}
+
+// An exported mark shares one sector with its head.
+TEST(Journal, AMarkThatTheDriverDoesNotTakeIsRefused) {
+    Builder longest;
+    longest.mark(std::string(SAMPLEBLK_MARK_BYTES, 'm'));
+    const std::string log = exported(DeviceJournal(longest.done()), 1);
+    EXPECT_EQ(log.substr(512 + 32, SAMPLEBLK_MARK_BYTES + 1), std::string(SAMPLEBLK_MARK_BYTES, 'm') + '\0');
+    Builder longer;
+    longer.mark(std::string(1024, 'm'));
+    EXPECT_THROW(DeviceJournal{longer.done()}, FormatError);
 }
 
 TEST(Journal, BrokenOnesSayWhere) {

@@ -3,18 +3,16 @@
 // and a kernel whose functions lie 0x100 apart.
 #pragma once
 
-#include <linux/perf_event.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "record_maker.hpp"
+#include "perf/record_maker.hpp"
+#include "sampleblk/linux_headers.hpp"
 #include "sampleblk/profile/perf_file.hpp"
 #include "sampleblk/profile/profile.hpp"
-#include "tracing_data.hpp"
 
 namespace sampleblk::profile {
 
@@ -72,10 +70,29 @@ class Recording {
             "\tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;\n\nprint fmt: \"\"\n";
         const std::string first = "name: sched_switch\n" + std::string(common);
         const std::string second = "name: sched_waking\n" + std::string(wake);
-        auto data = pack_tracing_data("", "", {{"sched", {first, second}}}, kallsyms);
+        // tools/perf/util/trace-event-info.c: no formats of ftrace itself, two of a system, symbols, no printk formats.
+        std::string data("\x17\x08\x44tracing0.6\0\0\x08\0\x10\0\0", 20);
+        const auto number = [&data](auto value) { data.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
+        for (const std::string_view part :
+             {std::string_view("header_page\0", 12), std::string_view("header_event\0", 13)}) {
+            data += part;
+            number(std::uint64_t{0});
+        }
+        number(std::uint32_t{0});
+        number(std::uint32_t{1});
+        data.append("sched", 6);
+        number(std::uint32_t{2});
+        for (const std::string& format : {first, second}) {
+            number(std::uint64_t{format.size()});
+            data += format;
+        }
+        number(static_cast<std::uint32_t>(kallsyms.size()));
+        data += kallsyms;
+        number(std::uint32_t{0});
+        number(std::uint64_t{0});
         add(RecordMaker(kRecordTracingData, 0).put(static_cast<std::uint32_t>(data.size())).finish(0));
         data.resize((data.size() + 7) / 8 * 8);
-        add(data);
+        add(std::as_bytes(std::span(data)));
         SymbolSources nowhere;
         nowhere.use_paths = false;
         nowhere.use_running_kernel = false;

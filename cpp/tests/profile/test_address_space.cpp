@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
 
-#include "address_space.hpp"
+#include "symbols/address_space.hpp"
 
 namespace sampleblk::profile {
 namespace {

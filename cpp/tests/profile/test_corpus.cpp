@@ -8,6 +8,12 @@ namespace {
 TEST(ProfileCorpus, RecordingsAreReadOrRefused) {
     EXPECT_GE(replay("perf_data", &perf_data), 10U);
 }
+TEST(ProfileCorpus, RecordingsAreViewedOrRefused) {
+    EXPECT_GE(replay("perf_data", &perf_data_views), 10U);
+}
+TEST(ProfileCorpus, RecordingsAreExportedOrRefused) {
+    EXPECT_GE(replay("perf_data", &perf_data_exports), 10U);
+}
 TEST(ProfileCorpus, ProgramsAreReadOrPassedOver) {
     EXPECT_GE(replay("elf_symbols", &elf_symbols), 5U);
 }

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "inflater.hpp"
+#include "perf/inflater.hpp"
 #include "sampleblk/error.hpp"
 #include "sampleblk/interrupt.hpp"
 

@@ -5,7 +5,7 @@
 
 #include "recording.hpp"
 #include "sampleblk/profile/off_cpu.hpp"
-#include "switches.hpp"
+#include "views/switches.hpp"
 
 namespace sampleblk::profile {
 namespace {

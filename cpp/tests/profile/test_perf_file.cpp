@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "record_maker.hpp"
+#include "perf/record_maker.hpp"
 #include "sampleblk/error.hpp"
 #include "sampleblk/profile/perf_file.hpp"
 
@@ -90,6 +90,61 @@ TEST(PerfFile, ASampleIsReadByItsOwnEvent) {
         ASSERT_EQ(read->chain.size(), 8U);
         EXPECT_EQ(load<std::uint64_t>(read->chain.data()), 0x5678U);
     }
+}
+
+// As perf records a trace point beside another event without -a: only its samples have a CPU, so that the time lies
+// elsewhere in the trailer of other records, whose last field tells of which event they are.
+TEST(PerfFile, EventsOfDifferentLayoutsAreToldApartByTheirIds) {
+    constexpr std::uint64_t shared =
+        PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD;
+    Bytes bytes;
+    add(bytes, std::as_bytes(std::span(std::string_view("PERFILE2"))));
+    const std::uint64_t header = 16;
+    add(bytes, std::as_bytes(std::span(&header, 1)));
+    const auto event = [&](std::uint64_t id, std::uint64_t type) {
+        perf_event_attr attr{};
+        attr.size = sizeof(attr);
+        attr.type = PERF_TYPE_SOFTWARE;
+        attr.sample_type = type;
+        attr.sample_id_all = 1;
+        add(bytes, RecordMaker(kRecordHeaderAttr, 0).put_bytes(&attr, sizeof(attr)).put(id).finish(0));
+    };
+    event(10, shared);
+    event(20, shared | PERF_SAMPLE_CPU);
+    const auto sample = [&](std::uint64_t id, std::uint64_t time, bool with_cpu) {
+        RecordMaker record(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER);
+        record.put(id).put(std::uint64_t{0x1234}).put(std::int32_t{3}).put(std::int32_t{4}).put(time);
+        if (with_cpu) {
+            record.put(std::uint32_t{5}).put(std::uint32_t{0});
+        }
+        add(bytes, record.put(std::uint64_t{7}).finish(0));
+    };
+    const auto lost = [&](std::uint64_t id, std::uint64_t time, bool with_cpu) {
+        RecordMaker record(PERF_RECORD_LOST, 0);
+        record.put(id).put(std::uint64_t{1});
+        record.put(std::int32_t{3}).put(std::int32_t{4}).put(time);
+        if (with_cpu) {
+            record.put(std::uint32_t{5}).put(std::uint32_t{0});
+        }
+        add(bytes, record.put(id).finish(0));
+    };
+    lost(20, 400, true);
+    sample(20, 300, true);
+    lost(10, 200, false);
+    sample(10, 100, false);
+    const PerfFile file(bytes, "made up");
+    ASSERT_EQ(file.records().size(), 4U);
+    for (std::size_t i = 0; i < 4; ++i) {
+        EXPECT_EQ(file.records()[i].time_ns, 100 * (i + 1));
+    }
+    const auto first = file.sample(file.records()[0]);
+    const auto second = file.sample(file.records()[2]);
+    ASSERT_TRUE(first && second);
+    EXPECT_EQ(first->event, 0U);
+    EXPECT_EQ(second->event, 1U);
+    EXPECT_EQ(second->cpu, 5U);
+    EXPECT_EQ(first->period, 7U);
+    EXPECT_EQ(second->period, 7U);
 }
 
 }  // namespace

@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: MIT
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
-#include "elf_symbols.hpp"
+#include <cstdio>
+#include <filesystem>
+#include <sstream>
+#include <string>
+
 #include "sampleblk/fd.hpp"
+#include "sampleblk/mapping.hpp"
 #include "sampleblk/profile/off_cpu.hpp"
-#include "symbolizer.hpp"
+#include "symbols/elf_symbols.hpp"
+#include "symbols/symbolizer.hpp"
 
 namespace sampleblk::profile {
 namespace {
@@ -46,6 +54,67 @@ TEST(KernelSymbols, AnotherBootIsShiftedButForItsModules) {
     EXPECT_EQ(symbols.find(0xffffffffc0000080).symbol, "ext4_thing");
     EXPECT_EQ(kallsyms_address(kKallsyms, "short"), 0xffffffff81000080U);
     EXPECT_EQ(kallsyms_address(kKallsyms, "none"), 0U);
+}
+
+std::string output_of(const std::string& command) {
+    std::string out;
+    FILE* const pipe = ::popen(command.c_str(), "r");  // NOLINT(bugprone-command-processor): a test of ours
+    for (int c = pipe == nullptr ? EOF : std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) {
+        out += static_cast<char>(c);
+    }
+    return pipe != nullptr && ::pclose(pipe) == 0 ? out : std::string();
+}
+
+// Stubs in each form that linkers write them, with and without control-flow protection, against objdump's names.
+TEST(ElfSymbols, StubsAreNamedAsObjdumpNamesThem) {
+    const std::string directory = testing::TempDir() + "sampleblk-plt-" + std::to_string(::getpid());
+    std::filesystem::create_directory(directory);
+    const std::string program = directory + "/program";
+    write_file(program + ".c",
+               "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
+               "int (*volatile taken)(const char *) = puts;\n"
+               "int main(int c, char **v) { char *p = strdup(v[0]); puts(p); taken(p);\n"
+               "printf(\"%d %zu\", atoi(p), strlen(p)); free(p); return c; }\n",
+               O_CREAT | O_TRUNC);
+    int tried = 0;
+    for (const char* options : {"", "-Wl,-z,now", "-no-pie", "-fcf-protection=full -Wl,-z,ibtplt",
+                                "-fcf-protection=full -Wl,-z,ibtplt -Wl,-z,now", "-fuse-ld=gold"}) {
+        const std::string built = output_of("cc -O1 " + std::string(options) + " -o " + program + " " + program +
+                                            ".c 2>/dev/null && echo built");
+        const std::string listing =
+            output_of("objdump -d -j .plt -j .plt.sec -j .plt.got " + program + " 2>/dev/null; true");
+        if (built.empty() || listing.empty()) {
+            continue;  // without that linker
+        }
+        ++tried;
+        const MappedFile file(program);
+        const auto info = read_elf_info(file.bytes());
+        ASSERT_TRUE(info);
+        SymbolList symbols;
+        add_plt_symbols(file.bytes(), info->executable, symbols);
+        symbols.finish(false);
+        int named = 0;
+        std::istringstream lines(listing);
+        for (std::string line; std::getline(lines, line);) {
+            const auto name = line.find(" <");
+            if (!line.ends_with("@plt>:") || name == std::string::npos) {
+                continue;
+            }
+            const std::uint64_t address = std::stoull(line.substr(0, name), nullptr, 16);
+            std::uint64_t offset = 0;
+            for (const ElfSegment& segment : info->executable) {
+                offset = address - segment.address < segment.size ? address - segment.address + segment.offset : offset;
+            }
+            const SymbolEntry* found = symbols.find(offset);
+            ASSERT_NE(found, nullptr) << options << ": " << line;
+            EXPECT_EQ(symbols.name(*found), line.substr(name + 2, line.size() - name - 4)) << options;
+            EXPECT_EQ(found->start, offset) << options;
+            ++named;
+        }
+        EXPECT_GE(named, 6) << options << ": " << listing;
+    }
+    std::filesystem::remove_all(directory);
+    EXPECT_GE(tried, 3);
 }
 
 TEST(ElfSymbols, ThisProgramFindsItsOwnFunctions) {

@@ -12,9 +12,9 @@
 #include <string>
 
 #include "sampleblk/fd.hpp"
-#include "symbolizer.hpp"
-#include "unwind_rules.hpp"
-#include "unwinder.hpp"
+#include "symbols/symbolizer.hpp"
+#include "symbols/unwind_rules.hpp"
+#include "symbols/unwinder.hpp"
 
 namespace sampleblk::profile {
 namespace {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "sampleblk/trace/bytes.hpp"
-#include "sampleblk/trace/page.hpp"
+#include "file/bytes.hpp"
+#include "file/page.hpp"
 
 namespace sampleblk::trace::test {
 

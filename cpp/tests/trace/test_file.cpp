@@ -75,7 +75,7 @@ std::unique_ptr<Made> make(const PageLayout& layout) {
                 {PageBuilder(110, layout).record(0, a_record(big, 11, 4, "\xff", "")).missed(5).page()});
     spool.push_back({0, made->directory.file("0"), std::uint64_t{2} * layout.page_size});
     spool.push_back({2, made->directory.file("2"), layout.page_size});
-    write_trace_file(made->path, header, spool);
+    write_trace_file(made->path, header, {{{}, spool}});
     return made;
 }
 
@@ -197,7 +197,7 @@ TEST(TraceFile, UnknownEventsAndBuffersAreNamed) {
     DecodeRequest request;
     request.events = {"nonesuch"};
     EXPECT_THROW((void)decode(file, request), InputError);
-    EXPECT_THROW((void)file.buffer("nowhere"), InputError);
+    EXPECT_THROW((void)file.select("nowhere"), InputError);
     EXPECT_EQ(file.find_event("other:an_event"), nullptr);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
 
-#include "sampleblk/trace/page.hpp"
+#include "file/page.hpp"
 #include "synthetic.hpp"
 
 namespace sampleblk::trace::test {

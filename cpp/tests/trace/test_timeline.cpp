@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
 
-#include "grow_buffer.hpp"
+#include "events/grow_buffer.hpp"
 #include "sampleblk/error.hpp"
 #include "sampleblk/fd.hpp"
 #include "sampleblk/trace/timeline.hpp"

@@ -101,6 +101,122 @@ TEST_F(Undo, WhatCannotBePutBackIsSaidAndTheRestIsDone) {
     EXPECT_EQ(read_file(knob), "before");
 }
 
+TEST_F(Undo, AnInstanceThatWasThereBeforeStays) {
+    const std::string theirs = directory_.file("theirs");
+    ASSERT_EQ(mkdir(theirs.c_str(), 0700), 0);
+    UndoLog log(undo_dir_);
+    try {
+        log.make_instance(theirs);
+        FAIL() << "no error";
+    } catch (const SystemError& error) {
+        EXPECT_EQ(error.code(), EEXIST);
+    }
+    EXPECT_TRUE(log.undo().empty());
+    EXPECT_EQ(access(theirs.c_str(), F_OK), 0);
+}
+
+TEST_F(Undo, AnInstanceMadeInPlaceOfOursStays) {
+    const std::string path = directory_.file("ours");
+    const std::string other = directory_.file("other");
+    UndoLog log(undo_dir_);
+    log.make_instance(path);
+    ASSERT_EQ(mkdir(other.c_str(), 0700), 0);  // while ours lives, so that it has another inode for certain
+    ASSERT_EQ(rmdir(path.c_str()), 0);
+    ASSERT_EQ(rename(other.c_str(), path.c_str()), 0);
+    EXPECT_TRUE(log.undo().empty());
+    EXPECT_EQ(access(path.c_str(), F_OK), 0);
+}
+
+TEST_F(Undo, AnInstanceOfOursGoes) {
+    const std::string path = directory_.file("ours");
+    UndoLog log(undo_dir_);
+    log.make_instance(path);
+    EXPECT_TRUE(log.undo().empty());
+    EXPECT_NE(access(path.c_str(), F_OK), 0);
+}
+
+TEST_F(Undo, ADynamicEventThatWasThereBeforeStays) {
+    const std::string list = file("set_list", "p:mine/event do_open\nr8:mine/other do_close\n");
+    UndoLog log(undo_dir_);
+    for (const char* remove : {"-:mine/event", "-:mine/other"}) {
+        try {
+            log.add_dynamic(list, "p:mine/event do_read\n", remove);
+            FAIL() << "no error";
+        } catch (const SystemError& error) {
+            EXPECT_EQ(error.code(), EEXIST);
+        }
+    }
+    EXPECT_TRUE(log.undo().empty());
+    EXPECT_EQ(read_file(list), "p:mine/event do_open\nr8:mine/other do_close\n");
+}
+
+TEST_F(Undo, ADynamicEventOfOursGoesUnlessItBecameAnother) {
+    const std::string list = file("set_list", "p:mine/events do_open\n");  // a longer name is another one
+    {
+        UndoLog log(undo_dir_);
+        log.add_dynamic(list, "p:mine/event do_read\n", "-:mine/event");
+        EXPECT_TRUE(log.undo().empty());
+        EXPECT_EQ(read_file(list), "p:mine/events do_open\np:mine/event do_read\n-:mine/event");
+    }
+    write_control(list, "");
+    UndoLog log(undo_dir_);
+    log.add_dynamic(list, "p:mine/event do_read\n", "-:mine/event");
+    write_control(list, "p:mine/event do_write\n");  // ours was removed, and somebody made one of that name
+    const auto failed = log.undo();
+    ASSERT_EQ(failed.size(), 1U);
+    EXPECT_NE(failed[0].find("not made here: p:mine/event do_write"), std::string::npos) << failed[0];
+    EXPECT_EQ(read_file(list), "p:mine/event do_write\n");
+}
+
+TEST_F(Undo, ADynamicEventThatLostAPlaceGoesAllTheSame) {
+    const std::string list = file("set_list", "");
+    UndoLog log(undo_dir_);
+    log.add_dynamic(list, "p:mine/event /bin/a:0x10\np:mine/event /bin/b:0x10\n", "-:mine/event");
+    write_control(list, "p:mine/event /bin/b:0x10\n");  // what the kernel leaves of an event in use
+    EXPECT_TRUE(log.undo().empty());
+    EXPECT_EQ(read_file(list), "p:mine/event /bin/b:0x10\n-:mine/event");
+}
+
+TEST_F(Undo, ADynamicEventThatGainedAPlaceStays) {
+    const std::string list = file("set_list", "");
+    UndoLog log(undo_dir_);
+    log.add_dynamic(list, "p:mine/event /bin/a:0x10\n", "-:mine/event");
+    write_control(list, "p:mine/event /bin/a:0x1\n");  // the beginning of a line is another line
+    EXPECT_EQ(log.undo().size(), 1U);
+    EXPECT_EQ(read_file(list), "p:mine/event /bin/a:0x1\n");
+}
+
+TEST_F(Undo, ASyntheticEventIsFoundByItsName) {
+    const std::string list = file("set_list", "wakeup\tu64 lat\n");
+    UndoLog log(undo_dir_);
+    EXPECT_THROW(log.add_dynamic(list, "wakeup u64 lat", "!wakeup"), SystemError);
+    log.add_dynamic(list, "latency u64 lat\n", "!latency");
+    EXPECT_TRUE(log.undo().empty());
+    EXPECT_EQ(read_file(list), "wakeup\tu64 lat\nlatency u64 lat\n!latency");
+}
+
+TEST_F(Undo, ALineThatWasRefusedIsNotTakenAway) {
+    const std::string trigger = file("set_list", "");
+    UndoLog log(undo_dir_);
+    EXPECT_THROW(log.add_line("/dev/full", "traceoff", "!traceoff"), SystemError);
+    log.add_line(trigger, "stacktrace\n", "!stacktrace");
+    EXPECT_TRUE(log.undo().empty());
+    EXPECT_EQ(read_file(trigger), "stacktrace\n!stacktrace");
+}
+
+TEST_F(Undo, WhatADeadProcessWasMakingIsNamedAndStays) {
+    const std::string instance = directory_.file("half");
+    ASSERT_EQ(mkdir(undo_dir_.c_str(), 0700), 0);
+    ASSERT_EQ(mkdir(instance.c_str(), 0700), 0);
+    const std::string path = undo_dir_ + "/trace-1-0.undo";
+    const Fd fd = open_file(path, O_WRONLY | O_CREAT, 0600);
+    write_full(fd.get(), "making\t" + instance + "\t\n", path);
+    const auto done = recover(undo_dir_);
+    ASSERT_EQ(done.size(), 1U);
+    EXPECT_NE(done[0].find("may be somebody else's: rmdir " + instance), std::string::npos) << done[0];
+    EXPECT_EQ(access(instance.c_str(), F_OK), 0);
+}
+
 TEST_F(Undo, NoDirectoryMeansNothingToRecover) {
     EXPECT_TRUE(recover(directory_.file("never made")).empty());
 }

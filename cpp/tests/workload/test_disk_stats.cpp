@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-#include "disk_stats.hpp"
+#include "run/disk_stats.hpp"
 #include "sampleblk/fd.hpp"
 
 namespace sampleblk::workload {

@@ -144,6 +144,93 @@ TEST(JobFile, PatternForms) {
     (void)refusal("[j]\nsize=1M\nrandom_distribution=zipf:1\n");
 }
 
+// lib/pattern.c of fio 3.33 has these in its own comments.
+TEST(JobFile, DataPatternsAreFios) {
+    const auto bytes = [](const std::string& pattern) {
+        return parse_job_text("[j]\nsize=1M\nverify_pattern=" + pattern + "\n", "x").jobs[0].verify_pattern.bytes;
+    };
+    using namespace std::string_literals;
+    EXPECT_EQ(bytes("\"abcd\""), "abcd");
+    EXPECT_EQ(bytes("-1024"), "\x00\xfc\xff\xff"s);
+    EXPECT_EQ(bytes("66"), "\x42");
+    EXPECT_EQ(bytes("0xFF0X1"), "\xff\x01");
+    EXPECT_EQ(bytes("\"123\"0xFFeeCC"), "123\xff\xee\xcc");
+    EXPECT_EQ(bytes("-100xab\"1\"%o\"2\""), "\xf6\xff\xff\xff\xab\x31\0\0\0\0\0\0\0\0\x32"s);
+    EXPECT_EQ(bytes("-120xdeadface"), "\xf4\xff\xff\xff\xde\xad\xfa\xce"s);
+    EXPECT_EQ(bytes("0x5"), "\x05");
+    EXPECT_EQ(bytes("0"), "\0"s);
+    (void)refusal("[j]\nsize=1M\nverify_pattern=4294967296\n");
+    const InputError missing = refusal("[j]\nsize=1M\nverify_pattern='/no/such/file'\n");
+    EXPECT_EQ(missing.line(), 3U);
+    EXPECT_EQ(missing.source(), "file.fio");
+    EXPECT_NE(missing.message().find("No such file"), std::string::npos) << missing.message();
+}
+
+TEST(JobFile, NumbersThatTheirFieldsCannotHoldAreRefused) {
+    for (const char* line :
+         {"openfiles=4294967296", "replay_time_scale=4294967297", "file_service_type=random:4294967297",
+          "runtime=(18446744075)", "thinktime=(18446744073709552)", "startdelay=(9999999999)", "ramp_time=99999999999",
+          "iodepth=99999999999", "rate_iops=9223372036854775807", "percentage_random=101"}) {
+        const InputError error = refusal(std::string("[j]\nsize=1M\nrw=randwrite\n") + line + "\n");
+        EXPECT_TRUE(error.line() == 4 || error.line() == 1) << line;
+    }
+    EXPECT_EQ(parse_job_text("[j]\nsize=1M\nopenfiles=4294967295\n", "x").jobs[0].openfiles, 4294967295U);
+}
+
+// blockalign other than the block size: fio warns and does without the map.
+TEST(JobFile, BlockalignTurnsTheRandomMapOff) {
+    const JobSet set = parse_job_text("[j]\nrw=randwrite\nbs=4k\nblockalign=512\nsize=1M\n", "x.fio");
+    EXPECT_TRUE(set.jobs[0].norandommap);
+    ASSERT_EQ(set.notices.size(), 1U);
+    EXPECT_EQ(set.notices[0].key, "blockalign");
+    EXPECT_EQ(set.notices[0].source, "x.fio");
+    EXPECT_EQ(set.notices[0].line, 1U);
+    for (const char* same :
+         {"[j]\nrw=randwrite\nbs=4k\nblockalign=4k\nsize=1M\n", "[j]\nrw=write\nbs=4k\nblockalign=512\nsize=1M\n"}) {
+        const JobSet kept = parse_job_text(same, "x.fio");
+        EXPECT_FALSE(kept.jobs[0].norandommap);
+        EXPECT_TRUE(kept.notices.empty());
+        EXPECT_EQ(kept.jobs[0].align[1], 4096U);
+    }
+}
+
+TEST(JobFile, SyncsOfATrimwriteAreToldToHaveNoEffect) {
+    const JobSet set = parse_job_text("[j]\nrw=trimwrite\nfsync=1\nfdatasync=2\nsize=1M\n", "x.fio");
+    ASSERT_EQ(set.notices.size(), 2U);
+    EXPECT_EQ(set.notices[0].key, "fsync");
+    EXPECT_EQ(set.notices[1].key, "fdatasync");
+    EXPECT_TRUE(parse_job_text("[j]\nrw=write\nfsync=1\nsize=1M\n", "x.fio").notices.empty());
+}
+
+TEST(JobFile, TrimwriteTakesATripleOfSizes) {
+    const JobOptions job = parse_job_text("[j]\nrw=trimwrite\nbs=4k,8k,16k\nsize=1M\n", "x").jobs[0];
+    EXPECT_EQ(job.min_bs[1], 8192U);
+    EXPECT_EQ(job.min_bs[2], 16384U);
+}
+
+TEST(JobFile, ValuesThatFioHasAndWeDoNotAreNotUnknown) {
+    for (const char* line : {"zonemode=zbd", "io_submit_mode=offload", "dedupe_mode=working_set", "ioengine=dircreate",
+                             "mem=cudamalloc", "ioengine=external:/lib/x.so"}) {
+        const InputError error = refusal(std::string("[j]\nsize=1M\n") + line + "\n");
+        EXPECT_NE(error.message().find("is not supported"), std::string::npos) << error.message();
+        EXPECT_EQ(error.line(), 3U);
+    }
+    EXPECT_NE(refusal("[j]\nsize=1M\nzonemode=zdb\n").message().find("is not known"), std::string::npos);
+}
+
+// fio's rules for verify_interval (fixup_options() of 3.33).
+TEST(JobFile, VerifyIntervalsDivideTheBlocks) {
+    const auto interval = [](const std::string& keys) {
+        return parse_job_text("[j]\nrw=write\nsize=1M\nverify=crc32c\n" + keys, "x").jobs[0].verify_interval_bytes;
+    };
+    EXPECT_EQ(interval("bs=4k\n"), 4096U);
+    EXPECT_EQ(interval("bs=16k\nverify_interval=4k\n"), 4096U);
+    EXPECT_EQ(interval("bs=4k\nverify_interval=1m\n"), 4096U);
+    EXPECT_EQ(interval("bs=16k\nverify_interval=5000\n"), 16384U);
+    EXPECT_EQ(interval("bsrange=4k-16k\n"), 4096U);
+    EXPECT_EQ(interval("bsrange=4k-10k\n"), 2048U);
+}
+
 TEST(JobFile, CommandLine) {
     const JobSet set = parse_command_line({"--bs=8k", "--size=1M", "--name=a", "--rw=write", "--name=b"});
     ASSERT_EQ(set.jobs.size(), 2U);

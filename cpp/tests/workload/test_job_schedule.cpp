@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <vector>
 
-#include "job_schedule.hpp"
+#include "run/job_schedule.hpp"
 
 namespace sampleblk::workload {
 namespace {
+
+void become(const SharedMemory& shared, std::size_t job, Phase phase) {
+    shared.state(job).phase.store(static_cast<std::uint32_t>(phase));
+}
+
+bool was_woken(const SharedMemory& shared) {
+    std::uint64_t count = 0;
+    return ::read(shared.event(), &count, sizeof(count)) == sizeof(count);
+}
 
 // The supervising thread sleeps until something changes; a job's startdelay begins with start().
 TEST(JobSchedule, StartWakesWhoeverWatchesIt) {
@@ -14,13 +24,60 @@ TEST(JobSchedule, StartWakesWhoeverWatchesIt) {
     std::vector<JobPlan> plans(1);
     plans[0].options.startdelay_ns = delay_ns;
     const SharedMemory shared({0});
-    shared.state(0).phase.store(static_cast<std::uint32_t>(Phase::ready));
+    become(shared, 0, Phase::ready);
     JobSchedule schedule(plans, shared);
     EXPECT_GT(schedule.next_wait_ns(), delay_ns);
-    const std::uint32_t seen = shared.event().load();
+    EXPECT_FALSE(was_woken(shared));
     schedule.start();
-    EXPECT_NE(shared.event().load(), seen);
+    EXPECT_TRUE(was_woken(shared));
     EXPECT_LE(schedule.next_wait_ns(), delay_ns);
+}
+
+// exit_what=stonewall ends the jobs that run when the first one ends, and not those that the next group starts.
+TEST(JobSchedule, ExitWhatStonewallSparesTheJobsBehindTheStonewall) {
+    std::vector<JobPlan> plans(3);
+    for (JobPlan& plan : plans) {
+        plan.options.exit_what = ExitWhat::stonewall;
+    }
+    plans[0].options.exitall = true;
+    plans[2].options.stonewall = true;
+    plans[2].options.group_id = 1;
+    const SharedMemory shared({0, 0, 0});
+    for (std::size_t i = 0; i < 3; ++i) {
+        become(shared, i, Phase::ready);
+    }
+    JobSchedule schedule(plans, shared);
+    schedule.start();
+    become(shared, 0, Phase::finished);
+    schedule.step();
+    EXPECT_TRUE(told_to_stop(shared.state(1)));
+    EXPECT_FALSE(told_to_stop(shared.state(2)));
+    become(shared, 1, Phase::finished);
+    schedule.step();
+    EXPECT_EQ(shared.state(2).go.load(), 1U);
+    become(shared, 2, Phase::running);
+    schedule.step();
+    EXPECT_FALSE(told_to_stop(shared.state(2)));
+}
+
+// A job that was told to stop by another may sleep in a system call: it is to be interrupted, again and again.
+TEST(JobSchedule, WatchesAJobThatIsToStopUntilItHas) {
+    std::vector<JobPlan> plans(2);
+    plans[0].options.exitall = true;
+    const SharedMemory shared({0, 0});
+    become(shared, 0, Phase::ready);
+    become(shared, 1, Phase::ready);
+    JobSchedule schedule(plans, shared);
+    schedule.start();
+    EXPECT_EQ(schedule.next_wait_ns(), UINT64_MAX);
+    become(shared, 1, Phase::running);
+    become(shared, 0, Phase::finished);
+    schedule.step();
+    EXPECT_TRUE(schedule.someone_is_to_stop());
+    EXPECT_LT(schedule.next_wait_ns(), 1'000'000'000U);
+    become(shared, 1, Phase::finished);
+    EXPECT_FALSE(schedule.someone_is_to_stop());
+    EXPECT_FALSE(schedule.grace_expired());
 }
 
 }  // namespace

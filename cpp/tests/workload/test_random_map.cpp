@@ -4,9 +4,9 @@
 #include <cmath>
 #include <vector>
 
-#include "distribution.hpp"
-#include "random_map.hpp"
-#include "sampleblk/workload/random.hpp"
+#include "pattern/distribution.hpp"
+#include "pattern/random.hpp"
+#include "pattern/random_map.hpp"
 
 namespace sampleblk::workload {
 namespace {

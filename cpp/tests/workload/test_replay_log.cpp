@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <vector>
@@ -34,6 +35,17 @@ TEST(Iolog, VersionThreeHasTimeStamps) {
     ASSERT_EQ(log.records.size(), 2U);
     EXPECT_EQ(log.records[1].time_ns, 3'500'000U);
     EXPECT_EQ(log.paths[log.records[1].file], "b");
+}
+
+// A discard of a whole disk is one record.
+TEST(Iolog, LengthsMayBeLongerThan32Bits) {
+    const ReplayLog log = parse_iolog("fio version 2 iolog\na trim 0 2147483647\na trim 4096 1099511627776\n", "log");
+    ASSERT_EQ(log.records.size(), 2U);
+    EXPECT_EQ(log.records[0].length_bytes, 2147483647U);
+    EXPECT_EQ(log.records[1].length_bytes, std::uint64_t{1} << 40);
+    EXPECT_THROW((void)parse_iolog("fio version 2 iolog\na read 0 9223372036854775807\n", "log"), FormatError);
+    EXPECT_THROW((void)parse_iolog("fio version 2 iolog\na wait 18446744073709551615\na read 0 1\n", "log"),
+                 FormatError);
 }
 
 TEST(Iolog, AnErrorNamesTheOffset) {
@@ -83,6 +95,21 @@ TEST(Blktrace, TakesWhatWasQueued) {
     ASSERT_EQ(log.skipped.size(), 1U);
     EXPECT_EQ(log.skipped[0].second, 1U);
     EXPECT_THROW((void)parse_blktrace(std::as_bytes(std::span(bytes).subspan(4)), "trace"), FormatError);
+}
+
+// Numbers that no file or clock has are skipped by reason, or bounded.
+TEST(ReplayTable, HostileNumbersDoNotOverflow) {
+    constexpr double huge = 1e300;
+    std::vector<Column> columns;
+    columns.emplace_back("time", std::vector<double>{0, huge, std::nan("")}, "s");
+    auto pool = std::make_shared<StringPool>();
+    columns.emplace_back("rwbs", std::vector<std::int32_t>(3, pool->intern("W")), pool);
+    columns.emplace_back("sector", std::vector<std::int64_t>{0, INT64_MAX, 8});
+    columns.emplace_back("nr_sector", std::vector<std::int64_t>{8, 8, INT64_MAX});
+    const ReplayLog log = replay_of_requests(Table(std::move(columns)));
+    ASSERT_EQ(log.records.size(), 1U);
+    ASSERT_EQ(log.skipped.size(), 1U);
+    EXPECT_EQ(log.skipped[0].second, 2U);
 }
 
 // Every input that fuzzing found worth keeping, once more.

@@ -7,6 +7,7 @@ import queue
 import threading
 from typing import TYPE_CHECKING, Any
 
+from sampleblk_lab.errors import InputError
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
@@ -33,9 +34,17 @@ def batches(file: core.TraceFile, event: str, rows: int, selection: dict[str, An
             return
         raise _StoppedError
 
+    names: set[str] = set()
+
+    def take(name: str, table: core.Table) -> None:
+        names.add(name)
+        if len(names) > 1:
+            raise InputError(f"event {event!r}", expected=f"one event's name; it matches {', '.join(sorted(names))}")
+        offer(table)
+
     def decode() -> None:
         try:
-            file.decode_batches([event], rows, lambda _name, table: offer(table), **selection)
+            file.decode_batches([event], rows, take, **selection)
             offer(None)
         except _StoppedError:
             return

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sampleblk_lab.analysis.buffers import of_one_buffer
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Block:
         Returns:
             Columns device, sector, sectors (of 512 bytes), operation, rwbs, pid (who queued it), issuer and completer
             (the tasks that ran then; -1: no such event), queued, gotten, inserted, issued, completed (ns; 0: no such
-            event), merges, error (errno).
+            event), merges, error (errno), and buffer where the requests are of several.
         """
         return self._table
 
@@ -61,7 +62,11 @@ class Block:
             Columns step (Q2Q, Q2G, G2I, I2D, D2C, Q2C; the key), count, minimum, average, median, p99, maximum (ns).
             Q2Q is between the queueing of one request and the next of the same device. G2D is of requests that no
             scheduler held and that were issued straight from their task's plug: they have no I.
+
+        Raises:
+            InputError: The requests are of several buffers.
         """
+        of_one_buffer(self._table, "latencies of requests")
         spans: dict[str, NDArray[Any]] = {"Q2Q": self._gaps()}
         spans |= {step: self._spans(step, source, target) for step, source, target in _STEPS}
         spans = {name: values for name, values in spans.items() if len(values)}
@@ -77,7 +82,7 @@ class Block:
             ("maximum", np.max),
         ):
             columns[name] = np.array([float(of(values)) for values in spans.values()])
-        units = dict.fromkeys(("minimum", "average", "median", "p99", "maximum"), "ns")
+        units = dict.fromkeys(("minimum", "average", "median", "p99", "maximum"), self._table["queued"].unit)
         return Table.of(columns, units=units, metadata=self._table.metadata, key="step")
 
     def _gaps(self) -> NDArray[Any]:
@@ -93,7 +98,11 @@ class Block:
 
         Returns:
             Columns time (ns) and depth (after that moment's change).
+
+        Raises:
+            InputError: The requests are of several buffers.
         """
+        of_one_buffer(self._table, "a queue's depth")
         issued, completed = (self._table[name].codes.astype(np.int64) for name in ("issued", "completed"))
         chosen = (issued > 0) & (completed > 0)
         if device is not None:
@@ -104,7 +113,7 @@ class Block:
         order = np.lexsort((step, time))
         return Table.of(
             {"time": time[order].astype(np.uint64), "depth": np.cumsum(step[order])},
-            units={"time": "ns"},
+            units={"time": self._table["issued"].unit},
             metadata=self._table.metadata,
         )
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sampleblk_lab._native import core
+from sampleblk_lab.analysis.buffers import of_one_buffer
+from sampleblk_lab.analysis.notebook import rows_html
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ class Node:
         duration: ns.
         context: The task that did it, or ``"driver"``.
         children: What it caused, by time.
+        timed: Whether the recording tells its duration.
     """
 
     name: str
@@ -40,6 +43,7 @@ class Node:
     duration: int
     context: str
     children: list[Node] = field(default_factory=list)
+    timed: bool = True
 
     def walk(self) -> Iterator[Node]:
         """This one and all below it, callers first."""
@@ -59,9 +63,10 @@ class FollowThrough:
         self.metadata = metadata
 
     @classmethod
-    def of(cls, run: Run, syscall: str, index: int, pid: int | Iterable[int] | None) -> FollowThrough:
+    def of(cls, run: Run, syscall: str, index: int, pids: int | Iterable[int] | None) -> FollowThrough:
         """See :meth:`Run.follow_through`."""
-        calls = run.syscalls(pid=pid).table()
+        run.file.require_ns(None, "a call followed through")
+        calls = of_one_buffer(run.syscalls(pids=pids).table(), "a call's place among the calls")
         rows = np.flatnonzero(calls["syscall"].values == syscall)
         if not -len(rows) <= index < len(rows):
             raise IndexError(f"call {index} of {len(rows)} calls of {syscall}")
@@ -116,7 +121,9 @@ class FollowThrough:
         lines = []
         for depth, node in self._nodes():
             at = core.format_duration(max(node.start - self.root.start, 0))
-            time = f"{core.duration_mark(node.duration)} {core.duration_text(node.duration)}"
+            time = (
+                f"{core.duration_mark(node.duration)} {core.duration_text(node.duration)}" if node.timed else " " * 14
+            )
             lines.append(f"+{at:>9s} {time}|  {'  ' * depth}{node.name}{self._who(node)}")
         lines.extend(f"{name}: {value}" for name, value in self.metadata.items())
         return "\n".join(lines)
@@ -125,8 +132,6 @@ class FollowThrough:
         return self.text()
 
     def _repr_html_(self) -> str:
-        from sampleblk_lab.report.tree import rows_html
-
         rows = [(depth, node.duration, node.name + self._who(node)) for depth, node in self._nodes()]
         return rows_html(rows[:_HTML_NODES], max(len(rows) - _HTML_NODES, 0)) + self.times()._repr_html_()
 
@@ -183,9 +188,11 @@ class _Story:
         table = self._run.graph(start=self._start, stop=stop).table()
         nodes: list[Node] = []
         roots: dict[int, list[Node]] = {}
-        names = ("function", "time", "duration", "parent", "pid")
-        for name, time, duration, parent, pid in zip(*(table[column].values.tolist() for column in names), strict=True):
-            node = Node(f"{name}()", time, duration, self.name(pid))
+        of_one_buffer(table, "function trees")
+        names = ("function", "time", "duration", "parent", "pid", "complete")
+        columns = (table[column].values.tolist() for column in names)
+        for name, time, duration, parent, pid, complete in zip(*columns, strict=True):
+            node = Node(f"{name}()", time, duration, self.name(pid), timed=bool(complete or duration))
             nodes.append(node)
             (roots.setdefault(pid, []) if parent < 0 else nodes[parent].children).append(node)
         return roots
@@ -195,7 +202,7 @@ class _Story:
         if not any(event.startswith("block:") for event in self._events):
             return []
         out: list[_Request] = []
-        for row in self._run.block().table().rows():
+        for row in of_one_buffer(self._run.block().table(), "block requests"):
             moments = {name: int(row[name] or 0) for name in ("queued", "gotten", "inserted", "issued", "completed")}
             first = min((value for value in moments.values() if value), default=0)
             if not self._start <= first < self._stop:
@@ -235,6 +242,7 @@ class _Story:
         table = self._run.events(
             "sched:sched_switch", start=self._start, stop=self._stop, fields=["prev_pid", "next_pid"]
         )
+        of_one_buffer(table, "times off the CPU")
         left = 0
         waits: list[Node] = []
         names = ("time", "prev_pid", "next_pid")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sampleblk_lab._native import core
-from sampleblk_lab.analysis.notebook import notes, text_lines
-from sampleblk_lab.errors import InputError
+from sampleblk_lab.analysis.buffers import of_one_buffer
+from sampleblk_lab.analysis.notebook import notes, rows_html, text_lines
+from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
@@ -23,19 +24,15 @@ _REPR_CALLS = 60
 _HTML_CALLS = 1000
 
 
-def _shown(
-    graph: core.CallGraph, modules: dict[str, str], first: int, rows: int, depth: int | None
-) -> list[tuple[int, int, str]]:
+def _shown(graph: core.CallGraph, first: int, rows: int, depth: int | None) -> list[tuple[int, int, str]]:
     """Depth, duration and name of some calls, as a notebook's tree takes them."""
     table = graph.table()
-    categories = table.column("function").categories or []
+    words = table.column("function").categories or []
     window = slice(first, first + rows)
-    columns = (table.column(name).values[window].tolist() for name in ("depth", "duration", "function"))
+    columns = (table.column(name).values[window].tolist() for name in ("depth", "duration", "function", "module"))
     return [
-        (level, duration, f"{name} [{modules[name]}]" if name in modules else name)
-        for level, duration, name in (
-            (level, time, categories[code]) for level, time, code in zip(*columns, strict=True)
-        )
+        (level, duration, words[function] if module < 0 else f"{words[function]} [{words[module]}]")
+        for level, duration, function, module in zip(*columns, strict=True)
         if depth is None or level < depth
     ]
 
@@ -53,15 +50,23 @@ class Graph:
         """One row a call, depth first.
 
         Returns:
-            Columns time, duration and self (ns), parent (row; -1: a root), depth, function, pid, cpu, and complete
-            (0 where the recording lacks the entry or the exit).
+            Columns time, duration and self (ns), parent (row; -1: a root), depth, function, module (missing for the
+            kernel itself), pid, cpu, complete (0 where the recording lacks the entry or the exit), and buffer where
+            the calls are of several.
         """
         return Table(self._graph.table())
 
     @property
     def modules(self) -> dict[str, str]:
-        """The module of each function that is not of the kernel itself."""
-        return self._graph.modules
+        """The module of each function that is not of the kernel itself; of those of several modules, all of them."""
+        table = self._graph.table()
+        words = table.column("function").categories or []
+        pairs = np.unique(np.stack([table.column(name).values for name in ("function", "module")]), axis=1).T.tolist()
+        found: dict[str, list[str]] = {}
+        for function, module in pairs:
+            if module >= 0:
+                found.setdefault(words[function], []).append(words[module])
+        return {function: ", ".join(modules) for function, modules in found.items()}
 
     def tree(self, root: int = 0, *, depth: int | None = None) -> CallTree:
         """One call and all below it.
@@ -95,41 +100,43 @@ class Graph:
                 some. The kernel itself stays unfolded. What a module calls within itself is one call then.
 
         Returns:
-            Columns `by` (the key), calls, total, self, minimum, average and maximum (ns, of total), by falling self
-            time. A recursive function's total counts each level.
+            Columns `by` (the key), calls, timed (of them, those whose duration is known), total, self, minimum, average
+            and maximum (ns, of the timed ones' total; NaN where there is none), by falling self time. A recursive
+            function's total counts each level. A function that several modules have is ``name [module]`` for each.
 
         Raises:
-            InputError: `by` is none of these.
+            InputError: `by` is none of these; or the calls are of several buffers.
+            UnsupportedError: The durations add up to more than 64 bits, as those of a corrupt recording may.
         """
         if by not in ("function", "path", "module"):
             raise InputError(f"by={by!r}", expected="'function', 'path' or 'module'")
-        table = self.table()
-        calls_of = _Calls(table, self.modules)
+        table = of_one_buffer(self.table(), "sums of calls")
+        calls_of = _Calls(table)
         if fold_modules:
-            calls_of.fold(set(self.modules.values()) if fold_modules is True else set(fold_modules))
+            calls_of.fold(None if fold_modules is True else set(fold_modules))
         if depth is not None:
             calls_of.cut(depth)
-        names = calls_of.names(by)
-        keys, inverse = np.unique(names.astype(str), return_inverse=True)
-        total, own = calls_of.duration, calls_of.own
+        keys, inverse = calls_of.names(by)
+        total, own, is_timed = calls_of.duration, calls_of.own, calls_of.timed
         calls = np.bincount(inverse, minlength=len(keys)).astype(np.uint64)
-        sums = np.bincount(inverse, weights=total, minlength=len(keys))
-        selfs = np.bincount(inverse, weights=own, minlength=len(keys))
-        low = np.full(len(keys), np.iinfo(np.uint64).max, dtype=np.uint64)
-        high = np.zeros(len(keys), dtype=np.uint64)
-        np.minimum.at(low, inverse, total)
-        np.maximum.at(high, inverse, total)
-        order = np.argsort(-selfs, kind="stable")
+        timed = np.bincount(inverse[is_timed], minlength=len(keys)).astype(np.uint64)
+        sums, selfs = _sums(inverse, total, len(keys)), _sums(inverse, own, len(keys))
+        low, high = np.full(len(keys), np.inf), np.full(len(keys), -np.inf)
+        np.minimum.at(low, inverse[is_timed], total[is_timed])
+        np.maximum.at(high, inverse[is_timed], total[is_timed])
+        known = timed > 0
+        order = np.argsort(np.uint64(2**64 - 1) - selfs, kind="stable")  # the largest first, ties as they were
         columns: dict[str, Any] = {
-            by: [str(keys[i]) for i in order],
+            by: [keys[i] for i in order],
             "calls": calls[order],
-            "total": sums[order].astype(np.uint64),
-            "self": selfs[order].astype(np.uint64),
-            "minimum": low[order],
-            "average": (sums / np.maximum(calls, 1))[order],
-            "maximum": high[order],
+            "timed": timed[order],
+            "total": sums[order],
+            "self": selfs[order],
+            "minimum": np.where(known, low, np.nan)[order],
+            "average": np.where(known, sums / np.maximum(timed, 1), np.nan)[order],
+            "maximum": np.where(known, high, np.nan)[order],
         }
-        units = dict.fromkeys(("total", "self", "minimum", "average", "maximum"), "ns")
+        units = dict.fromkeys(("total", "self", "minimum", "average", "maximum"), table["duration"].unit)
         return Table.of(columns, units=units, metadata=table.metadata, key=by)
 
     def folded(self, *, fold_modules: bool | Iterable[str] = False) -> str:
@@ -142,7 +149,8 @@ class Graph:
 
         Returns:
             Columns `by` (the key), calls_before, calls_after, average_before, average_after (ns), change (average
-            after over before; inf where new, 0 where gone), by falling change of the sum.
+            after over before; inf where new, 0 where gone, NaN where one of them is not known), by falling change of
+            the sum.
         """
         before, after = self.aggregate(by=by), other.aggregate(by=by)
         names = list(dict.fromkeys([*before[by], *after[by]]))
@@ -153,7 +161,7 @@ class Graph:
             sides.append([np.where(rows >= 0, side[column].codes[rows], 0) for column in ("calls", "average", "total")])
         (calls0, average0, total0), (calls1, average1, total1) = sides
         with np.errstate(divide="ignore", invalid="ignore"):
-            change = np.where(average0 > 0, average1 / average0, np.inf)
+            change = np.where(np.isnan(average0), np.nan, np.where(average0 > 0, average1 / average0, np.inf))
         order = np.argsort(-np.abs(total1.astype(np.float64) - total0.astype(np.float64)), kind="stable")
         columns: dict[str, Any] = {
             by: [str(names[i]) for i in order],
@@ -183,34 +191,48 @@ class Graph:
         return text + (f"({len(self)} calls)\n" if len(self) > _REPR_CALLS else "") + text_lines(self.metadata)
 
     def _repr_html_(self) -> str:
-        from sampleblk_lab.report.tree import rows_html
-
         shown = min(len(self), _HTML_CALLS)
-        return rows_html(_shown(self._graph, self.modules, 0, shown, None), len(self) - shown) + notes(self.metadata)
+        return rows_html(_shown(self._graph, 0, shown, None), len(self) - shown) + notes(self.metadata)
+
+
+def _sums(places: NDArray[Any], values: NDArray[Any], size: int) -> NDArray[np.uint64]:
+    """The exact sum of the values at each place."""
+    if np.any(np.bincount(places, weights=values, minlength=size) >= 2.0**64):
+        raise UnsupportedError("sums of calls", "their durations add up to more than 64 bits", "a sound recording")
+    out = np.zeros(size, dtype=np.uint64)
+    np.add.at(out, places, values)
+    return out
 
 
 class _Calls:
     """The calls that an aggregate sums, which folding makes fewer of."""
 
-    def __init__(self, table: Table, modules: dict[str, str]) -> None:
-        self._functions = [str(name) for name in table["function"].categories or []]
-        self._modules = modules
-        self._codes = table["function"].codes
+    def __init__(self, table: Table) -> None:
+        words = [str(word) for word in table["function"].categories or []]
+        pairs = np.stack([table["function"].codes, table["module"].codes]).astype(np.int64)
+        kinds, codes = np.unique(pairs, axis=1, return_inverse=True)
+        #: Function and module ("" for the kernel) of each code.
+        self._kinds = [(words[function], words[module] if module >= 0 else "") for function, module in kinds.T.tolist()]
+        self._codes = codes.reshape(-1)
         self._parent = table["parent"].codes
         self.duration = table["duration"].codes
         self.own = table["self"].codes
+        # An exit without its entry tells how long the call took, too.
+        self.timed = (table["complete"].codes == 1) | (self.duration > 0)
 
-    def fold(self, modules: set[str]) -> None:
-        """Makes each of these modules one function, and what it calls within itself a part of the call into it."""
-        kinds = [f"[{module}]" if (module := self._modules.get(name)) in modules else "" for name in self._functions]
-        names = [kind or name for kind, name in zip(kinds, self._functions, strict=True)]
-        self._functions = list(dict.fromkeys(names))
-        place = {name: code for code, name in enumerate(self._functions)}
+    def fold(self, modules: set[str] | None) -> None:
+        """Makes each of these modules (None: all) one function; what it calls within itself is part of the call."""
+        folds = [bool(module) and (modules is None or module in modules) for _, module in self._kinds]
+        kinds = [
+            (f"[{module}]", module) if fold else (function, module)
+            for fold, (function, module) in zip(folds, self._kinds, strict=True)
+        ]
         old = self._codes
-        self._codes = np.array([place[name] for name in names], dtype=np.int64)[old]
-        is_module = np.array([bool(kind) for kind in kinds], dtype=bool)[old]
-        inside = (self._parent >= 0) & is_module & (self._codes == self._codes[self._parent])
-        self._drop(inside)
+        self._kinds = list(dict.fromkeys(kinds))
+        place = {kind: code for code, kind in enumerate(self._kinds)}
+        self._codes = np.array([place[kind] for kind in kinds], dtype=np.int64)[old]
+        is_module = np.array(folds, dtype=bool)[old]
+        self._drop((self._parent >= 0) & is_module & (self._codes == self._codes[self._parent]))
 
     def cut(self, depth: int) -> None:
         """Drops what lies `depth` levels or more below a root."""
@@ -224,27 +246,43 @@ class _Calls:
         stays = np.arange(len(gone))
         for row in np.flatnonzero(gone).tolist():  # callers come before their callees
             stays[row] = stays[self._parent[row]]
-        own = np.zeros(len(gone), dtype=np.uint64)
-        np.add.at(own, stays, self.own)
+        own = _sums(stays, self.own, len(gone))
         kept = np.flatnonzero(~gone)
         place = np.full(len(gone), -1, dtype=np.int64)
         place[kept] = np.arange(len(kept))
         parent = self._parent[kept]
         self._parent = np.where(parent >= 0, place[stays[parent]], -1)
         self._codes, self.duration, self.own = self._codes[kept], self.duration[kept], own[kept]
+        self.timed = self.timed[kept]
 
-    def names(self, by: str) -> NDArray[Any]:
-        """What each call is counted under."""
-        words = self._functions
+    def names(self, by: str) -> tuple[list[str], NDArray[Any]]:
+        """What calls are counted under, in order of the alphabet, and for each call the number of its name there."""
+        homes: dict[str, set[str]] = {}
+        for function, module in self._kinds:
+            homes.setdefault(function, set()).add(module)
+        words = [
+            f"{function} [{module}]" if module and len(homes[function]) > 1 else function
+            for function, module in self._kinds
+        ]
         if by == "module":
-            words = [name[1:-1] if name[0] == "[" else self._modules.get(name, "kernel") for name in words]
-        picked: NDArray[Any] = np.array(words, dtype=object)[self._codes]
+            words = [module or "kernel" for _, module in self._kinds]
+        codes = self._codes
         if by == "path":
+            # A path is its caller's and a function: of each only one text is made, however many calls took it.
+            known: dict[tuple[int, int], int] = {}
             paths: list[str] = []
-            for function, parent in zip(picked.tolist(), self._parent.tolist(), strict=True):
-                paths.append(function if parent < 0 else f"{paths[parent]};{function}")
-            picked = np.array(paths, dtype=object)
-        return picked
+            numbers = np.empty(len(codes), dtype=np.int64)
+            for row, (code, parent) in enumerate(zip(codes.tolist(), self._parent.tolist(), strict=True)):
+                above = int(numbers[parent]) if parent >= 0 else -1
+                number = known.setdefault((above, code), len(known))
+                if number == len(paths):
+                    paths.append(words[code] if above < 0 else f"{paths[above]};{words[code]}")
+                numbers[row] = number
+            words, codes = paths, numbers
+        keys = sorted({words[code] for code in np.unique(codes).tolist()})
+        place = {key: number for number, key in enumerate(keys)}
+        picked: NDArray[Any] = np.array([place.get(word, -1) for word in words], dtype=np.int64)[codes]
+        return keys, picked
 
 
 class CallTree:
@@ -276,8 +314,6 @@ class CallTree:
         return self.text() + text_lines(self._graph.table().metadata)
 
     def _repr_html_(self) -> str:
-        from sampleblk_lab.report.tree import rows_html
-
         shown = min(self._rows, _HTML_CALLS)
-        rows = _shown(self._graph, self._graph.modules, self._first, shown, self._depth)
+        rows = _shown(self._graph, self._first, shown, self._depth)
         return rows_html(rows, self._rows - shown) + notes(self._graph.table().metadata)

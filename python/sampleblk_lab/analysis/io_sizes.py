@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sampleblk_lab.analysis.buffers import of_one_buffer
 from sampleblk_lab.analysis.notebook import preformatted
 from sampleblk_lab.table import Table
 
@@ -28,9 +29,13 @@ class IoSizes:
     Args:
         calls: The system-call table.
         commands: Thread id to command, for the report's names.
+
+    Raises:
+        InputError: The calls are of several buffers.
     """
 
     def __init__(self, calls: Table, commands: Mapping[int, str]) -> None:
+        of_one_buffer(calls, "sizes of reads and writes")
         self._names = calls["syscall"].values
         self._ret = calls["ret"].codes
         self._pid = calls["pid"].codes

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sampleblk_lab._native import core
+from sampleblk_lab.analysis.buffers import of_one_buffer
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
@@ -39,7 +40,11 @@ class Offsets:
 
         Returns:
             The bytes, shape ``(rows, columns)``, row 0 the lowest offsets; the edges of time (ns) and of offset.
+
+        Raises:
+            InputError: The calls are of several buffers.
         """
+        of_one_buffer(self._table, "offsets over time")
         time, offset, size = (self._table[name].codes for name in ("time", "offset", "size"))
         if len(time) == 0:
             return np.zeros((rows, columns)), np.zeros(columns + 1), np.zeros(rows + 1)
@@ -52,6 +57,7 @@ class Offsets:
         """The share of calls that begin where the task's call before on that descriptor ended; 1.0 is sequential."""
         ends: dict[tuple[int, int], int] = {}
         names = ("pid", "fd", "offset", "size")
+        of_one_buffer(self._table, "the share of sequential calls")
         follows = seen = 0
         for pid, descriptor, offset, size in zip(*(self._table[name].codes.tolist() for name in names), strict=True):
             before = ends.get((pid, descriptor))
@@ -71,8 +77,9 @@ class Offsets:
             for row in reversed(range(rows))
         ]
         lines.append(" " * 10 + "+" + "-" * columns)
-        span = int(edges_time[-1] - edges_time[0])
-        lines.append(" " * 11 + "0" + core.format_duration(span).rjust(columns - 1))
+        span, unit = int(edges_time[-1] - edges_time[0]), self._table["time"].unit
+        shown = core.format_duration(span) if unit == "ns" else f"{span} {unit}"
+        lines.append(" " * 11 + "0" + shown.rjust(columns - 1))
         lines.extend(f"{name}: {value}" for name, value in self._table.metadata.items())
         return "\n".join(lines)
 

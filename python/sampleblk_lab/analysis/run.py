@@ -5,10 +5,15 @@ from __future__ import annotations
 
 import functools
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from sampleblk_lab import renamed, tasks
 from sampleblk_lab._native import core
+from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
@@ -21,6 +26,11 @@ if TYPE_CHECKING:
     from sampleblk_lab.analysis.io_sizes import IoSizes
     from sampleblk_lab.analysis.offsets import Offsets
     from sampleblk_lab.analysis.syscalls import Syscalls
+    from sampleblk_lab.profiling import Profile
+    from sampleblk_lab.tasks import Who
+    from sampleblk_lab.workload import FioResult
+
+_CLONE_THREAD = 0x10000  # include/uapi/linux/sched.h
 
 
 def open_run(path: str | os.PathLike[str], *, errors: str = "strict") -> Run:
@@ -50,6 +60,8 @@ class Run:
         #: The trace.dat itself.
         self.trace_path = path / "trace.dat" if path.is_dir() else path
         self._errors = errors
+        # What keeps the files of a run that was not saved.
+        self._spool: object = None
 
     @functools.cached_property
     def file(self) -> core.TraceFile:
@@ -65,10 +77,103 @@ class Run:
         options: dict[str, Any] = json.loads(path.read_text())
         return options
 
-    def _job(self, pid: int | Iterable[int] | None) -> dict[str, Any]:
+    def _text(self, name: str) -> str | None:
+        path = self.directory / name if self.directory else None
+        return path.read_text() if path is not None and path.exists() else None
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """On what it was recorded (env.json); empty for others' files."""
+        text = self._text("env.json")
+        about: dict[str, Any] = {} if text is None else json.loads(text)
+        return about
+
+    @functools.cached_property
+    def result(self) -> FioResult | None:
+        """What the run's job measured (result.json, fio's JSON+); None where no job ran."""
+        text = self._text("result.json")
+        if text is None:
+            return None
+        # By its public name: jobs record themselves, so that their package comes after this one.
+        import sampleblk_lab as lab
+
+        return lab.FioResult(json.loads(text), self._text("report.txt") or "")
+
+    @property
+    def command(self) -> dict[str, Any]:
+        """The command that was recorded: command, returncode, elapsed_s, user_s, system_s; empty where none was."""
+        text = self._text("command.json")
+        about: dict[str, Any] = {} if text is None else json.loads(text)
+        return about
+
+    def profile(self, **options: Any) -> Profile:
+        """What the CPUs ran, of a run that was recorded with ``profile=``.
+
+        Args:
+            options: As :func:`open_profile` takes them.
+
+        Raises:
+            UnsupportedError: It was not.
+        """
+        from sampleblk_lab.profiling import open_profile
+
+        if self.directory is None or not (self.directory / "perf.data").exists():
+            raise UnsupportedError(f"a profile of {self!r}", "it has no perf.data", "record(profile=997)")
+        profile = open_profile(self.directory, **options)
+        profile._keep = self._spool  # noqa: SLF001
+        return profile
+
+    def save(self, directory: str | os.PathLike[str]) -> Run:
+        """Copies everything of the run into `directory`, which is made, and returns the run opened from there.
+
+        That is ``trace.dat``, ``recording.json`` and ``env.json`` (what was asked for, on what machine), for a job
+        ``result.json`` and ``report.txt``, for a command ``command.json``, and for a profile ``perf.data`` with what it
+        takes to read it elsewhere: ``kallsyms`` and ``symbols/``.
+        """
+        target = Path(directory)
+        target.mkdir(parents=True, exist_ok=True)
+        if self.directory is None:
+            if self.trace_path.resolve() != (target / "trace.dat").resolve():
+                shutil.copyfile(self.trace_path, target / "trace.dat")
+            return open_run(target, errors=self._errors)
+        if target.resolve() != self.directory.resolve():
+            for file in self.directory.iterdir():
+                if file.is_dir():
+                    shutil.copytree(file, target / file.name, symlinks=True, dirs_exist_ok=True)
+                else:
+                    shutil.copyfile(file, target / file.name)
+        if (target / "perf.data").exists() and not (target / "symbols").exists():
+            self.profile(inlines=False).save_symbols(target / "symbols")
+        return open_run(target, errors=self._errors)
+
+    @functools.cached_property
+    def _later_threads(self) -> list[tuple[int, int]]:
+        """Threads that were made while it recorded, as (who made it, its id), in time order."""
+        if "task:task_newtask" not in self.file.events:  # somebody else's recording, or a pruned one
+            return []
+        found = self.tables("task:task_newtask", fields=["pid", "clone_flags", "common_pid"])
+        if not found:
+            return []
+        made = next(iter(found.values()))
+        threads = (made["clone_flags"].codes & np.uint64(_CLONE_THREAD)) != 0
+        return list(zip(made["common_pid"].codes[threads].tolist(), made["pid"].codes[threads].tolist(), strict=True))
+
+    def _tasks(self, who: Who) -> list[int]:
+        """The tasks that `who` stands for: a process is all its threads, those that it made meanwhile included."""
+        recorded: dict[str, list[int]] = self.options.get("threads", {})
+        out: dict[int, None] = {}
+        for number in tasks.ids(who):
+            for thread in recorded.get(str(number), [number]):
+                out[thread] = None
+        for maker, thread in self._later_threads:
+            if maker in out:
+                out[thread] = None
+        return list(out)
+
+    def _job(self, pids: Who | None) -> dict[str, Any]:
         """The tasks that a view is about: those asked for, else those that the recording was."""
-        if pid is not None:
-            return {"pids": [pid] if isinstance(pid, int) else list(pid), "children": False}
+        if pids is not None:
+            return {"pids": self._tasks(pids), "children": False}
         if self.options.get("pids_by_kernel", False):
             return {"pids": [], "children": False}
         return {"pids": self.options.get("pids", []), "children": self.options.get("children", False)}
@@ -76,7 +181,7 @@ class Run:
     # -- events
 
     def counts(self, **selection: Any) -> Table:
-        """How often each event occurs: columns event, count, first and last (ns). Key: event."""
+        """How often each event occurs: columns event, count, first and last (ns), buffer where several. Key: event."""
         return Table(self.file.count_events(**selection), key="event")
 
     def events(self, event: str, **selection: Any) -> Table:
@@ -88,13 +193,17 @@ class Run:
                 ``buffer`` (an instance's name), ``comm`` and ``symbols`` (True: more columns).
 
         Returns:
-            Columns ``time`` (ns), ``cpu`` and the fields of the event's format.
+            Columns ``time`` (ns, or ticks of a clock that the file does not convert: see its unit), ``cpu``, ``buffer``
+            where the file has several, and the fields of the event's format.
 
         Raises:
-            InputError: The recording knows no such event.
+            InputError: The recording knows no such event, or several (a glob, a name in two systems): :meth:`tables`.
             FormatError: The file is damaged there; open the run with ``errors="skip"`` to read the rest.
         """
         tables = self.file.decode([event], **selection)
+        if len(tables) != 1:
+            found = ", ".join(sorted(tables)) or "none"
+            raise InputError(f"event {event!r} of {self.trace_path}", expected=f"one event's name; it matches {found}")
         return Table(next(iter(tables.values())))
 
     def tables(self, *events: str, **selection: Any) -> dict[str, Table]:
@@ -109,44 +218,46 @@ class Run:
 
     # -- views
 
-    def syscalls(self, *, pid: int | Iterable[int] | None = None, **selection: Any) -> Syscalls:
+    @renamed.parameters(pid="pids")
+    def syscalls(self, *, pids: Who | None = None, **selection: Any) -> Syscalls:
         """The system calls, enter and exit joined.
 
         Args:
-            pid: Only these tasks; default those that the recording was made for, else all.
+            pids: Only these, as :func:`record` takes them; default those that the recording was made for, else all.
             selection: ``start`` and ``stop`` (ns), ``buffer``.
         """
         from sampleblk_lab.analysis.syscalls import Syscalls
 
-        return Syscalls(self.file, {**self._job(pid), **selection})
+        return Syscalls(self.file, {**self._job(pids), **selection})
 
-    def graph(
-        self, function: str | Iterable[str] | None = None, *, pid: int | Iterable[int] | None = None, **selection: Any
-    ) -> Graph:
+    @renamed.parameters(pid="pids")
+    def graph(self, function: str | Iterable[str] | None = None, *, pids: Who | None = None, **selection: Any) -> Graph:
         """The function graph as call trees.
 
         Args:
             function: Only trees whose root is this function, or matches one of these globs.
-            pid: Only these tasks; default all that were traced.
+            pids: Only these, as :func:`record` takes them; default all that were traced.
             selection: ``start`` and ``stop`` (ns), ``cpus``, ``buffer``.
         """
         from sampleblk_lab.analysis.graph import Graph
 
         functions = [] if function is None else [function] if isinstance(function, str) else list(function)
-        pids = [] if pid is None else [pid] if isinstance(pid, int) else list(pid)
-        return Graph(core.CallGraph(self.file, functions=functions, pids=pids, **selection))
+        chosen = [] if pids is None else self._tasks(pids)
+        return Graph(core.CallGraph(self.file, functions=functions, pids=chosen, **selection))
 
-    def io_sizes(self, *, pid: int | Iterable[int] | None = None, **selection: Any) -> IoSizes:
+    @renamed.parameters(pid="pids")
+    def io_sizes(self, *, pids: Who | None = None, **selection: Any) -> IoSizes:
         """How large reads and writes were, as SystemTap's fiohist shows it. Arguments as for :meth:`syscalls`."""
         from sampleblk_lab.analysis.io_sizes import IoSizes
 
-        return IoSizes(self.syscalls(pid=pid, **selection).table(), self.file.commands)
+        return IoSizes(self.syscalls(pids=pids, **selection).table(), self.file.commands)
 
-    def offsets(self, *, pid: int | Iterable[int] | None = None, **selection: Any) -> Offsets:
+    @renamed.parameters(pid="pids")
+    def offsets(self, *, pids: Who | None = None, **selection: Any) -> Offsets:
         """Where in their files reads and writes went. Arguments as for :meth:`syscalls`."""
         from sampleblk_lab.analysis.offsets import Offsets
 
-        return Offsets(self.syscalls(pid=pid, **selection).table())
+        return Offsets(self.syscalls(pids=pids, **selection).table())
 
     def block(self, **selection: Any) -> Block:
         """The life of block requests: queued, issued, completed, with latencies and queue depth.
@@ -158,24 +269,25 @@ class Run:
 
         return Block(Table(core.block_table(self.file, **selection)))
 
-    def follow_through(self, syscall: str, index: int = 0, *, pid: int | Iterable[int] | None = None) -> FollowThrough:
+    @renamed.parameters(pid="pids")
+    def follow_through(self, syscall: str, index: int = 0, *, pids: Who | None = None) -> FollowThrough:
         """One system call as one tree: its functions, its block requests and where its time went.
 
         Args:
             syscall: Its name.
-            index: Which of its calls, in time order; negative from the end.
-            pid: Only calls of these tasks.
+            index: Which of its calls, in the order of :meth:`syscalls`: the first to end is 0. Negative from the end.
+            pids: Only calls of these tasks.
 
         Raises:
             IndexError: There are not so many.
         """
         from sampleblk_lab.analysis.follow_through import FollowThrough
 
-        return FollowThrough.of(self, syscall, index, pid)
+        return FollowThrough.of(self, syscall, index, None if pids is None else self._tasks(pids))
 
     # -- exports
 
-    def export_trace_dat(self, path: str | os.PathLike[str], *, prune: bool = False, **selection: Any) -> None:
+    def export_trace_dat(self, path: str | os.PathLike[str], *, prune: bool = False, **selection: Any) -> Path:
         """Writes the recording, or a part of it, as a version 6 trace.dat.
 
         Args:
@@ -184,8 +296,9 @@ class Run:
             selection: ``start`` and ``stop`` (ns; whole pages stay), ``buffer``.
         """
         core.export_trace_file(self.file, str(path), prune=prune, **selection)
+        return Path(path)
 
-    def export_perfetto(self, path: str | os.PathLike[str], **selection: Any) -> None:
+    def export_perfetto(self, path: str | os.PathLike[str], **selection: Any) -> Path:
         """Writes a Perfetto trace with tracks per CPU, task and device, for https://ui.perfetto.dev.
 
         Args:
@@ -193,22 +306,26 @@ class Run:
             selection: ``start`` and ``stop`` (ns), ``buffer``.
         """
         core.write_perfetto(self.file, str(path), **self._job(None), **selection)
+        return Path(path)
 
-    def export_chrome(self, path: str | os.PathLike[str], **selection: Any) -> None:
+    def export_chrome(self, path: str | os.PathLike[str], **selection: Any) -> Path:
         """Writes the same as Chrome's trace-event JSON. Arguments as for :meth:`export_perfetto`."""
         core.write_chrome(self.file, str(path), **self._job(None), **selection)
+        return Path(path)
 
-    def export_csv(self, event: str, path: str | os.PathLike[str], **selection: Any) -> None:
+    def export_csv(self, event: str, path: str | os.PathLike[str], **selection: Any) -> Path:
         """Writes one event's table as CSV. Arguments as for :meth:`events`."""
         from sampleblk_lab.analysis.export import write_csv
 
         write_csv(self.events(event, **selection), Path(path))
+        return Path(path)
 
-    def export_parquet(self, event: str, path: str | os.PathLike[str], **selection: Any) -> None:
+    def export_parquet(self, event: str, path: str | os.PathLike[str], **selection: Any) -> Path:
         """Writes one event's table as Parquet. Needs pyarrow. Arguments as for :meth:`events`."""
         from sampleblk_lab.analysis.export import write_parquet
 
         write_parquet(self.events(event, **selection), Path(path))
+        return Path(path)
 
     def __repr__(self) -> str:
         return f"<Run {self.directory or self.trace_path}>"

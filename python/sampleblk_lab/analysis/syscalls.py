@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab._native import core
+from sampleblk_lab.analysis.buffers import of_one_buffer
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
@@ -22,25 +24,26 @@ class SyscallSummary(Table):
     def text(self) -> str:
         """Strace's layout, see strace(1), -C."""
         rule = "------ ----------- ----------- --------- --------- ----------------"
-        lines = ["% time     seconds  usecs/call     calls    errors syscall", rule]
-        seconds = calls = errors = 0.0
-        for row in self.rows():
-            error = str(row["errors"]) if row["errors"] else ""
-            lines.append(
-                f"{row['percent_time']:6.2f} {row['seconds']:11.6f} {row['usecs_per_call']:11.0f} "
-                f"{row['calls']:9d} {error:>9s} {row['syscall']}"
-            )
-            seconds += float(row["seconds"] or 0)
-            calls += int(row["calls"] or 0)
-            errors += int(row["errors"] or 0)
-        each = f"{seconds * 1e6 / calls:11.0f}" if calls else " " * 11
-        total = f"{100.0 if calls else 0.0:6.2f} {seconds:11.6f} {each} {calls:9.0f} {errors or '':>9} total"
-        lines += [rule, total if not errors else total.replace(f"{errors}", f"{errors:.0f}".rjust(len(f"{errors}")))]
-        lines.extend(f"{name}: {value}" for name, value in self.metadata.items())
-        return "\n".join(lines)
+        names = [str(name) for name in self["syscall"]]
+        if "buffer" in self:
+            names = [f"{name} [{buffer or 'top level'}]" for name, buffer in zip(names, self["buffer"], strict=True)]
+        numbers = (self[column].values.tolist() for column in ("percent_time", "seconds", "calls", "errors"))
+        rows = [_line(*row) for row in zip(*numbers, names, strict=True)]
+        seconds, calls, errors = (self[column].codes.sum() for column in ("seconds", "calls", "errors"))
+        total = _line(100.0 if calls else 0.0, float(seconds), int(calls), int(errors), "total")
+        notes = [f"{name}: {value}" for name, value in self.metadata.items()]
+        return "\n".join(
+            ["% time     seconds  usecs/call     calls    errors syscall", rule, *rows, rule, total, *notes]
+        )
 
     def __repr__(self) -> str:
         return self.text()
+
+
+def _line(percent: float, seconds: float, calls: int, errors: int, name: str) -> str:
+    """A row as strace prints it: whole microseconds a call, cut off; no 0 where there were no errors."""
+    each = str(math.floor(round(seconds * 1e6 / calls, 3))) if calls else ""
+    return f"{percent:6.2f} {seconds:11.6f} {each:>11s} {calls:9d} {errors or '':>9} {name}"
 
 
 class Syscalls:
@@ -51,7 +54,11 @@ class Syscalls:
         self._selection = selection
 
     def table(self) -> Table:
-        """One row a call: time and duration (ns), pid, cpu, syscall, arg0…arg5, ret, errno."""
+        """A row per call, in the order in which they ended.
+
+        Columns: time (of its beginning) and duration (ns), pid, cpu, syscall, arg0…arg5, ret, errno; buffer where of
+        several.
+        """
         return Table(core.syscall_table(self._file, **self._selection))
 
     def lines(self, *, limit: int | None = None) -> Iterator[str]:
@@ -59,13 +66,22 @@ class Syscalls:
 
         Flags are decoded for the calls of file I/O; descriptors carry the path that they were opened with where the
         recording has it: 7.x kernels, or ``record(paths=True)``.
+
+        Raises:
+            UnsupportedError: The recording's times are ticks of some clock.
+            InputError: The calls are of several buffers.
         """
+        self._file.require_ns(self._selection.get("buffer"), "system calls in strace's form")
         from sampleblk_lab.analysis.strace_lines import lines
 
-        return lines(self._file, self.table(), self._selection, limit)
+        return lines(self._file, of_one_buffer(self.table(), "lines of system calls"), self._selection, limit)
 
     def summary(self) -> SyscallSummary:
-        """Calls, errors and time by system call, as ``strace -C`` prints them."""
+        """Calls, errors and time by system call, as ``strace -C`` prints them; with several buffers, a row for each.
+
+        Raises:
+            UnsupportedError: The recording's times are ticks of some clock.
+        """
         return SyscallSummary(core.syscall_summary(self._file, **self._selection), key="syscall")
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

@@ -29,7 +29,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--after-args", default="", metavar="ARGS", help="pytest's arguments for AFTER only")
     parser.add_argument("--across", action="append", default=[], help="accelerator, kernel, machine: may differ")
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where tests keep their runs (runs)")
-    parser.add_argument("--fail-slower", action="store_true", help="end with status 1 when a measurement is slower")
+    parser.add_argument(
+        "--fail-slower", action="store_true", help="end with status 1 when one is slower or cannot be compared"
+    )
+    parser.add_argument("--allow-new", action="store_true", help="with --fail-slower: pass what only AFTER has")
     parser.add_argument("-o", "--output", metavar="FILE", help="also write a page")
     add_json(parser)
     parser.set_defaults(run=run)
@@ -60,13 +63,17 @@ def run(options: argparse.Namespace) -> int:
     found = {}
     for name in (options.before, options.after):
         found[name] = store.load(runs, store.check_name(name, "compare"))
-        if not found[name]:
+        if not any(run.measurements for run in found[name]):
             raise InputError(f"there are no measurements in {runs / name}", expected="a set that --sblk-save made")
     rows = sets.compare_sets(found[options.before], found[options.after], across=options.across)
-    show(options, sets.to_json(rows), "\n".join(sets.text(rows)) or "the sets have no measurement in common")
+    show(options, sets.to_json(rows), "\n".join(sets.text(rows)))
     if options.output:
         from sampleblk_lab.report.run_page import comparison_page
 
         Path(options.output).write_text(comparison_page(options.before, options.after, rows).html())
-    slower = [row for row in rows if row.comparison is not None and row.comparison.verdict == "slower"]
-    return 1 if slower and options.fail_slower else 0
+    failing = sets.failures(rows, allow_new=options.allow_new)
+    if not options.fail_slower or not failing:
+        return 0
+    for row in failing:
+        print(f"sampleblk-lab compare: {row.name}: {row.refused or row.verdict}", file=sys.stderr)
+    return 1

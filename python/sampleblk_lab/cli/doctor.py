@@ -11,6 +11,7 @@ from sampleblk_lab.cli.output import add_json, show
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options to the command's parser."""
     add_json(parser)
+    parser.add_argument("--host", action="store_true", help="also look at what pytest --sblk-host takes")
     parser.add_argument("--vm", action="store_true", help="also start a VM and look inside")
     parser.set_defaults(run=run)
 
@@ -19,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
     """Prints each check; returns 1 when one that everything needs has failed."""
     from sampleblk_lab import doctor
 
-    checks = doctor.examine(vm=options.vm)
+    checks = doctor.examine(host=options.host, vm=options.vm)
     width = max(len(check.name) for check in checks)
     lines = []
     for check in checks:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""``sampleblk-lab run`` and ``record``: a job file on a fresh device, in a VM or here."""
+"""``sampleblk-lab run`` and ``record``: a job file, or a command, on a fresh device, in a VM or here."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from pathlib import Path
 
 from sampleblk_lab.cli.output import add_json
 from sampleblk_lab.errors import InputError
+from sampleblk_lab.paths import located
 from sampleblk_lab.vm import options as vm_options
 
 
 def configure(parser: argparse.ArgumentParser, *, record: bool = False) -> None:
     """Adds the options to the command's parser."""
     parser.add_argument(
-        "job_file", help="a fio job file; its files are relative to the mount, or DEVICE for the device"
+        "job_file",
+        nargs="?" if record else None,
+        help="a fio job file; its files are relative to the mount, or DEVICE for the device",
     )
     parser.add_argument("keys", nargs="*", metavar="KEY=VALUE", help="set for every job, whatever the file says")
     parser.add_argument("--fs", default="ext4", help="ext4, xfs, btrfs, f2fs, or none for the bare device (ext4)")
@@ -28,6 +31,10 @@ def configure(parser: argparse.ArgumentParser, *, record: bool = False) -> None:
         parser.add_argument("--functions", action="append", metavar="GLOB", help="record each call of these functions")
         parser.add_argument("--events", action="append", metavar="EVENT", help="record these events")
         parser.add_argument("--block", action="store_true", help="record the block layer and the driver")
+        parser.add_argument("--profile", action="store_true", help="sample what the CPUs run")
+        parser.add_argument("--hz", type=int, default=997, help="samples a second, with --profile (997)")
+        parser.usage = "sampleblk-lab record [options] JOB_FILE [KEY=VALUE...] | [options] -- CMD [ARG...]"
+        parser.epilog = "In a command, the words MOUNT and DEVICE stand for the file system and the device."
     parser.add_argument("--here", action="store_true", help="on this machine, as root, instead of in a VM")
     add_json(parser)
     vm_options.add_to(parser)
@@ -40,12 +47,14 @@ def configure_record(parser: argparse.ArgumentParser) -> None:
 
 
 def _recorded(options: argparse.Namespace) -> dict[str, object]:
+    others = (options.graph, options.functions, options.events, options.block, options.profile)
     return {
-        "syscalls": options.syscalls or not (options.graph or options.functions or options.events or options.block),
+        "syscalls": options.syscalls or not any(others),
         "graph": options.graph,
         "functions": options.functions,
         "events": options.events or [],
         "block": options.block,
+        "profile": options.hz if options.profile else None,
     }
 
 
@@ -58,35 +67,49 @@ def _record(options: argparse.Namespace) -> int:
 
 
 def _work(options: argparse.Namespace, recorded: dict[str, object] | None) -> int:
-    run_dir = Path(options.run_dir or Path("runs") / time.strftime("job-%Y%m%d-%H%M%S")).absolute()
+    name = time.strftime("command-%Y%m%d-%H%M%S" if options.words else "job-%Y%m%d-%H%M%S")
+    run_dir = Path(options.run_dir or Path("runs") / name).absolute()
+    what = _command(options) if options.words else _job(options)
+    spec = {**what, "fs": options.fs, "device": options.device, "record": recorded}
+    run_dir.mkdir(parents=True, exist_ok=True)
+    (run_dir / "spec.json").write_text(json.dumps(spec, indent=1) + "\n")
+    status = _do(options, run_dir)
+    result = run_dir / ("command.json" if options.words else "result.json")
+    if not result.exists():
+        return status or 1
+    told = json.loads(result.read_text())
+    if options.json:
+        print(json.dumps({"run": str(run_dir), "command" if options.words else "result": told}, indent=1))
+        return status
+    if options.words:
+        print(f"{' '.join(told['command'])}: exit status {told['returncode']} after {told['elapsed_s']:.3f} s")
+    else:
+        print((run_dir / "report.txt").read_text())
+    print(f"The run: {run_dir}   (sampleblk-lab report {run_dir})")
+    return status
+
+
+def _job(options: argparse.Namespace) -> dict[str, object]:
+    """What to run, of a job file; refused here, before a VM starts, with the file's name and line."""
+    from sampleblk_lab.workload import JobFile
+
+    if options.job_file is None:
+        raise InputError("nothing to record", expected="a job file, or -- and a command")
     job_file = Path(options.job_file)
     for word in options.keys:
         if "=" not in word:
             raise InputError(f"{word!r} is no key of a job", expected="KEY=VALUE")
-    spec = {
-        "job_file": job_file.read_text(),
-        "source": str(job_file),
-        "keys": dict(word.split("=", 1) for word in options.keys),
-        "fs": options.fs,
-        "device": options.device,
-        "record": recorded,
-    }
-    # Refused here, before a VM starts, with the file's name and line.
-    from sampleblk_lab.workload import JobFile
+    text = job_file.read_text()
+    keys = dict(word.split("=", 1) for word in options.keys)
+    JobFile.parse(text, str(job_file), **keys)
+    return {"job_file": text, "source": str(job_file), "keys": keys}
 
-    JobFile.parse(spec["job_file"], str(job_file), **spec["keys"])
-    run_dir.mkdir(parents=True, exist_ok=True)
-    (run_dir / "spec.json").write_text(json.dumps(spec, indent=1) + "\n")
-    status = _do(options, run_dir)
-    result = run_dir / "result.json"
-    if not result.exists():
-        return status or 1
-    if options.json:
-        print(json.dumps({"run": str(run_dir), "result": json.loads(result.read_text())}, indent=1))
-    else:
-        print((run_dir / "report.txt").read_text())
-        print(f"The run: {run_dir}   (sampleblk-lab report {run_dir})")
-    return status
+
+def _command(options: argparse.Namespace) -> dict[str, object]:
+    """What to run, of a command; its program is looked up here, where the user sees it."""
+    if options.job_file is not None:
+        raise InputError(f"both {options.job_file!r} and a command", expected="one of them")
+    return {"command": located(options.words), "source": " ".join(options.words), "cwd": str(Path.cwd())}
 
 
 def _do(options: argparse.Namespace, run_dir: Path) -> int:

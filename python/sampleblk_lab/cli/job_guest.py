@@ -6,9 +6,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sampleblk_lab.vm import VM
@@ -23,45 +24,71 @@ def guest_environment(machine: VM) -> dict[str, str]:
 
 
 def work(run_dir: Path) -> int:
-    """Does what ``spec.json`` in `run_dir` says, and writes the result beside it; returns 1 when a job failed."""
+    """Does what ``spec.json`` in `run_dir` says, and writes the result beside it.
+
+    Returns:
+        1 when a job failed, or the command's status.
+    """
     import inspect
 
     import sampleblk_lab as lab
     from sampleblk_lab.cli.device import parameters_of
-    from sampleblk_lab.results.machine import environment
-    from sampleblk_lab.workload.run import run_to_end
 
     spec = json.loads((run_dir / "spec.json").read_text())
     known = [name for name in inspect.signature(lab.Device).parameters if name not in ("self", "adopt")]
     parameters = {"capacity": "512M", **parameters_of(spec["device"], known, "a device")}
     with contextlib.ExitStack() as stack:
         device = stack.enter_context(lab.Device(**parameters))
+        mount = None
         if spec["fs"] != "none":
             mount = stack.enter_context(device.mkfs(spec["fs"]).mount())
-            # So that relative file names of the job are on the device; left again before it is unmounted.
-            stack.callback(os.chdir, Path.cwd())
-            os.chdir(mount)
-        text = spec["job_file"].replace("DEVICE", device.path)
-        keys = {name: value.replace("DEVICE", device.path) for name, value in spec["keys"].items()}
         before = device.counters()
-        job = stack.enter_context(lab.JobFile.parse(text, spec["source"], **keys).prepare())
-        recording = None
-        if spec["record"] is not None:
-            recording = lab.record(**spec["record"], pid=job.pids)
-            stack.enter_context(recording)
-        result = run_to_end(job, sys.stderr.isatty(), check=False)
-        if recording is not None:
-            recording.stop()
-            recording.save(run_dir)
+        if "command" in spec:
+            status = _command(spec, run_dir, device.path, None if mount is None else str(mount))
+        else:
+            if mount is not None:
+                # So that relative file names of the job are on the device; left again before it is unmounted.
+                stack.callback(os.chdir, Path.cwd())
+                os.chdir(mount)
+            status = _job(spec, run_dir, device.path)
         after = device.counters()
-    (run_dir / "result.json").write_text(result.json_text(bins=True))
-    (run_dir / "report.txt").write_text(result.text())
-    (run_dir / "env.json").write_text(json.dumps(environment(), indent=1) + "\n")
     counters = {name: after[name] - before[name] for name in after}
     (run_dir / "counters.json").write_text(json.dumps(counters, indent=1) + "\n")
+    return status
+
+
+def _job(spec: dict[str, Any], run_dir: Path, device: str) -> int:
+    import sampleblk_lab as lab
+    from sampleblk_lab.results.machine import environment
+
+    text = spec["job_file"].replace("DEVICE", device)
+    keys = {name: value.replace("DEVICE", device) for name, value in spec["keys"].items()}
+    job = lab.JobFile.parse(text, spec["source"], **keys)
+    show = sys.stderr.isatty()
+    if spec["record"] is None:
+        result = job.run(progress=show, check=False)
+        (run_dir / "result.json").write_text(result.json_text(bins=True))
+        (run_dir / "report.txt").write_text(result.text())
+        (run_dir / "env.json").write_text(json.dumps(environment(), indent=1) + "\n")
+    else:
+        result, run = job.record(progress=show, check=False, **spec["record"])
+        run.save(run_dir)
     for name, _, what in result.errors:
         print(f"sampleblk-lab: job {name}: {what}", file=sys.stderr)
     return 1 if result.errors else 0
+
+
+def _command(spec: dict[str, Any], run_dir: Path, device: str, mount: str | None) -> int:
+    import sampleblk_lab as lab
+
+    words: list[str] = spec["command"]
+    for name, path in (("DEVICE", device), ("MOUNT", mount)):
+        if path is not None:
+            words = [re.sub(rf"\b{name}\b", path, word) for word in words]
+    run = lab.record(command=words, cwd=spec["cwd"], **spec["record"])
+    run.save(run_dir)
+    status: int = run.command["returncode"]
+    return status if status >= 0 else 128 - status
 
 
 if __name__ == "__main__":

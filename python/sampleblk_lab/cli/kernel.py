@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""``sampleblk-lab kernel list|fetch|path``."""
+"""``sampleblk-lab kernel list|fetch|path|config|bisect``."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from sampleblk_lab import kernels
+from sampleblk_lab.cli import kernel_bisect
 from sampleblk_lab.cli.output import add_json, show
-from sampleblk_lab.kernels import store
+from sampleblk_lab.errors import UnsupportedError
+from sampleblk_lab.kernels import config, store
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,9 +27,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     fetching.set_defaults(run=_fetch)
 
     path = actions.add_parser("path", help="where a kernel of the cache is")
-    path.add_argument("name", nargs="?", help="release or its beginning (6.1), path, or Debian suite")
+    path.add_argument("name", nargs="?", help="release or its beginning (6.1), path, Debian suite, or host")
     path.set_defaults(run=_path)
-    for action in (listing, fetching, path):
+    configuring = actions.add_parser(
+        "config", help="what a configuration lacks for a VM and for experiments, as a fragment to merge; 1 if anything"
+    )
+    configuring.add_argument("name", nargs="?", help="release, path (also of a .config), or suite; none: all of it")
+    configuring.set_defaults(run=_config)
+    bisecting = actions.add_parser(
+        "bisect", help="for git bisect run: build the commit, boot it, and have a command judge it"
+    )
+    kernel_bisect.configure(bisecting)
+    for action in (listing, fetching, path, configuring):
         add_json(action)
 
 
@@ -53,6 +65,23 @@ def _fetch(options: argparse.Namespace) -> int:
     fetched = [kernels.fetch(name) for name in options.name]
     show(options, [_facts(kernel) for kernel in fetched], "\n".join(kernel.release for kernel in fetched))
     return 0
+
+
+def _config(options: argparse.Namespace) -> int:
+    text = config.read(Path(options.name)) if options.name is not None and Path(options.name).is_file() else None
+    if options.name is not None and text is None:
+        kernel = kernels.resolve(options.name, download=False)
+        text = config.find(kernel.configurations, kernel.image)
+        if text is None:
+            raise UnsupportedError(
+                f"the configuration of kernel {kernel.release}",
+                f"it is neither in a build tree, nor beside {kernel.image}, nor in it",
+                "give the .config that it was built with",
+            )
+    lacking = config.missing(text or "")
+    if lacking or options.json:
+        show(options, lacking, config.fragment(lacking).rstrip("\n"))
+    return 1 if lacking and options.name is not None else 0
 
 
 def _path(options: argparse.Namespace) -> int:

@@ -14,13 +14,17 @@ from sampleblk_lab.errors import InputError, SampleblkError
 COMMANDS = {
     "demo": ("demo", "the article's first experiment, from the job to the driver, in one command"),
     "run": ("job", "run a fio job file on a fresh device in a VM"),
-    "record": ("job:configure_record", "run a fio job file and record what the kernel does"),
+    "record": ("job:configure_record", "run a fio job file, or a command, and record what the kernel does"),
+    "bpf": ("bpf", "a bpftrace script beside a command: what it found, as tables"),
+    "import": ("import_", "block I/O that perf script, trace-cmd, biosnoop or blktrace recorded, as a run"),
     "report": ("report", "a run as one HTML page, or the measurements there are"),
     "compare": ("compare", "two saved sets of measurements, or two ways to run the same tests, by turns"),
     "device": ("device", "devices of this machine: list, add, remove, counters"),
     "fault": ("fault", "a device's faults: list, set, clear"),
+    "crash": ("crash", "what a crash may leave of a recording: explore, show, import"),
+    "sweep": ("sweep", "a function over kernels, file systems and parameters: run, status, resume, show"),
     "vm": ("vm", "run a command, or a shell, in a virtual machine"),
-    "kernel": ("kernel", "kernels to boot: list, fetch, path"),
+    "kernel": ("kernel", "kernels to boot: list, fetch, path, config, bisect"),
     "module": ("module", "the driver: build it for a kernel, find its source"),
     "jupyter": ("jupyter", "notebook kernels in VMs: install"),
     "doctor": ("doctor", "what works on this machine, and how to mend what does not"),
@@ -39,6 +43,10 @@ exit status:
 """
 
 
+# What comes before a command of the user's, which stands after "--".
+_BESIDE_A_COMMAND = (["record"], ["bpf"], ["kernel", "bisect"])
+
+
 def main(argv: list[str] | None = None) -> int:
     """Runs one command; returns its exit status: 0 well, 1 failed, 2 called wrongly, 122 to 127 the VM failed."""
     parser = argparse.ArgumentParser(
@@ -55,7 +63,19 @@ def main(argv: list[str] | None = None) -> int:
         if name in argv[:1]:
             home, _, function = module.partition(":")
             getattr(import_module(f"sampleblk_lab.cli.{home}"), function or "configure")(command)
-    options = parser.parse_args(argv)
+    words: list[str] = []
+    bisecting = argv[:2] == ["kernel", "bisect"]
+    if "--" in argv and any(argv[: len(first)] == first for first in _BESIDE_A_COMMAND):
+        # argparse would take them for a job file and its keys.
+        end = argv.index("--")
+        argv, words = argv[:end], argv[end + 1 :]
+    try:
+        options = parser.parse_args(argv)
+    except SystemExit as ended:
+        if bisecting and ended.code:
+            ended.code = 128  # 2 would tell git bisect that the commit is bad
+        raise
+    options.words = words
     try:
         status: int = options.run(options)
     except InputError as error:

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""``sampleblk-lab vm run|shell``."""
+"""``sampleblk-lab vm run|prepare|probe|shell``."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
 
-from sampleblk_lab.cli.output import as_json
+from sampleblk_lab.cli.output import add_json, as_json, show
 from sampleblk_lab.vm import options as vm_options
 from sampleblk_lab.vm.python import run_in_vm
 
@@ -25,9 +26,46 @@ def configure(parser: argparse.ArgumentParser) -> None:
     running.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD", help="the command and its arguments")
     running.set_defaults(run=_run)
 
+    preparing = actions.add_parser(
+        "prepare", help="boot the machine that VMs are cloned from, so that the first is fast"
+    )
+    vm_options.add_to(preparing)
+    add_json(preparing)
+    preparing.set_defaults(run=_prepare)
+
+    probe = actions.add_parser("probe", help="try KVM again, whatever an earlier try has shown")
+    add_json(probe)
+    probe.set_defaults(run=_probe)
+
     shell = actions.add_parser("shell", help="an interactive shell")
     vm_options.add_to(shell)
     shell.set_defaults(run=_shell)
+
+
+def _prepare(options: argparse.Namespace) -> int:
+    with contextlib.closing(vm_options.build(options)) as machine:
+        made = machine.make_template()
+    show(options, {"template": None if made is None else str(made)}, str(made or "nothing was saved: VMs will boot"))
+    return 0 if made else 1
+
+
+def _probe(options: argparse.Namespace) -> int:
+    from sampleblk_lab.vm import accel
+    from sampleblk_lab.vm.machine import VM
+    from sampleblk_lab.vm.qemu import find
+
+    if not accel.usable():
+        why = f"{accel.DEVICE} cannot be opened"
+        show(options, {"accel": "tcg", "why": why}, f"{why}, so VMs are emulated (TCG)")
+        return 1
+    accel.forget(find())
+    VM(driver=False).close()  # asks what to use
+    verdict = accel.known(find())
+    if verdict is None:
+        show(options, None, "the verdict could not be kept; the cache cannot be written")
+        return 1
+    show(options, {"accel": verdict.accel, "why": verdict.why}, f"{verdict.accel}: {verdict.why}")
+    return 0 if verdict.accel == "kvm" else 1
 
 
 def _vm_argv(options: argparse.Namespace) -> list[str]:

@@ -5,25 +5,27 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sampleblk_lab.analysis.run import open_run
+from sampleblk_lab.errors import FormatError
 from sampleblk_lab.progress import step
-from sampleblk_lab.report import CallOutline, Page
+from sampleblk_lab.report.run_page import longest_call, run_page
 from sampleblk_lab.table import Table
 from sampleblk_lab.vm.errors import VMError
 
 if TYPE_CHECKING:
+    from sampleblk_lab.report import CallOutline
     from sampleblk_lab.vm import VM
 
 # One job's writes: 2 MiB in 4 KiB calls.
 _WRITES_PER_LOOP = 512
 _JOBS = 2
 
+_TARGET = "sampleblk_queue_rq*"
 _ARTICLE = "In 2016, on Linux 4.6, strace gave the article 2 us for each write and 216 us for each fadvise64."
 
 
@@ -37,17 +39,17 @@ def record(vm: VM, run_dir: Path, loops: int) -> None:
     done = vm.run(command, stdout=1, stderr=2)
     if done.returncode != 0:
         raise VMError(f"the guest's part of the demo ended with status {done.returncode}", vm.console.tail())
-    environment = json.loads((run_dir / "env.json").read_text())
-    (run_dir / "env.json").write_text(json.dumps({**environment, "vm": json.loads(vm.describe())}, indent=1))
+    machine = json.loads(vm.describe())
+    environment = {**json.loads((run_dir / "env.json").read_text()), "vm": machine, "accel": machine["accel"]}
+    (run_dir / "env.json").write_text(json.dumps(environment, indent=1))
 
 
 def outline(run_dir: Path) -> CallOutline:
     """The longest fadvise64() that went down to the driver: the one that had pages to write back."""
-    graph = open_run(run_dir / "fadvise64").graph("*sys_fadvise64")
-    table = graph.table()
-    roots = np.flatnonzero(table["parent"].codes == -1)
-    durations = table["duration"].codes[roots]
-    return CallOutline(table, int(roots[int(np.argmax(durations))]), "sampleblk_queue_rq*", graph.modules)
+    found = longest_call(open_run(run_dir / "fadvise64"), _TARGET)
+    if found is None:
+        raise FormatError(str(run_dir / "fadvise64/trace.dat"), 0, "a call of fadvise64")
+    return found
 
 
 def facts(run_dir: Path) -> dict[str, Any]:
@@ -83,11 +85,10 @@ def show(run_dir: Path, loops: int, *, quiet: bool = False) -> Path:
         "the device, metadata included."
     )
     depth_note = (
-        f"One fadvise64(POSIX_FADV_DONTNEED): {path.calls:,} calls of kernel functions, {path.target_calls} of "
+        f"One fadvise64(POSIX_FADV_DONTNEED): {path.calls:,} calls recorded on the way, {path.target_calls} of "
         "them of the driver's sampleblk_queue_rqs or _rq. The path to the first one, and what took longest beside it."
     )
     report = (run_dir / "report.txt").read_text()
-    environment = json.loads((run_dir / "env.json").read_text())
 
     for heading, text in (
         ("The job, as fio reports it", report),
@@ -99,41 +100,27 @@ def show(run_dir: Path, loops: int, *, quiet: bool = False) -> Path:
         if not quiet:
             print(f"\n== {heading} ==\n\n{text.rstrip()}")
 
-    page = Page("sampleblk-lab demo", "Linux Block Driver 2, lab 1: fs_seq_write_sync_001, in one command")
-    machine = environment["vm"]
-    page.add_facts(
-        "Machine",
-        {
-            "kernel": machine["kernel"],
-            "virtual machine": f"{machine['cpus']} CPUs, {machine['memory_mib']} MiB, QEMU {machine['qemu']}",
-            "accelerator": machine["accel"]
-            + (" (emulation: compare ratios, not times)" if machine["accel"] == "tcg" else ""),
-            "recorded": time.strftime("%Y-%m-%d %H:%M:%S"),
-            "loops": loops,
+    spec = {
+        "title": "sampleblk-lab demo",
+        "source": f"Linux Block Driver 2, lab 1: fs_seq_write_sync_001, {loops} loops of {_JOBS} jobs, in one command",
+        "target": _TARGET,
+        "notes": {
+            "Job": "The report that fio's users know, from the C++ engine that ran the article's job file.",
+            "System calls": _ARTICLE,
+            "Call tree": depth_note,
+            "Driver": cache_note,
         },
-    )
-    page.add_text(
-        "Job", report, "The report that fio's users know, from the C++ engine that ran the article's job file."
-    )
-    names = {"percent_time": "time", "usecs_per_call": "per call", "syscall": "system call"}
-    page.add_table("System calls", calls, _ARTICLE, names=names, bar="seconds")
-    page.add_table(
-        "I/O sizes", sizes.histogram(), "Bytes moved by each read and write call, in powers of two.", bar="writes"
-    )
-    page.add_outline("One fadvise64", path, depth_note)
-    page.add_table("Driver", Table.of(_columns(counters), key="counter"), cache_note)
-    page.add_files(
-        "Files",
-        [
-            ("job/trace.dat", "system calls, block and driver events of the job (trace-cmd report, KernelShark)"),
-            ("fadvise64/trace.dat", "the function graph"),
-            ("result.json", "the job's result in fio's JSON"),
-            ("env.json", "the machine it ran on"),
-        ],
-        "Beside this page, in standard formats.",
-    )
+        "files": {
+            "job/trace.dat": "system calls, block and driver events of the job (trace-cmd report, KernelShark)",
+            "fadvise64/trace.dat": "the function graph",
+            "result.json": "the job's result in fio's JSON",
+            "env.json": "the machine it ran on",
+        },
+    }
+    (run_dir / "spec.json").write_text(json.dumps(spec, indent=1))
     target = run_dir / "report.html"
-    target.write_text(page.html())
+    with step("drawing the report"):
+        target.write_text(run_page(run_dir).html())
     return target
 
 

@@ -3,12 +3,13 @@
 
 from sampleblk_lab.device.counters import Counters
 from sampleblk_lab.device.device import Device, DeviceInfo, devices
-from sampleblk_lab.device.filesystem import Filesystem, Mount, ToolError
+from sampleblk_lab.device.filesystem import BusyError, Filesystem, Mount, ToolError
 from sampleblk_lab.device.latency import latency_bins
 from sampleblk_lab.device.state import Cut, JournalInfo, VolatileWrite
 from sampleblk_lab.device.tuning import Fault, Latency
 
 __all__ = [
+    "BusyError",
     "Counters",
     "Cut",
     "Device",

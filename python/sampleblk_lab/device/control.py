@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from pathlib import Path
 
+from sampleblk_lab import leftovers
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import UnsupportedError
-
-CONTROL_PATH = Path("/dev/sampleblk-control")
+from sampleblk_lab.leftovers import CONTROL_PATH
+from sampleblk_lab.paths import find_program
 
 _lock = threading.Lock()
 _control: core.DeviceControl | None = None
@@ -27,7 +27,11 @@ def _load() -> None:
     """Loads the driver through modprobe, without the device that a bare modprobe makes."""
     try:
         done = subprocess.run(
-            ["modprobe", "sampleblk", "devices=0"], capture_output=True, text=True, check=False, timeout=60
+            [find_program("modprobe") or "modprobe", "sampleblk", "devices=0"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
         )
     except FileNotFoundError:
         raise UnsupportedError(
@@ -57,9 +61,11 @@ def acquire() -> core.DeviceControl:
     global _control, _users, _loaded_here
     with _lock:
         if _control is None:
+            leftovers.clean()
             if not CONTROL_PATH.exists():
                 _load()
                 _loaded_here = True
+                leftovers.note("module", "sampleblk")
             _control = _open()
         _users += 1
         return _control
@@ -79,4 +85,5 @@ def release() -> None:
             _loaded_here = False
             if not others:
                 # Someone may have come between: then the kernel refuses, as it should.
-                subprocess.run(["rmmod", "sampleblk"], capture_output=True, check=False, timeout=60)
+                leftovers.unload()
+            leftovers.drop("module", "sampleblk")

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import os
 from typing import TYPE_CHECKING, Any, Self
 
+from sampleblk_lab import leftovers
 from sampleblk_lab._native import core
 from sampleblk_lab.device import control, names
 from sampleblk_lab.device.counters import Counters
-from sampleblk_lab.device.filesystem import Filesystem
+from sampleblk_lab.device.filesystem import BusyError, Filesystem
 from sampleblk_lab.device.state import State
 from sampleblk_lab.device.tuning import Tuning
+from sampleblk_lab.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +63,11 @@ class DeviceInfo:
         completion: ``"inline"``, ``"softirq"`` or ``"timer"``.
         numa_node: Where its memory is, counted from 1; 0: anywhere.
         cache_bytes: How much can be volatile.
+        atomic_write_unit_max_bytes: The largest atomic write; 0: there are none.
+        atomic_write_unit_min_bytes: The smallest.
+        atomic_write_boundary_bytes: What none may cross; 0: there is no such boundary.
+        discard_granularity_bytes: A discard frees the granules that it names whole; 0: all that it names.
+        discard_alignment_bytes: Where the first one begins.
         openers: Open descriptors and mounts.
         powered: False after a power cut.
         allocated_bytes: Memory that holds data, of snapshots too.
@@ -90,6 +98,11 @@ class DeviceInfo:
     completion: str
     numa_node: int
     cache_bytes: int
+    atomic_write_unit_max_bytes: int
+    atomic_write_unit_min_bytes: int
+    atomic_write_boundary_bytes: int
+    discard_granularity_bytes: int
+    discard_alignment_bytes: int
     openers: int
     powered: bool
     allocated_bytes: int
@@ -144,12 +157,20 @@ class Device(Tuning, State):
         io_opt: The best size of I/O, as it says, in bytes.
         max_sectors: The largest request, in 512 bytes.
         max_segments: The most segments of a request.
+        atomic_write: The largest write that is whole or not at all (``RWF_ATOMIC``), in bytes or as a string, a power
+            of two; none by default. Linux 6.11 or newer.
+        atomic_write_min: The smallest; the logical block by default.
+        atomic_write_boundary: What none may cross, a power of two; no boundary by default.
+        discard_granularity: A discard frees the granules of this size that it names whole, and leaves the rest as it
+            was; in bytes or as a string, a power of two, at least the physical block. By default it frees all that
+            it names.
+        discard_alignment: Where the first of them begins; 0 by default.
         partitions: Read partition tables.
         index: The number in ``/dev/sampleblk<index>``, 1 to 256; the lowest free one by default.
         adopt: Make none, but take over the device of this number as it is; :meth:`close` removes it.
 
     Raises:
-        UnsupportedError: The driver is not loaded and cannot be; says how it could.
+        UnsupportedError: The driver is not loaded and cannot be, and how it could; or the kernel has no atomic writes.
         InputError: No device can be like that; names the value.
         FileExistsError: `index` is taken.
     """
@@ -179,6 +200,11 @@ class Device(Tuning, State):
         io_opt: int | str = 0,
         max_sectors: int = 0,
         max_segments: int = 0,
+        atomic_write: int | str = 0,
+        atomic_write_min: int | str = 0,
+        atomic_write_boundary: int | str = 0,
+        discard_granularity: int | str = 0,
+        discard_alignment: int | str = 0,
         partitions: bool = True,
         index: int | None = None,
         adopt: int | None = None,
@@ -220,15 +246,27 @@ class Device(Tuning, State):
             "poll_queues": poll_queues,
             "max_sectors": max_sectors,
             "max_segments": max_segments,
+            "atomic_write_unit_max_bytes": _bytes(atomic_write, "atomic_write"),
+            "atomic_write_unit_min_bytes": _bytes(atomic_write_min, "atomic_write_min"),
+            "atomic_write_boundary_bytes": _bytes(atomic_write_boundary, "atomic_write_boundary"),
+            "discard_granularity_bytes": _bytes(discard_granularity, "discard_granularity"),
+            "discard_alignment_bytes": _bytes(discard_alignment, "discard_alignment"),
         }
         self._control = control.acquire()
         try:
             made = self._control.add(**fields)
+        except OSError as error:
+            control.release()
+            if error.errno == errno.EOPNOTSUPP:
+                release = os.uname().release
+                raise UnsupportedError("atomic writes", f"Linux {release} has none", "use 6.11 or newer") from error
+            raise
         except BaseException:
             control.release()
             raise
         self._open = True
         self.index = made["index"]
+        leftovers.note("device", str(self.index), identity=leftovers.device_identity(self.index))
 
     def snapshot_clone(self, snapshot: int, *, index: int | None = None) -> Device:
         """A new device that begins as the snapshot is; what is written there is seen nowhere else.
@@ -238,6 +276,7 @@ class Device(Tuning, State):
             index: As for a new device.
         """
         made = self._control.snapshot_clone(self.index, snapshot, index or 0)
+        leftovers.note("device", str(made), identity=leftovers.device_identity(made))
         return Device(adopt=made)
 
     def filesystem(self, fstype: str) -> Filesystem:
@@ -282,6 +321,20 @@ class Device(Tuning, State):
         self._filesystems.append(filesystem)
         return filesystem
 
+    def resize(self, capacity: int | str) -> None:
+        """Gives the device another capacity, while it is used: what is new reads as zero, what is cut off is lost.
+
+        What was volatile is durable then.
+
+        Args:
+            capacity: Bytes, or a string such as ``"128M"``.
+
+        Raises:
+            OSError: EBUSY, its journal records, it has snapshots or is a clone; EINVAL, not a multiple of the logical
+                block; EFBIG, it was made with 2 TiB or less and this is more, or the other way round.
+        """
+        self._control.resize(self.index, _bytes(capacity, "capacity"))
+
     def close(self, *, force: bool = False) -> None:
         """Unmounts what :meth:`mkfs` and ``mount`` mounted and removes the device; the second time does nothing.
 
@@ -289,12 +342,17 @@ class Device(Tuning, State):
             force: Remove it although somebody has it open: for them it is then a disk that was pulled.
 
         Raises:
+            BusyError: A file system was in use, and is detached now; the device is gone all the same.
             OSError: EBUSY, somebody else has it open; close() can be tried again.
         """
         if not self._open:
             return
+        busy: BusyError | None = None
         while self._filesystems:
-            self._filesystems[-1].close()
+            try:
+                self._filesystems[-1].close()
+            except BusyError as error:
+                busy, force = error, True  # detached: nobody but who holds it keeps it
             self._filesystems.pop()
         try:
             self._control.remove(self.index, force)
@@ -303,12 +361,16 @@ class Device(Tuning, State):
             if error.errno != errno.ENODEV:
                 raise
         self._open = False
+        leftovers.drop("device", str(self.index))
         control.release()
+        if busy is not None:
+            raise busy
 
     def leave(self) -> None:
         """Lets go of the device without removing it: it stays when this process ends. Idempotent."""
         if self._open:
             self._open = False
+            leftovers.drop("device", str(self.index))
             control.release()
 
     def __enter__(self) -> Self:
@@ -325,10 +387,18 @@ class Device(Tuning, State):
 
 def devices() -> list[DeviceInfo]:
     """Every device of the driver, whoever made it; empty when the driver is not loaded."""
-    if not control.CONTROL_PATH.exists():
+    if not leftovers.CONTROL_PATH.exists():
         return []
     opened = control.acquire()
+    found = []
     try:
-        return [DeviceInfo.from_raw(opened.info(index)) for index in opened.list()]
+        for index in opened.list():
+            try:
+                found.append(DeviceInfo.from_raw(opened.info(index)))
+            except OSError as error:
+                # Removed since it was listed.
+                if error.errno != errno.ENODEV:
+                    raise
     finally:
         control.release()
+    return found

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from sampleblk_lab import leftovers
 from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
+from sampleblk_lab.paths import find_program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,20 +51,74 @@ class ToolError(SampleblkError, RuntimeError):
         self.status = status
         self.output = output
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ToolError, (self.command, self.status, self.output)
 
-def _find(tool: str, package: str) -> str:
-    # Users' PATH often lacks the system directories.
-    path = shutil.which(tool) or shutil.which(tool, path="/usr/sbin:/sbin:/usr/local/sbin")
+
+def find_tool(tool: str, package: str) -> str:
+    """The path of a system tool. Raises UnsupportedError, which names its Debian package."""
+    path = find_program(tool)
     if path is None:
         raise UnsupportedError(tool, "it is not installed", f"install the Debian package {package}")
     return path
 
 
-def _run(command: Sequence[str], *, ok: Sequence[int] = (0,)) -> str:
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+def run_tool(command: Sequence[str], *, ok: Sequence[int] = (0,)) -> str:
+    """Runs a system tool; returns what it said. Raises ToolError for a status that is not `ok`."""
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     if done.returncode not in ok:
         raise ToolError(command, done.returncode, done.stdout)
     return done.stdout
+
+
+class BusyError(ToolError):
+    """A file system that was in use when it was to be unmounted. It is detached: its files live until they are closed.
+
+    Attributes:
+        holders: Who used it, a line each: process, command and file.
+    """
+
+    def __init__(self, command: Sequence[str], status: int, output: str, path: Path, held: Sequence[str]) -> None:
+        super().__init__(command, status, output)
+        self.holders = list(held)
+        who = "; ".join(held) or "nobody that /proc shows: a mount below it, a loop device, swap or an export"
+        self.args = (f"{path} was in use, and is detached now: {who}",)
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BusyError, (self.command, self.status, self.output, self.path, self.holders)
+
+
+def holders(path: Path) -> list[str]:
+    """The processes that keep a mounted file system busy, as far as /proc shows: ``pid 7 (cat): /mnt/file``."""
+    device = path.stat().st_dev
+    found = []
+    for process in sorted(Path("/proc").glob("[0-9]*"), key=lambda each: int(each.name)):
+        uses: dict[str, None] = {}
+        links = [process / "cwd", process / "root", process / "exe"]
+        for folder in ("fd", "map_files"):
+            with contextlib.suppress(OSError):
+                links += (process / folder).iterdir()
+        for link in links:
+            with contextlib.suppress(OSError):
+                if link.stat().st_dev == device:
+                    what = "" if link.parent.name in ("fd", "map_files") else f" ({link.name})"
+                    uses[f"{link.readlink()}{what}"] = None
+        if uses:
+            name = (process / "comm").read_text().strip() if (process / "comm").exists() else "?"
+            own = ", this process" if int(process.name) == os.getpid() else ""
+            found.append(f"pid {process.name} ({name}{own}): {', '.join(uses)}")
+    return found
+
+
+def checker(fstype: str) -> list[str]:
+    """The command that checks a file system without changing it. Raises InputError, UnsupportedError."""
+    if fstype not in _FSCK:
+        raise InputError(f"file system {fstype!r}", expected=", ".join(_FSCK))
+    command, package = _FSCK[fstype]
+    return [find_tool(command[0], package), *command[1:]]
 
 
 class Filesystem:
@@ -84,7 +139,7 @@ class Filesystem:
             ToolError: The tool failed, such as for a device too small.
         """
         command, package = _MKFS[self.fstype]
-        _run([_find(command[0], package), *command[1:], *options, self.device])
+        run_tool([find_tool(command[0], package), *command[1:], *options, self.device])
 
     def mount(self, target: str | os.PathLike[str] | None = None, *, options: str = "") -> Mount:
         """Mounts it, at a new temporary directory unless `target` names one.
@@ -107,14 +162,19 @@ class Filesystem:
             UnsupportedError: The tool is not installed; names its Debian package.
             ToolError: The file system has errors.
         """
-        command, package = _FSCK[self.fstype]
-        return _run([_find(command[0], package), *command[1:], self.device])
+        return run_tool([*checker(self.fstype), self.device])
 
     def close(self) -> None:
-        """Unmounts what :meth:`mount` mounted and is mounted still."""
+        """Unmounts what :meth:`mount` mounted and is mounted still. Raises BusyError, as :meth:`Mount.close`."""
+        busy: BusyError | None = None
         while self._mounts:
-            self._mounts[-1].close()
+            try:
+                self._mounts[-1].close()
+            except BusyError as error:
+                busy = error
             self._mounts.pop()
+        if busy is not None:
+            raise busy
 
     def __repr__(self) -> str:
         return f"<Filesystem {self.fstype} on {self.device}>"
@@ -128,11 +188,12 @@ class Mount(os.PathLike[str]):
         self.path = Path(tempfile.mkdtemp(prefix=f"{Path(device).name}-")) if target is None else target
         command = ["mount", "-t", fstype, *(["-o", options] if options else []), device, str(self.path)]
         try:
-            _run(command)
+            run_tool(command)
         except BaseException:
             self._remove_directory()
             raise
         self._mounted = True
+        leftovers.note("mount", str(self.path.resolve()), device=device, made=self._made)
 
     def _remove_directory(self) -> None:
         if self._made:
@@ -143,12 +204,24 @@ class Mount(os.PathLike[str]):
         """Unmounts; the second time does nothing.
 
         Raises:
-            ToolError: It is busy. It stays mounted, and close() can be tried again.
+            BusyError: It is in use; says by whom. It is detached all the same, so that it cannot be in the way of what
+                comes next.
         """
-        if self._mounted:
-            _run(["umount", str(self.path)])
-            self._mounted = False
-            self._remove_directory()
+        if not self._mounted:
+            return
+        place, command = str(self.path.resolve()), ["umount", str(self.path)]
+        busy: BusyError | None = None
+        try:
+            run_tool(command)
+        except ToolError as error:
+            held = holders(self.path)
+            run_tool([*command, "--lazy"])
+            busy = BusyError(command, error.status, error.output, self.path, held)
+        self._mounted = False
+        leftovers.drop("mount", place)
+        self._remove_directory()
+        if busy is not None:
+            raise busy
 
     def __fspath__(self) -> str:
         return str(self.path)

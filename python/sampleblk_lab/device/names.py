@@ -14,7 +14,10 @@ OPS = ("read", "write", "discard", "write_zeroes", "flush")
 MODES = ("mq", "bio")
 COMPLETIONS = ("inline", "softirq", "timer")
 CUTS = ("all", "random", "explicit")
-FAULTS = ("error", "delay", "hang", "lost_write", "torn_write", "misdirected_write", "corrupt")
+FAULTS = (
+    "error", "delay", "hang", "lost_write", "torn_write", "misdirected_write", "corrupt", "hold", "not_durable",
+    "set_byte", "bad_sector",
+)  # fmt: skip
 LATENCIES = ("none", "constant", "uniform", "normal", "lognormal", "exponential", "pareto", "empirical")
 
 

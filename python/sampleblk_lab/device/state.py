@@ -35,11 +35,12 @@ class VolatileWrite:
     """A write that a power cut could lose.
 
     Attributes:
-        id: Counts the device's writes.
+        id: Counts the device's changes in the order in which they were executed.
         sector: Where, in 512 bytes.
         sectors: How much, in 512 bytes.
-        durable: Written with FUA: listed because it hides older writes, but safe.
+        durable: Safe, but listed because an older one that it hides is not.
         zeroes: A discard or write-zeroes.
+        in_flight: Not completed yet.
     """
 
     id: int
@@ -47,6 +48,7 @@ class VolatileWrite:
     sectors: int
     durable: bool
     zeroes: bool
+    in_flight: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class JournalInfo:
         overflow: Operations that found no room; after the first, nothing more is taken.
         next_sequence: The sequence that the next operation will have.
         position: The device is as it was after this sequence.
-        epoch: Flushes that completed.
+        epoch: The open one: what is of an epoch before it is durable.
     """
 
     bytes: int
@@ -87,9 +89,10 @@ class State:
         seed: int = 0,
         survivors: Mapping[int, int] | None = None,
     ) -> Cut:
-        """Cuts the power: volatile writes are lost and all I/O fails until :meth:`power_on`.
+        """Cuts the power: volatile writes are lost and all I/O fails until :meth:`power_on`, also what is on its way.
 
-        Only a device made with ``cache=True`` has volatile writes: those since the last flush without FUA.
+        Only a device made with ``cache=True`` has volatile writes: those that had not completed when the last flush
+        that completed was submitted, but for completed ones with FUA.
 
         Args:
             mode: ``"all"`` volatile writes are lost; ``"random"``: each survives by chance; ``"explicit"``: those of
@@ -97,10 +100,10 @@ class State:
             survive_percent: The chance of ``"random"``, 0 to 100.
             torn: ``"random"``: half of the survivors keep only some of their first sectors.
             seed: Decides what survives.
-            survivors: :class:`VolatileWrite` id to the sectors of it that survive.
+            survivors: :class:`VolatileWrite` id to the sectors of it that survive, whole logical blocks.
 
         Raises:
-            OSError: EALREADY, the power is off.
+            OSError: EALREADY, the power is off; EINVAL, survivors that end within a logical block.
         """
         which = names.number(names.CUTS, mode, "power cut mode")
         chance = survive_percent if mode == "random" else 0
@@ -110,10 +113,10 @@ class State:
         return Cut(**raw)
 
     def power_on(self) -> None:
-        """Brings the device back. What the page cache still held of it is forgotten.
+        """Brings the device back. What the page cache still held of it and its partitions is forgotten.
 
         Raises:
-            OSError: EALREADY, it is on.
+            OSError: EALREADY, it is on; EBUSY, it is mounted, and the file system would go on with what it remembers.
         """
         self._control.power_on(self.index)
 
@@ -143,9 +146,12 @@ class State:
         return JournalInfo(**self._control.journal(self.index))
 
     def journal(self) -> Table:
-        """What was recorded: sequence, type, fua, failed, epoch, sector, sectors, submit_ns, complete_ns, mark.
+        """What was recorded, in the order in which it was executed.
 
-        ``complete_ns`` is 0 for what has not completed; the table's metadata has the ``overflow``.
+        Columns are sequence, type, fua, failed, atomic, epoch, sector, sectors, submit_ns, complete_ns, submit_order,
+        complete_order, volatile_id and mark. ``complete_ns`` and ``complete_order`` are 0 for what has not completed; a
+        flush makes durable what has a ``complete_order`` below its ``submit_order``. The table's metadata has the
+        ``overflow`` and the open ``epoch``.
 
         Raises:
             FileNotFoundError: There is no journal.
@@ -167,7 +173,7 @@ class State:
 
         Args:
             sequence: 0 for before the first.
-            force: Also while it is open.
+            force: Also while it is open, but not while it is mounted.
 
         Returns:
             How many entries were undone or redone.
@@ -178,8 +184,15 @@ class State:
         newest = core.SAMPLEBLK_SEEK_NEWEST
         return self._control.seek(self.index, newest if sequence is None else sequence, force)
 
+    def save_journal(self, path: str | os.PathLike[str]) -> None:
+        """Writes the journal to a file as it is, for :class:`sampleblk_lab.crash.Log`. Raises OSError."""
+        core.DeviceJournal(self._control, self.index).save(os.fspath(path))
+
     def export_log_writes(self, path: str | os.PathLike[str], *, sector_bytes: int = 512) -> int:
-        """Writes the journal as dm-log-writes would have, for ``replay-log``; returns the number of entries."""
+        """Writes the journal as dm-log-writes would have, for ``replay-log``; returns the number of entries.
+
+        As there, a write comes when a flush makes it durable, just before that; one with FUA when it completes.
+        """
         return core.DeviceJournal(self._control, self.index).export_log_writes(os.fspath(path), sector_bytes)
 
     def snapshot_take(self, sequence: int | None = None) -> int:
@@ -192,7 +205,7 @@ class State:
         """Makes the device what it was.
 
         Raises:
-            OSError: EBUSY, it is open (unless `force`) or its journal records; ENOENT, no such snapshot.
+            OSError: EBUSY, it is open (unless `force`), mounted, or its journal records; ENOENT, no such snapshot.
         """
         self._control.snapshot_restore(self.index, snapshot, force)
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _NO_LAST = 2**64 - 1
 # struct sampleblk_rule.probability is in 1e-9.
 _PROBABILITY_ONE = 1_000_000_000
+# SAMPLEBLK_BAD_*
+_BAD_ONCE, _BAD_WRITES = 1, 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +33,17 @@ class Fault:
     Attributes:
         action: ``"error"`` (fail with `errno`), ``"delay"`` (`delay_ns` more), ``"hang"`` (never complete),
             ``"lost_write"`` (succeed but write nothing), ``"torn_write"`` (write the first `sectors` only; succeed, or
-            fail with `errno` if given), ``"misdirected_write"`` (write at `sector` instead) or ``"corrupt"`` (flip
-            `bits` of what a read returns or a write stores).
+            fail with `errno` if given), ``"misdirected_write"`` (write at `sector` instead), ``"corrupt"`` (flip
+            `bits` of what a read returns or a write stores), ``"hold"`` (execute, but complete only when the rules are
+            replaced or the device must be idle), ``"not_durable"`` (a flush makes nothing durable, a write's FUA is
+            ignored), ``"set_byte"`` (byte `byte` of what a read returns or a write stores becomes `value`) or
+            ``"bad_sector"`` (fail with ENODATA after what lies before the first bad sector of first_sector to
+            last_sector; writes among `ops` repair the sectors that they cover).
         ops: The operations: read, write, discard, write_zeroes, flush.
         first_sector: Requests that touch first_sector to last_sector (512 bytes each) match; a flush always does.
         last_sector: See there.
         skip: So many matches pass first.
-        count: Then it fires at most so often; 0: without end.
+        count: Then it fires at most this many times; 0: no limit.
         every: Of the matches after `skip` only each nth fires.
         probability: Chance of firing, above 0 and up to 1.
         errno: See ``"error"`` and ``"torn_write"``; for the first EIO by default.
@@ -45,8 +51,15 @@ class Fault:
         sectors: See ``"torn_write"``.
         sector: See ``"misdirected_write"``.
         bits: See ``"corrupt"``.
+        byte: See ``"set_byte"``; a request without that byte does not match.
+        value: See ``"set_byte"``.
+        once: ``"bad_sector"``: a request that failed has repaired the sectors that it covers.
+        bad_writes: ``"bad_sector"``: writes fail, too, and repair nothing.
+        up_ns: Since the rules were set this one sleeps for `up_ns`, then may act for `down_ns`, and so on.
+        down_ns: See there; 0: it always may act.
         matched: Out: how many requests matched.
-        hits: Out: how often it fired.
+        hits: Out: how many times it fired.
+        repaired: Out, ``"bad_sector"``: how many sectors are good again.
     """
 
     action: str
@@ -62,8 +75,15 @@ class Fault:
     sectors: int = 0
     sector: int = 0
     bits: int = 1
+    byte: int = 0
+    value: int = 0
+    once: bool = False
+    bad_writes: bool = False
+    up_ns: int = 0
+    down_ns: int = 0
     matched: int = 0
     hits: int = 0
+    repaired: int = 0
 
     def raw(self) -> dict[str, int]:
         """The fields of the ABI's ``struct sampleblk_rule``."""
@@ -73,6 +93,8 @@ class Fault:
             "torn_write": (self.sectors, self.errno),
             "misdirected_write": (self.sector, 0),
             "corrupt": (self.bits, 0),
+            "set_byte": (self.byte, self.value),
+            "bad_sector": (_BAD_ONCE * self.once | _BAD_WRITES * self.bad_writes, 0),
         }
         arg0, arg1 = arguments.get(self.action, (0, 0))
         return {
@@ -86,18 +108,26 @@ class Fault:
             "probability": 0 if self.probability >= 1 else max(1, round(self.probability * _PROBABILITY_ONE)),
             "arg0": arg0,
             "arg1": arg1,
+            "up_ns": self.up_ns,
+            "down_ns": self.down_ns,
         }
 
     @classmethod
     def from_raw(cls, raw: dict[str, int]) -> Fault:
         """From the fields of the ABI's ``struct sampleblk_rule``."""
         action = names.FAULTS[raw["action"]]
-        arguments: dict[str, dict[str, int]] = {
+        arguments: dict[str, dict[str, Any]] = {
             "error": {"errno": raw["arg0"]},
             "delay": {"delay_ns": raw["arg0"]},
             "torn_write": {"sectors": raw["arg0"], "errno": raw["arg1"]},
             "misdirected_write": {"sector": raw["arg0"]},
             "corrupt": {"bits": raw["arg0"]},
+            "set_byte": {"byte": raw["arg0"], "value": raw["arg1"]},
+            "bad_sector": {
+                "once": bool(raw["arg0"] & _BAD_ONCE),
+                "bad_writes": bool(raw["arg0"] & _BAD_WRITES),
+                "repaired": raw["arg1"],
+            },
         }
         return cls(
             action=action,
@@ -108,6 +138,8 @@ class Fault:
             count=raw["count"],
             every=max(1, raw["every"]),
             probability=raw["probability"] / _PROBABILITY_ONE if raw["probability"] else 1.0,
+            up_ns=raw["up_ns"],
+            down_ns=raw["down_ns"],
             matched=raw["matched"],
             hits=raw["hits"],
             **arguments.get(action, {}),

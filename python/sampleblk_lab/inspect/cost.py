@@ -99,7 +99,7 @@ def trace_cost(
     workload()  # the first one finds caches cold
     untraced = [_timed(workload) for _ in range(rounds)]
     with Session() as session:
-        session.off()
+        session.stop()
         session.option("overwrite")
         session.buffer_size(buffer)
         if wanted != ["*"]:
@@ -117,9 +117,9 @@ def trace_cost(
         for _ in range(rounds):
             idle.append(_timed(workload))
             session.set("trace", "\n")  # empties the buffer, and its counts
-            session.on()
+            session.start()
             recorded.append(_timed(workload))
-            session.off()
+            session.stop()
             calls.append(_recorded_events(session))
         unpatching = _timed(lambda: session.tracer("nop"))
     afterwards = [_timed(workload) for _ in range(rounds)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampleblk_lab._native import core
-from sampleblk_lab.errors import UnsupportedError
+from sampleblk_lab.errors import InputError, UnsupportedError
 
 try:
     import drgn
@@ -122,15 +122,15 @@ class _Kernel:
     def _find_object(
         self, program: drgn.Program, name: str, flags: drgn.FindObjectFlags, filename: str | None
     ) -> drgn.Object | None:
-        places = self.names.named(name) if filename is None else []
-        if flags & drgn.FindObjectFlags.VARIABLE:
+        known = filename is None and bool(self.names.named(name))
+        if flags & drgn.FindObjectFlags.VARIABLE and known:
             kind = _GLOBALS.get(name)
-            if kind is not None and places:
-                return drgn.Object(program, kind, address=places[0][1])
-            for types in self._all_types() if places else ():
+            if kind is not None:
+                return drgn.Object(program, kind, address=only_place(self.names, name, "variable"))
+            for types in self._all_types():
                 variable = types.variable(name)
                 if variable is not None:
-                    return drgn.Object(program, variable, address=places[0][1])
+                    return drgn.Object(program, variable, address=only_place(self.names, name, "variable"))
         if flags & drgn.FindObjectFlags.CONSTANT and filename is None:
             for types in self._all_types():
                 constant = types.constant(name)
@@ -183,6 +183,21 @@ def kernel() -> drgn.Program:
 def names() -> core.KernelNames:
     """Every name of the kernel, both ways."""
     return _current().names
+
+
+def only_place(names: core.KernelNames, name: str, what: str) -> int:
+    """The address of `name`, a `what` ("function", "variable", …).
+
+    Raises:
+        InputError: There is none, or several at different addresses, as static ones of several files may be.
+    """
+    places = {address: module for _, address, _, module, _ in names.named(name)}
+    if not places:
+        raise InputError(f"no {what} {name!r} in this kernel", expected="a name of /proc/kallsyms")
+    if len(places) > 1:
+        shown = ", ".join(f"{address:#x}" + (f" [{module}]" if module else "") for address, module in places.items())
+        raise InputError(f"{len(places)} places of this kernel are named {name!r}", expected=f"one address: {shown}")
+    return next(iter(places))
 
 
 def module_types(name: str) -> bool:

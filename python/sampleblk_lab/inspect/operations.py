@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import drgn
 
 from sampleblk_lab.errors import InputError
-from sampleblk_lab.inspect.kernel import kernel, names, symbol_name
+from sampleblk_lab.inspect.kernel import kernel, names, only_place, symbol_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,16 +60,14 @@ def operations(table: str | drgn.Object, kind: str | None = None) -> Operations:
         kind: Its type, such as ``"struct file_operations"``.
 
     Raises:
-        InputError: No such name, or a name without its type.
+        InputError: No such name, several places of that name, or a name without its type.
     """
     program = kernel()
     if isinstance(table, str):
-        places = names().named(table)
-        if not places:
-            raise InputError(f"no table {table!r} in this kernel", expected="a name of /proc/kallsyms")
+        address = only_place(names(), table, "table")
         if kind is None:
             raise InputError(f"the type of {table!r} is not known", expected="kind='struct …'")
-        table = drgn.Object(program, kind, address=places[0][1])
+        table = drgn.Object(program, kind, address=address)
     elif table.type_.kind == drgn.TypeKind.POINTER:
         table = table[0]
     functions = {}

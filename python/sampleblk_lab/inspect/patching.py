@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sampleblk_lab._native import core
-from sampleblk_lab.errors import InputError, UnsupportedError
-from sampleblk_lab.inspect.kernel import kernel, names, symbol_name
+from sampleblk_lab.errors import UnsupportedError
+from sampleblk_lab.inspect.kernel import kernel, names, only_place, symbol_name
 
 # What may be before the site: endbr64, and what the kernel puts in its place where nothing jumps to the function
 # (arch/x86/include/asm/ibt.h: gen_endbr_poison(), of 5.18 and of 6.16).
@@ -96,7 +96,7 @@ def entry(function: str | int) -> Entry:
         function: Its name, or its address where several have the name.
 
     Raises:
-        InputError: No such function.
+        InputError: No such function, or several of that name.
         UnsupportedError: Not an x86-64 kernel.
     """
     if platform.machine() != "x86_64":
@@ -105,10 +105,7 @@ def entry(function: str | int) -> Entry:
     if isinstance(function, int):
         name, address = symbol_name(function), function
     else:
-        places = names().named(function)
-        if not places:
-            raise InputError(f"no function {function!r} in this kernel", expected="a name of /proc/kallsyms")
-        name, address = function, places[0][1]
+        name, address = function, only_place(names(), function, "function")
     code = program.read(address, 32)
     site = address + _site(code)
     at = code[site - address : site - address + 5]

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 import os
 import shlex
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from IPython.core import magic_arguments
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.display import display as _display
@@ -16,42 +18,25 @@ import sampleblk_lab as lab
 from sampleblk_lab.errors import InputError
 
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from collections.abc import Callable
+
+_F = TypeVar("_F", bound="Callable[..., Any]")
+_arguments: Any = magic_arguments  # IPython has no types for it
+
+
+def _with_arguments(function: _F) -> _F:
+    """The magic's help is made of its arguments, which ``?`` shows."""
+    made: _F = _arguments.magic_arguments()(function)
+    return made
+
+
+def _argument(name: str, **options: Any) -> Callable[[_F], _F]:
+    made: Callable[[_F], _F] = _arguments.argument(name, **options)
+    return made
 
 
 def _show(value: object) -> None:
     _display(value)  # type: ignore[no-untyped-call]
-
-
-class _Parser(argparse.ArgumentParser):
-    """Complains as magics do, instead of ending the process."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}\n{self.format_usage().strip()}")
-
-    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        raise UsageError(message or f"{self.prog} ended with status {status}")
-
-
-def _trace_parser() -> _Parser:
-    parser = _Parser(prog="%%sblk_trace", add_help=False)
-    parser.add_argument("name", nargs="?", default="trace", help="the variable that the run is put in (trace)")
-    parser.add_argument("--syscalls", action="store_true", help="record system calls (the default if nothing else is)")
-    parser.add_argument("--graph", metavar="GLOB", action="append", help="record the call graph of these functions")
-    parser.add_argument("--functions", metavar="GLOB", action="append", help="record each call of these functions")
-    parser.add_argument("--events", metavar="EVENT", action="append", default=[], help="record these events")
-    parser.add_argument("--block", action="store_true", help="record the block layer")
-    parser.add_argument("--all", action="store_true", help="record all tasks, not only this kernel and what it starts")
-    return parser
-
-
-def _profile_parser() -> _Parser:
-    parser = _Parser(prog="%%sblk_profile", add_help=False)
-    parser.add_argument("name", nargs="?", default="profile", help="the variable that the profile is put in (profile)")
-    parser.add_argument("--hz", type=int, default=997, help="samples a second and CPU (997)")
-    parser.add_argument("--offcpu", action="store_true", help="also where threads wait")
-    parser.add_argument("--all", action="store_true", help="all tasks, not only this kernel and what it starts")
-    return parser
 
 
 def _name(name: str, magic: str) -> str:
@@ -77,7 +62,7 @@ def job_keys(line: str) -> dict[str, str]:
 
 @magics_class
 class SampleblkMagics(Magics):
-    """``%sblk_job``, ``%%sblk_trace`` and ``%%sblk_profile``."""
+    """``%sblk_job``, ``%%sblk_trace``, ``%%sblk_profile`` and ``%%bpftrace``."""
 
     @line_magic
     def sblk_job(self, line: str) -> lab.Result:
@@ -93,13 +78,21 @@ class SampleblkMagics(Magics):
             raise UsageError(f"%sblk_job: {error}") from None
         return job.run()
 
+    @_with_arguments
+    @_argument("name", nargs="?", default="trace", help="the variable that the run is put in (trace)")
+    @_argument("--syscalls", action="store_true", help="record system calls (the default if nothing else is)")
+    @_argument("--graph", metavar="GLOB", action="append", help="record the call graph of these functions")
+    @_argument("--functions", metavar="GLOB", action="append", help="record each call of these functions")
+    @_argument("--events", metavar="EVENT", action="append", default=[], help="record these events")
+    @_argument("--block", action="store_true", help="record the block layer")
+    @_argument("--all", action="store_true", help="record all tasks, not only this kernel and what it starts")
     @cell_magic
     def sblk_trace(self, line: str, cell: str) -> None:
-        """Records while the cell runs: ``%%sblk_trace [NAME] [--syscalls] [--graph GLOB] [--block] [--events E]``.
+        """Records while the cell runs.
 
-        Afterwards the run is in the variable NAME (``trace``), and its system calls or call graph are shown.
+        Afterwards the run is in the variable, and its system calls or call graph are shown.
         """
-        options = _trace_parser().parse_args(shlex.split(line))
+        options = _arguments.parse_argstring(type(self).sblk_trace, line)
         name = _name(options.name, "%%sblk_trace")
         nothing = not (options.graph or options.functions or options.events or options.block)
         syscalls = options.syscalls or nothing
@@ -110,7 +103,7 @@ class SampleblkMagics(Magics):
             functions=options.functions,
             events=options.events,
             block=options.block,
-            pid=pid,
+            pids=pid,
         )
         shell: Any = self.shell
         with recording:
@@ -125,19 +118,53 @@ class SampleblkMagics(Magics):
         if options.functions or options.events:
             _show(recording.run.counts())
 
+    @_with_arguments
+    @_argument("name", nargs="?", default="profile", help="the variable that the profile is put in (profile)")
+    @_argument("--hz", type=int, default=997, help="samples a second and CPU (997)")
+    @_argument("--offcpu", action="store_true", help="also where threads wait")
+    @_argument("--all", action="store_true", help="all tasks, not only this kernel and what it starts")
     @cell_magic
     def sblk_profile(self, line: str, cell: str) -> None:
-        """Profiles while the cell runs: ``%%sblk_profile [NAME] [--hz N] [--offcpu] [--all]``.
+        """Profiles while the cell runs.
 
-        Afterwards the profile is in the variable NAME (``profile``), and its flame graph is shown; with ``--offcpu``
-        also the one of the waiting.
+        Afterwards the profile is in the variable, and its flame graph is shown; with ``--offcpu`` also the one of the
+        waiting.
         """
-        options = _profile_parser().parse_args(shlex.split(line))
+        options = _arguments.parse_argstring(type(self).sblk_profile, line)
         name = _name(options.name, "%%sblk_profile")
         shell: Any = self.shell
-        with lab.profile(hz=options.hz, offcpu=options.offcpu, pid=None if options.all else os.getpid()) as profiler:
+        with lab.profile(hz=options.hz, offcpu=options.offcpu, pids=None if options.all else os.getpid()) as profiler:
             shell.run_cell(cell).raise_error()
-        shell.user_ns[name] = profiler.result
-        _show(profiler.result.flamegraph())
+        shell.user_ns[name] = profiler.profile
+        _show(profiler.profile.flamegraph())
         if options.offcpu:
-            _show(profiler.result.off_cpu().flamegraph())
+            _show(profiler.profile.off_cpu().flamegraph())
+
+    @_with_arguments
+    @_argument("name", nargs="?", default="found", help="the variable that what it found is put in (found)")
+    @_argument("--run", metavar="STATEMENT", help="what runs beside the script, such as --run 'job.run()'")
+    @_argument("--seconds", type=float, help="how long the script runs, where nothing is to run beside it")
+    @_argument("--unsafe", action="store_true", help="allow system() and its like")
+    @cell_magic
+    def bpftrace(self, line: str, cell: str) -> None:
+        """Runs the cell, a bpftrace script, or the name of one, beside a statement.
+
+        Afterwards what it found is in the variable, and its maps are shown. Interrupting the cell ends the script and
+        keeps what it found.
+        """
+        options = _arguments.parse_argstring(type(self).bpftrace, line)
+        name = _name(options.name, "%%bpftrace")
+        if (options.run is None) == (options.seconds is None):
+            raise UsageError("%%bpftrace: either --run 'a statement', or --seconds how long")
+        shell: Any = self.shell
+        script = lab.bpf(cell.strip(), unsafe=options.unsafe)
+        try:
+            with script:
+                if options.run is not None:
+                    shell.run_cell(options.run.strip("'\"")).raise_error()
+                else:
+                    time.sleep(options.seconds)
+        finally:
+            with contextlib.suppress(RuntimeError):  # it did not begin
+                shell.user_ns[name] = script.output
+        _show(script.output)

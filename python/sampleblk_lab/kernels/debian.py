@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import SampleblkError, UnsupportedError
-from sampleblk_lab.paths import cache_root, locked
+from sampleblk_lab.paths import cache_root, find_program, locked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +41,17 @@ def _run(command: Sequence[str], cwd: Path | None = None) -> str:
     return done.stdout
 
 
+def control(package: Path) -> dict[str, str]:
+    """What a package file says of itself: the first line of each field. Raises PackageError."""
+    text = _run(["dpkg-deb", "--field", str(package)])
+    return dict(re.findall(r"^([A-Za-z-]+): *(.*)$", text, re.MULTILINE))
+
+
+def extract(package: Path, into: Path) -> None:
+    """Unpacks the files of a package file under `into`. Raises PackageError."""
+    _run(["dpkg", "-x", str(package), str(into)])
+
+
 def mirror() -> str:
     """The Debian mirror to take packages from: ``$SAMPLEBLK_DEBIAN_MIRROR``, else the one the system's apt uses.
 
@@ -51,7 +61,7 @@ def mirror() -> str:
     override = os.environ.get("SAMPLEBLK_DEBIAN_MIRROR")
     if override:
         return override.rstrip("/")
-    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+    if find_program("apt-get") is None or find_program("dpkg") is None:
         raise UnsupportedError(
             "Debian packages",
             "apt-get and dpkg are not installed",
@@ -152,4 +162,4 @@ class Suite:
         with tempfile.TemporaryDirectory(dir=self.root / "cache") as folder:
             _run(["apt-get", *self._options(), "-qq", "download", *packages], cwd=Path(folder))
             for deb in sorted(Path(folder).glob("*.deb")):
-                _run(["dpkg", "-x", str(deb), str(into)])
+                extract(deb, into)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -11,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import SampleblkError
-from sampleblk_lab.paths import built_directory, cache_root, locked, module_source
+from sampleblk_lab.kernels import toolchain
+from sampleblk_lab.paths import built_directory, cache_root, locked, make_environment, module_source
 from sampleblk_lab.progress import step
 
 if TYPE_CHECKING:
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
 # What a build leaves in a source tree; a checkout that somebody built in must not differ from a clean one.
 _BUILT = (".ko", ".o", ".mod", ".mod.c", ".cmd", ".order", ".symvers")
+
+
+# Beside a tree: its driver's path and size, written last.
+_MARK = "built"
 
 
 class DriverBuildError(SampleblkError, RuntimeError):
@@ -35,8 +41,17 @@ def _is_source(parts: tuple[str, ...]) -> bool:
     return parts[0] != "tests" and not any(part.startswith(".") for part in parts)
 
 
+def source_identity() -> str:
+    """Changes with the driver's source."""
+    return _digest_of(module_source(), b"")
+
+
 def _key(folder: Path, kernel: Kernel) -> str:
-    digest = hashlib.sha256(f"{kernel.release} {kernel.version} {kernel.build}".encode())
+    return _digest_of(folder, kernel.build_identity.encode())
+
+
+def _digest_of(folder: Path, begin: bytes) -> str:
+    digest = hashlib.sha256(begin)
     for path in _sources(folder):
         digest.update(f"{path.relative_to(folder)}\0".encode())
         digest.update(path.read_bytes())
@@ -59,15 +74,25 @@ def module_tree(kernel: Kernel) -> Path | None:
     source = module_source()
     target = cache_root() / "modules" / f"{kernel.release}-{_key(source, kernel)}"
     tree = target / "lib/modules" / kernel.release
-    if tree.exists():
-        os.utime(target)  # of several checkouts the one in use keeps its tree
+    if _whole(target):
+        with contextlib.suppress(OSError):
+            os.utime(target)  # of several checkouts the one in use keeps its tree
         return tree
     with locked(target):
-        if not tree.exists():
+        if not _whole(target):
             with step(f"building the driver for {kernel.release}"), built_directory(target) as scratch:
                 _build(kernel, source, scratch)
             _forget_older(target, kernel)
     return tree
+
+
+def _whole(target: Path) -> bool:
+    """Whether a tree is there and its driver is as long as it was when it was built."""
+    try:
+        module, size = (target / _MARK).read_text().split()
+        return (target / module).stat().st_size == int(size)
+    except (OSError, ValueError):
+        return False
 
 
 def _build(kernel: Kernel, source: Path, scratch: Path) -> None:
@@ -78,7 +103,7 @@ def _build(kernel: Kernel, source: Path, scratch: Path) -> None:
         shutil.copy2(path, copy)
     done = subprocess.run(
         ["make", "-C", str(work), f"-j{os.cpu_count() or 1}", f"KDIR={kernel.build}"],
-        env={**os.environ, "PATH": kernel.search_path},
+        env=make_environment(kernel.search_path),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -99,8 +124,9 @@ def _build(kernel: Kernel, source: Path, scratch: Path) -> None:
                 (tree / path.name).symlink_to(path)
             elif path.name in ("modules.order", "modules.builtin", "modules.builtin.modinfo"):
                 shutil.copy2(path, tree)
-    depmod = shutil.which("depmod") or "/sbin/depmod"
-    subprocess.run([depmod, "-b", str(scratch), kernel.release], check=True)
+    toolchain.run_depmod(scratch, kernel.release)
+    module = tree / "updates/sampleblk.ko"
+    (scratch / _MARK).write_text(f"{module.relative_to(scratch)} {module.stat().st_size}\n")
 
 
 def _forget_older(target: Path, kernel: Kernel) -> None:

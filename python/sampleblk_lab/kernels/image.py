@@ -8,6 +8,7 @@ under TCG half of the boot. It also leaves the kernel where it was linked, so ad
 from __future__ import annotations
 
 import lzma
+import re
 import struct
 import subprocess
 import zlib
@@ -17,6 +18,7 @@ from sampleblk_lab.errors import FormatError, UnsupportedError
 from sampleblk_lab.paths import write_atomically
 
 _ELF = b"\x7fELF"
+_BANNER = re.compile(rb"Linux version ([\w.+~-]+) \(")
 
 
 def _decompress(payload: bytes, path: Path) -> bytes:
@@ -53,6 +55,48 @@ def _payload(image: bytes, path: Path) -> bytes:
     return payload
 
 
+def vmlinux_of(image: Path) -> bytes:
+    """The vmlinux inside `image`, or the image itself if it is one. Raises FormatError, UnsupportedError."""
+    data = image.read_bytes()
+    if data.startswith(_ELF):
+        return data
+    vmlinux = _decompress(_payload(data, image), image)
+    if not vmlinux.startswith(_ELF):
+        raise FormatError(str(image), 0, "an ELF vmlinux inside the image")
+    return vmlinux
+
+
+def check(image: Path) -> None:
+    """Looks whether a kernel image is as long as its own headers say; reads only those.
+
+    Raises:
+        FormatError: It is shorter, or is no x86-64 kernel image.
+    """
+    size = image.stat().st_size
+    with image.open("rb") as file:
+        head = file.read(0x250)
+        if head.startswith(_ELF):
+            if len(head) < 64:
+                raise FormatError(str(image), len(head), "an ELF header of 64 bytes")
+            programs, entry, count = struct.unpack_from("<Q", head, 32)[0], *struct.unpack_from("<HH", head, 54)
+            file.seek(programs)
+            table = file.read(entry * count)
+            if entry < 56 or len(table) < entry * count:
+                raise FormatError(str(image), programs, f"{count} program headers of an ELF vmlinux")
+            ends = [
+                sum(struct.unpack_from("<Q", table, at + field)[0] for field in (8, 32))
+                for at in range(0, len(table), entry)
+            ]
+            needed = max(ends, default=0)
+        elif len(head) == 0x250 and head[0x1FE:0x200] == b"\x55\xaa" and head[0x202:0x206] == b"HdrS":
+            # setup_sects of 512 bytes behind the boot sector, then syssize paragraphs (boot.rst).
+            needed = ((head[0x1F1] or 4) + 1) * 512 + struct.unpack_from("<I", head, 0x1F4)[0] * 16
+        else:
+            raise FormatError(str(image), 0, "an ELF vmlinux, or a bzImage's boot sector")
+    if size < needed:
+        raise FormatError(str(image), size, f"a kernel image of {needed} bytes: it is cut off")
+
+
 def extract_vmlinux(image: Path, target: Path) -> Path:
     """Writes the vmlinux inside `image` to `target`; an image that is one already is linked.
 
@@ -60,22 +104,28 @@ def extract_vmlinux(image: Path, target: Path) -> Path:
         FormatError: `image` is no kernel image.
         UnsupportedError: Its compression is unknown here.
     """
-    data = image.read_bytes()
-    if data.startswith(_ELF):
-        target.unlink(missing_ok=True)
-        target.symlink_to(image.absolute())
-        return target
-    vmlinux = _decompress(_payload(data, image), image)
-    if not vmlinux.startswith(_ELF):
-        raise FormatError(str(image), 0, "an ELF vmlinux inside the image")
-    write_atomically(target, vmlinux)
+    with image.open("rb") as file:
+        if file.read(len(_ELF)) == _ELF:
+            target.unlink(missing_ok=True)
+            target.symlink_to(image.absolute())
+            return target
+    write_atomically(target, vmlinux_of(image))
     return target
 
 
 def release_of(image: Path) -> str:
-    """The release that a bzImage says it is (``uname -r``): the kernel_version string of its header."""
-    data = image.read_bytes()[: 64 * 1024]
+    """The release that an image says it is (``uname -r``): a bzImage's kernel_version, a vmlinux's banner."""
+    with image.open("rb") as file:
+        data = file.read(64 * 1024)
+        if data.startswith(_ELF):
+            banner = _BANNER.search(data + file.read())
+            if banner is None:
+                raise FormatError(str(image), 0, 'a vmlinux, which has "Linux version" in it')
+            return banner[1].decode()
     if data[0x1FE:0x200] != b"\x55\xaa":
-        raise FormatError(str(image), 0x1FE, "the boot signature of a bzImage")
+        raise FormatError(str(image), 0x1FE, "an ELF vmlinux, or the boot signature of a bzImage")
     at = struct.unpack_from("<H", data, 0x20E)[0] + 0x200
-    return data[at : data.index(b"\0", at)].split()[0].decode()
+    words = data[at : data.find(b"\0", at)].split()
+    if not words:
+        raise FormatError(str(image), at, "the release of a bzImage")
+    return words[0].decode(errors="replace")

@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from sampleblk_lab.errors import InputError, UnsupportedError
-from sampleblk_lab.kernels import debian, image, toolchain
-from sampleblk_lab.paths import built_directory, cache_root, locked
+from sampleblk_lab.kernels import config, debian, image, packages, toolchain
+from sampleblk_lab.paths import built_directory, cache_root, fingerprint, locked, search_path
 from sampleblk_lab.progress import step
 
 # Booted when nothing else is asked for: the kernel of Debian 12.
@@ -43,8 +44,17 @@ _SERIES = {
 _IMAGE_PACKAGE = r"linux-image-\d+\.\d+\.\d+[^-]*(?:-\d+)?-amd64"
 
 
+# What kernel.json is written as. A kernel of another form, or a damaged one, is fetched anew: 2 follows what kbuild's
+# packages depend on, which 1 left to the system; 3 knows its image by size and hash.
+_FORMAT = 3
+
 # The packages that the one of an image has been split into since 7.0.
 _PARTS = ("base", "binary", "modules")
+
+
+# Files of lib/modules/RELEASE that tell its state, and of a build tree that modules depend on (kbuild/modules.rst).
+_INDICES = ("modules.dep", "modules.order", "modules.builtin")
+_BUILD_INPUTS = (".config", "Module.symvers", "include/config/auto.conf", "include/config/kernel.release", "vmlinux")
 
 
 @dataclass(frozen=True)
@@ -70,6 +80,47 @@ class Kernel:
     tools: Path | None = None
 
     @property
+    def identity(self) -> str:
+        """Changes when what would be booted does: the image, or the modules beside it."""
+        parts = [self.release, self.version, fingerprint(self.image)]
+        if self.modules is not None:
+            # modules_install writes these anew whatever else it does.
+            parts += [fingerprint(self.modules / name) for name in _INDICES if (self.modules / name).exists()]
+        return "\n".join(parts)
+
+    @property
+    def build_identity(self) -> str:
+        """Changes when modules must be built again for it: what :attr:`identity` says, and what kbuild reads."""
+        parts = [self.identity]
+        if self.build is not None:
+            parts.append(str(self.build))
+            parts += [fingerprint(self.build / name) for name in _BUILD_INPUTS if (self.build / name).exists()]
+        return "\n".join(parts)
+
+    def beside(self, name: str, in_tree: str = "") -> list[Path]:
+        """Where a file that goes with the image may be, likeliest first.
+
+        Debian's packages had it beside the image, with the release in its name, and have it among the modules since
+        7.0, as Fedora's; ``make`` leaves it in the tree, and `sampleblk-lab kernel fetch` unpacks a ``boot``.
+
+        Args:
+            name: Its name: ``"config"``, ``"System.map"``.
+            in_tree: Its name in a build tree, where that is another.
+        """
+        folder = self.image.parent
+        places = [folder / f"{name}-{self.release}", folder / name, folder / f"boot/{name}-{self.release}"]
+        if self.build is not None:
+            places.insert(0, self.build / (in_tree or name))
+        if self.modules is not None:
+            places.append(self.modules / name)
+        return places
+
+    @property
+    def configurations(self) -> list[Path]:
+        """Where the configuration that it was built with may be."""
+        return self.beside("config", ".config")
+
+    @property
     def series(self) -> str:
         """The first two numbers of the release, such as ``"6.1"``."""
         return ".".join(self.release.split(".")[:2])
@@ -77,22 +128,29 @@ class Kernel:
     @property
     def search_path(self) -> str:
         """The PATH that a build for it needs: `tools` before all else."""
-        search = os.environ.get("PATH", os.defpath)
-        return f"{self.tools}:{search}" if self.tools else search
+        return f"{self.tools}{os.pathsep}{search_path()}" if self.tools else search_path()
+
+
+# Where a system keeps the kernels that it boots.
+_BOOT, _MODULES = Path("/boot"), Path("/lib/modules")
 
 
 def _order(release: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", release))
 
 
-def _root() -> Path:
-    return cache_root() / "kernels"
-
-
-def _load(folder: Path) -> Kernel:
-    about = json.loads((folder / "kernel.json").read_text())
+def _load(folder: Path) -> Kernel | None:
+    """The kernel in a folder of the cache; None when it is not whole."""
+    try:
+        about = json.loads((folder / "kernel.json").read_text())
+        if about["format"] != _FORMAT or about["release"] != folder.name:
+            return None
+        if (folder / "vmlinux").stat().st_size != about["image_bytes"]:
+            return None
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
     release = about["release"]
-    tools = about.get("tools")
+    tools = about["tools"]
     return Kernel(
         release=release,
         image=folder / "vmlinux",
@@ -106,8 +164,21 @@ def _load(folder: Path) -> Kernel:
 
 def installed() -> list[Kernel]:
     """The kernels of the cache, oldest release first."""
-    found = [_load(path.parent) for path in _root().glob("*/kernel.json")]
-    return sorted(found, key=lambda kernel: _order(kernel.release))
+    found = [_load(path.parent) for path in folder().glob("*/kernel.json")]
+    return sorted((kernel for kernel in found if kernel is not None), key=lambda kernel: _order(kernel.release))
+
+
+def damaged() -> list[Path]:
+    """Folders of the cache that were a kernel and cannot be used as they are; the next use fetches it again.
+
+    Reads every image whole.
+    """
+    found = []
+    for path in sorted(folder().glob("*/")):
+        kernel = _load(path)
+        if kernel is None or not _is_as_unpacked(kernel):
+            found.append(path)
+    return found
 
 
 def _matches(spec: str, release: str) -> bool:
@@ -132,13 +203,85 @@ def _from_path(path: Path) -> Kernel:
         modules, headers = path / "lib/modules" / release, path / "usr/src" / f"linux-headers-{release}"
         return Kernel(release, images[0], modules if modules.is_dir() else None, headers if headers.is_dir() else None)
     release = image.release_of(path)
-    modules = Path("/lib/modules") / release
-    return Kernel(
-        release,
-        path,
-        modules if modules.is_dir() else None,
-        modules / "build" if (modules / "build").exists() else None,
+    # An image in a /boot or a /lib/modules/RELEASE has its modules beside it; else they may be this system's.
+    beside = [path.parent, path.parent.parent / "lib/modules" / release, _MODULES / release]
+    modules_there = next((each for each in beside if (each / "modules.dep").is_file() and each.name == release), None)
+    build = modules_there / "build" if modules_there is not None and (modules_there / "build").exists() else None
+    return Kernel(release, path, modules_there, build)
+
+
+def _of_this_machine() -> Kernel:
+    """The kernel that runs here, from where distributions keep it."""
+    release = os.uname().release
+    candidates = [_BOOT / f"vmlinuz-{release}", _MODULES / release / "vmlinuz"]
+    found = next((path for path in candidates if path.is_file()), None)
+    if found is None:
+        raise UnsupportedError(
+            "kernel host",
+            f"the image of {release} is neither {candidates[0]} nor {candidates[1]}",
+            "give the path of an image, or a release to fetch",
+        )
+    if not os.access(found, os.R_OK):
+        raise UnsupportedError("kernel host", f"{found} is for root to read", f"sudo chmod a+r {found}")
+    return _from_path(found)
+
+
+def check(kernel: Kernel) -> None:
+    """Looks, as far as that can be done quickly, whether a VM could boot a kernel of the user's own.
+
+    Raises:
+        FormatError: Its image is cut off, or is none.
+        UnsupportedError: Its configuration lacks what a VM needs; names the options.
+    """
+    image.check(kernel.image)
+    if is_cached(kernel):
+        return  # Debian's own have it all
+    missing = missing_options(kernel, inside=False)
+    if missing:
+        lacks = "does not have" if kernel.modules is not None else "comes without modules and does not have built in"
+        raise UnsupportedError(
+            f"kernel {kernel.image}",
+            f"it {lacks} what a VM needs: {', '.join(missing)}",
+            _remedy(kernel, known=True),
+        )
+
+
+def missing_options(kernel: Kernel, *, inside: bool) -> list[str]:
+    """What a VM needs and a kernel has neither built in nor, if it comes with modules, as one of these.
+
+    Says nothing where the configuration is not known.
+
+    Args:
+        kernel: The kernel.
+        inside: Look for the configuration also in the image, which takes half a second.
+    """
+    text = config.find(kernel.configurations, kernel.image if inside else None)
+    return [] if text is None else config.lacks(text, modules=kernel.modules is not None)
+
+
+def _remedy(kernel: Kernel, *, known: bool) -> str:
+    """What to do about options that are missing."""
+    named = next((path for path in kernel.configurations if path.is_file()), kernel.image)
+    command = f"sampleblk-lab kernel config {shlex.quote(str(named))}" if known else "sampleblk-lab kernel config"
+    built = f"build it with these options; `{command}` prints all that it should have, as a fragment to merge"
+    if kernel.modules is not None:
+        return built
+    return (
+        f"give the folder that has boot/vmlinuz-{kernel.release} and lib/modules/{kernel.release}, or {built} "
+        "(without modules each must be =y)"
     )
+
+
+def why_not(kernel: Kernel) -> str:
+    """What may be the reason that a kernel did not reach its host; empty when there is nothing to say of it."""
+    if is_cached(kernel):
+        return ""
+    options = missing_options(kernel, inside=True)
+    remedy = _remedy(kernel, known=bool(options))
+    if kernel.modules is not None:
+        return f"the kernel lacks {', '.join(options)}; {remedy}" if options else ""
+    options = options or [*config.BUILT_IN, *config.MODULES.values()]
+    return f"the kernel comes without modules, so it needs built in: {', '.join(options)}; {remedy}"
 
 
 def resolve(spec: str | None = None, *, download: bool = True) -> Kernel:
@@ -146,8 +289,9 @@ def resolve(spec: str | None = None, *, download: bool = True) -> Kernel:
 
     Args:
         spec: A release (``6.1.0-56-amd64``) or its beginning (``6.1``: the newest of the cache), a path (an image, a
-            build tree, a folder with ``boot`` and ``lib/modules``) or a Debian suite (``trixie-backports``). None:
-            ``$SAMPLEBLK_KERNEL``, else :data:`DEFAULT`.
+            build tree, a folder with ``boot`` and ``lib/modules``), a Debian package (``linux-image-….deb``, with
+            others beside it or after colons), a Debian suite (``trixie-backports``) or ``host``, the kernel that runs
+            here. None: ``$SAMPLEBLK_KERNEL``, else :data:`DEFAULT`.
         download: Fetch what the cache lacks.
 
     Raises:
@@ -156,11 +300,16 @@ def resolve(spec: str | None = None, *, download: bool = True) -> Kernel:
         sampleblk_lab.kernels.debian.PackageError: apt could not get it.
     """
     spec = spec or os.environ.get("SAMPLEBLK_KERNEL") or DEFAULT
+    if packages.is_meant(spec):
+        unpacked = packages.unpack(spec)
+        return Kernel(unpacked.release, unpacked.image, unpacked.modules, unpacked.build, version=unpacked.version)
     if "/" in spec:
         path = Path(spec).expanduser().absolute()
         if not path.exists():
             raise InputError(f"kernel '{spec}' does not exist", expected="the path of an image or of a kernel folder")
         return _from_path(path)
+    if spec == "host":
+        return _of_this_machine()
     if spec in SUITES:
         matching = [kernel for kernel in installed() if kernel.suite == spec]
     else:
@@ -220,16 +369,6 @@ def _find(spec: str) -> tuple[debian.Suite, str]:
     )
 
 
-def _relocate_headers(root: Path, release: str) -> None:
-    """Debian's header tree names itself and its common half by absolute paths: point those into the cache."""
-    makefile = root / "usr/src" / f"linux-headers-{release}" / "Makefile"
-    final = _root() / release
-    text = makefile.read_text()
-    makefile.write_text(
-        re.sub(r"^(include |KBUILD_OUTPUT=)/usr/src/", rf"\g<1>{final}/usr/src/", text, flags=re.MULTILINE)
-    )
-
-
 def fetch(spec: str | None = None) -> Kernel:
     """Gets a kernel with its modules and headers from Debian into the cache, if it is not there yet.
 
@@ -240,12 +379,50 @@ def fetch(spec: str | None = None) -> Kernel:
         InputError, UnsupportedError, sampleblk_lab.kernels.debian.PackageError: As for :func:`resolve`.
     """
     suite, release = _find(spec or DEFAULT)
-    target = _root() / release
+    target = folder() / release
     with locked(target):
-        if not (target / "kernel.json").exists():
+        kernel = _load(target)
+        if kernel is None:
             with step(f"fetching kernel {release} from {suite.name}"), built_directory(target) as scratch:
                 _unpack(suite, release, scratch)
-    return _load(target)
+            kernel = _load(target)
+    assert kernel is not None
+    return kernel
+
+
+def folder() -> Path:
+    """Where the kernels of the cache are, each in a folder of its release's name."""
+    return cache_root() / "kernels"
+
+
+def is_cached(kernel: Kernel) -> bool:
+    """Whether a kernel is one of the cache, and not of the user's own."""
+    return kernel.image.parent.parent == folder()
+
+
+def forget(kernel: Kernel) -> None:
+    """Takes a kernel of the cache away."""
+    with locked(kernel.image.parent):
+        shutil.rmtree(kernel.image.parent, ignore_errors=True)
+
+
+def forget_damaged(kernel: Kernel) -> bool:
+    """Takes a kernel of the cache away if its image is not what was unpacked; says whether it was so.
+
+    Reads the whole image: to be asked when a boot has failed.
+    """
+    if not is_cached(kernel) or _is_as_unpacked(kernel):
+        return False
+    forget(kernel)
+    return True
+
+
+def _is_as_unpacked(kernel: Kernel) -> bool:
+    try:
+        expected = json.loads((kernel.image.parent / "kernel.json").read_text())["image_sha256"]
+        return bool(hashlib.sha256(kernel.image.read_bytes()).hexdigest() == expected)
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
 
 
 def _unpack(suite: debian.Suite, release: str, scratch: Path) -> None:
@@ -259,21 +436,22 @@ def _unpack(suite: debian.Suite, release: str, scratch: Path) -> None:
     suite.unpack([picture, *parts, headers, *support], scratch)
     if (scratch / "usr/lib/modules").is_dir() and not (scratch / "lib").exists():
         (scratch / "lib").symlink_to("usr/lib")  # packages since trixie say where /lib really is
-    if shutil.which("depmod") is None and not Path("/sbin/depmod").exists():
-        raise UnsupportedError("module dependencies", "the depmod program is not installed", "apt-get install kmod")
-    depmod = shutil.which("depmod") or "/sbin/depmod"
-    subprocess.run([depmod, "-b", str(scratch), release], check=True)
+    toolchain.run_depmod(scratch, release)
     packed = scratch / "lib/modules" / release / "vmlinuz"
     image.extract_vmlinux(packed if packed.exists() else scratch / f"boot/vmlinuz-{release}", scratch / "vmlinux")
-    _relocate_headers(scratch, release)
+    toolchain.relocate_headers(scratch, release, folder() / release)
     tools = toolchain.prepare(
         suite,
         scratch / "usr/src" / headers,
         next((name for name in support if name.startswith("linux-kbuild-")), None),
         scratch=scratch,
-        final=_root() / release,
+        final=folder() / release,
     )
+    vmlinux = scratch / "vmlinux"
     about = {
+        "format": _FORMAT,
+        "image_bytes": vmlinux.stat().st_size,
+        "image_sha256": hashlib.sha256(vmlinux.read_bytes()).hexdigest(),
         "release": release,
         "suite": suite.name,
         "version": suite.show(picture)[picture].get("Version", ""),

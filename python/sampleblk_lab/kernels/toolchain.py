@@ -12,14 +12,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import UnsupportedError
 from sampleblk_lab.kernels import debian
-from sampleblk_lab.paths import built_directory, cache_root, locked
+from sampleblk_lab.paths import built_directory, cache_root, find_program, locked
 from sampleblk_lab.progress import step
 
 if TYPE_CHECKING:
@@ -137,8 +136,59 @@ def fetch(suite: str, packages: Sequence[str]) -> Path:
     return target
 
 
+def run_depmod(root: Path, release: str) -> None:
+    """Writes the indices of ``lib/modules/RELEASE`` below `root` (depmod(8)). Raises UnsupportedError."""
+    depmod = find_program("depmod")
+    if depmod is None:
+        raise UnsupportedError("module dependencies", "the depmod program is not installed", "apt-get install kmod")
+    subprocess.run([depmod, "-b", str(root), release], check=True)
+
+
+def relocate_headers(root: Path, release: str, final: Path) -> None:
+    """Debian's header tree names itself and its common half by absolute paths: point those to where they will be.
+
+    Args:
+        root: What the headers' packages are unpacked in.
+        release: The kernel's.
+        final: The folder that `root` is going to be.
+    """
+    makefile = root / "usr/src" / f"linux-headers-{release}" / "Makefile"
+    text = makefile.read_text()
+    makefile.write_text(
+        re.sub(r"^(include |KBUILD_OUTPUT=)/usr/src/", rf"\g<1>{final}/usr/src/", text, flags=re.MULTILINE)
+    )
+
+
+def _found(package: str) -> bool:
+    """Whether what a package of kbuild's dependencies is for can be run here: the program of its name."""
+    return find_program(package) is not None
+
+
+def missing(build: Path, tools: Path | None) -> list[str]:
+    """The programs that building a module against a header tree runs and that are nowhere to be found.
+
+    Args:
+        build: The folder that ``make -C`` takes.
+        tools: The folder of programs that came with the kernel.
+    """
+    wanted = [compiler_of(build) or "gcc", "make"]
+    if (build / "vmlinux").exists():
+        wanted.append("pahole")  # for the module's BTF (scripts/Makefile.modfinal)
+    return [name for name in wanted if not _found(name) and not (tools is not None and (tools / name).exists())]
+
+
+def _is_library(package: str, suite: str) -> bool:
+    for each in _suites(suite):
+        if each.names(re.escape(package)):
+            return each.show(package)[package].get("Section") == "libs"
+    return False
+
+
 def prepare(suite: debian.Suite, headers: Path, kbuild: str | None, *, scratch: Path, final: Path) -> Path | None:
     """Makes freshly unpacked kernel headers fit to build against on this system.
+
+    kbuild runs programs of other packages too: the kernel's compiler, and pahole where the headers bring a vmlinux
+    (scripts/Makefile.modfinal, CONFIG_DEBUG_INFO_BTF_MODULES). What its packages depend on says which.
 
     Args:
         suite: Where they came from.
@@ -154,10 +204,12 @@ def prepare(suite: debian.Suite, headers: Path, kbuild: str | None, *, scratch: 
     tools = [path for folder in scratch.glob("usr/lib/linux-kbuild-*") for path in programs(folder)]
     foreign = [path for path in tools if not runs_here(path)]
     wanted = []
-    if compiler is not None and shutil.which(compiler) is None:
+    if compiler is not None and not _found(compiler):
         wanted.append(compiler)
-    if foreign and kbuild is not None:
-        wanted += suite.dependencies(kbuild)
+    if kbuild is not None:
+        needs = suite.dependencies(kbuild)
+        # The libraries are there, or the tools would be foreign.
+        wanted += [name for name in needs if foreign or not (_found(name) or _is_library(name, suite.name))]
     if not wanted:
         return None
     root = fetch(suite.name, wanted)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import InputError
@@ -10,8 +11,6 @@ from sampleblk_lab.plot.style import Plot
 from sampleblk_lab.results.comparison import FASTER, SLOWER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from matplotlib.axes import Axes
 
     from sampleblk_lab.results import Comparison
@@ -25,7 +24,8 @@ def comparison(comparisons: Comparison | Mapping[str, Comparison]) -> Plot:
     Args:
         comparisons: One, or several by name.
     """
-    named: dict[str, Comparison] = dict(comparisons) if hasattr(comparisons, "items") else {"": comparisons}  # type: ignore[arg-type]
+    named: dict[str, Comparison]
+    named = dict(comparisons) if isinstance(comparisons, Mapping) else {comparisons.subject: comparisons}
     if not named:
         raise InputError("nothing to compare", expected="at least one comparison")
 

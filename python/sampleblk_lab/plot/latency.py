@@ -112,7 +112,7 @@ def latency_heatmap(result: Result, direction: str = "read", *, bins: int = 48) 
     Raises:
         InputError: Nothing went in that direction.
     """
-    ends, edges, cells = result.heat_map(direction, bins=bins)
+    ends, edges, cells = result.heatmap(direction, bins=bins)
     if cells.size == 0:
         raise InputError(f"no {direction} was measured", expected="a direction that the result has")
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,10 +13,18 @@ from sampleblk_lab.plot.style import Plot, bytes_axis, time_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from numpy.typing import NDArray
 
     from sampleblk_lab.analysis.block import Block
     from sampleblk_lab.analysis.offsets import Offsets
+    from sampleblk_lab.table import Table
     from sampleblk_lab.workload import Result
+
+    # Direction -> the ends of slots in ns, and the bytes a second in each.
+    _Rates = dict[str, tuple[NDArray[Any], NDArray[Any]]]
+
+# Of a recording's time.
+_SLOTS = 60
 
 # From one to the next, as blktrace and btt name them.
 _STAGES = (
@@ -50,18 +58,16 @@ def offset_heatmap(offsets: Offsets, *, columns: int = 120, rows: int = 60) -> P
     return Plot(draw)
 
 
-def bandwidth(result: Result) -> Plot:
-    """Throughput over time, a line for each direction, all jobs together."""
-    table = result.series()
-    ends, speed = table["end"].codes.astype(np.float64), table["bandwidth"].codes.astype(np.float64)
-    directions = table["direction"].values
-    lines = {}
-    for direction in sorted({str(word) for word in directions}):
-        chosen = directions == direction
-        places, where = np.unique(ends[chosen], return_inverse=True)
-        rates = np.bincount(where, weights=speed[chosen])
-        if rates.any():
-            lines[direction] = (places, rates)
+def bandwidth(result: Result | Offsets) -> Plot:
+    """Throughput over time, a line for each direction, all jobs together.
+
+    Args:
+        result: Of a run; or ``run.offsets()``, the calls that were recorded, each counted when it returned.
+
+    Raises:
+        InputError: Nothing was moved.
+    """
+    lines = _measured_rates(result.series()) if hasattr(result, "series") else _recorded_rates(result.table())
     if not lines:
         raise InputError("no I/O was measured", expected="a result of a run that moved bytes")
 
@@ -77,6 +83,38 @@ def bandwidth(result: Result) -> Plot:
             axes.legend()
 
     return Plot(draw)
+
+
+def _measured_rates(series: Table) -> _Rates:
+    """Of a result's series: the ends of the slots and the rate in each, by direction."""
+    ends, speed = series["end"].codes.astype(np.float64), series["bandwidth"].codes.astype(np.float64)
+    directions = series["direction"].values
+    lines = {}
+    for direction in sorted({str(word) for word in directions}):
+        chosen = directions == direction
+        places, where = np.unique(ends[chosen], return_inverse=True)
+        rates = np.bincount(where, weights=speed[chosen])
+        if rates.any():
+            lines[direction] = (places, rates)
+    return lines
+
+
+def _recorded_rates(calls: Table) -> _Rates:
+    """The same of recorded calls."""
+    ends = (calls["time"].codes + calls["duration"].codes).astype(np.float64)
+    if not len(ends):
+        return {}
+    begin = float(calls["time"].codes.min())
+    slot = max((float(ends.max()) - begin) / _SLOTS, 1.0)
+    places = np.minimum(((ends - begin) / slot).astype(int), _SLOTS - 1)
+    sizes, operations = calls["size"].codes.astype(np.float64), calls["operation"].values
+    lines = {}
+    for direction in sorted({str(word) for word in operations}):
+        chosen = operations == direction
+        moved = np.bincount(places[chosen], weights=sizes[chosen], minlength=_SLOTS)
+        if moved.any():
+            lines[direction] = (slot * np.arange(1, _SLOTS + 1), moved / slot * 1e9)
+    return lines
 
 
 def block_life(block: Block, *, most: int = 200) -> Plot:

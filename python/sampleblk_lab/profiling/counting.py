@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from sampleblk_lab import renamed, tasks
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.profiling.profiler import is_trace_point
@@ -19,6 +20,8 @@ from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from sampleblk_lab.tasks import Who
 
 # What perf stat counts when it is not told.
 DEFAULT_EVENTS = (
@@ -136,17 +139,19 @@ class Stat:
         """An event's value; clocks in ns.
 
         Raises:
-            KeyError: The event is not among those counted.
+            KeyError: The event is not among those counted, or is so twice.
             UnsupportedError: This machine does not count it, or it never had its turn.
         """
-        for row in self._values():
-            if row["event"] in (event, f"{event}:u"):
-                if not row["counted"]:
-                    raise UnsupportedError(
-                        f"the event {event}", _state(row), "count fewer events, or on another machine"
-                    )
-                return int(row["value"])
-        raise KeyError(event)
+        # Only where the event itself is not there does it mean the one that was kept to user code.
+        rows = self._values()
+        found = [row for row in rows if row["event"] == event] or [row for row in rows if row["event"] == f"{event}:u"]
+        if len(found) != 1:
+            raise KeyError(
+                f"{event!r} is counted {len(found)} times; there are {', '.join(row['event'] for row in rows)}"
+            )
+        if not found[0]["counted"]:
+            raise UnsupportedError(f"the event {event}", _state(found[0]), "count fewer events, or on another machine")
+        return int(found[0]["value"])
 
     def text(self) -> str:
         """The table that ``perf stat`` prints."""
@@ -206,10 +211,11 @@ def _note(row: dict[str, Any], rows: list[dict[str, Any]], elapsed: int) -> str:
     return f"{rate:8.3f} /sec"
 
 
+@renamed.parameters(pid="pids")
 def stat(
     command: str | Sequence[str] | None = None,
     *,
-    pid: int | Iterable[int] | None = None,
+    pids: Who | None = None,
     children: bool = True,
     events: str | Iterable[str] = DEFAULT_EVENTS,
     **options: Any,
@@ -219,7 +225,7 @@ def stat(
     Args:
         command: Runs this to its end and counts it, from its ``execve`` on, with all that it starts; a text is split as
             a shell would. None: counts while the with block of the result runs.
-        pid: These processes; None: all CPUs, which needs CAP_PERFMON.
+        pids: This process or these, or a JobRun; with all their threads. None: all CPUs, which needs CAP_PERFMON.
         children: Their descendants, too: those of now and those to come.
         events: Any names of perf list: ``"cycles"``, ``"page-faults"``, ``"LLC-load-misses"``, ``"r01c2"``,
             ``"block:block_rq_issue"``; by default those of perf stat. What the machine does not count is shown as such.
@@ -235,14 +241,14 @@ def stat(
 
     See perf_event_open(2), "Reading results".
     """
-    if command is not None and pid is not None:
-        raise InputError("both a command and pid", expected="one of them")
+    if command is not None and pids is not None:
+        raise InputError("both a command and pids", expected="one of them")
     if command is None and options:
         raise InputError(f"{', '.join(options)} without a command", expected="a command")
     names = [events] if isinstance(events, str) else list(events)
     words = shlex.split(command) if isinstance(command, str) else list(command or ())
     if command is not None and not words:
         raise InputError("an empty command", expected="a program and its arguments")
-    pids = [] if pid is None else [pid] if isinstance(pid, int) else list(pid)
-    counts = Stat(names, pids, children, words)
+    chosen = tasks.ids(pids, jobs_by="pids")
+    counts = Stat(names, chosen, children, words)
     return counts._run(**options) if words else counts  # noqa: SLF001

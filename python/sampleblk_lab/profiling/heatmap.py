@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sampleblk_lab.errors import UnsupportedError
+
 if TYPE_CHECKING:
     from os import PathLike
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 _CELL = 8  # pixels
 _SECOND = 1_000_000_000
+_MOST_SECONDS = 86_400  # a column each
 
 
 class HeatMap:
@@ -35,6 +38,12 @@ class HeatMap:
         if len(times) == 0:
             return cls(np.zeros((rows, 0), dtype=np.int64), 0)
         start = int(times[0])
+        if (span := (int(times[-1]) - start) // _SECOND) >= _MOST_SECONDS:
+            raise UnsupportedError(
+                "a heat map",
+                f"the samples span {span} s, and it has a column per second",
+                "start= and stop= select a part",
+            )
         after = times.astype(np.int64) - start
         seconds = int(after[-1]) // _SECOND + 1
         cells = (after % _SECOND * rows // _SECOND) * seconds + after // _SECOND

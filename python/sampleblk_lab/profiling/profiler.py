@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from sampleblk_lab import renamed, tasks
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.profiling.recorded import Profile, Report, open_profile
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import TracebackType
 
+    from sampleblk_lab.profiling.heatmap import HeatMap
     from sampleblk_lab.profiling.stacks import FlameGraph, Stacks
     from sampleblk_lab.table import Table
+    from sampleblk_lab.tasks import Who
 
 _PAGE = 4096
 
@@ -106,6 +109,28 @@ class Profiler:
 
     close = stop
 
+    def limit_to(self, pids: list[int], *, children: bool = True) -> None:
+        """Samples only these processes, unless it was told whom to sample; before it starts.
+
+        Args:
+            pids: The processes; none: what it was told.
+            children: Their descendants, too.
+        """
+        if self._spool is not None:
+            raise RuntimeError("a Profiler is limited before it starts")
+        if pids and not self._options["pids"]:
+            self._options |= {"pids": list(pids), "children": children}
+
+    def hand_over(self, directory: Path) -> None:
+        """Moves ``perf.data`` and ``kallsyms`` into a recording's directory, which has them from now on."""
+        if self._spool is None or self._sampler is not None:
+            raise RuntimeError("the sampling has not ended yet")
+        for name in ("perf.data", "kallsyms"):
+            if (file := Path(self._spool) / name).exists():
+                shutil.move(file, directory / name)
+        self._finalizer()
+        self._spool = str(directory)
+
     def __enter__(self) -> Self:
         return self.start()
 
@@ -124,7 +149,7 @@ class Profiler:
         return dict(self._stats)
 
     @property
-    def result(self) -> Profile:
+    def profile(self) -> Profile:
         """What was sampled. Raises RuntimeError while it is still going on."""
         if self._spool is None or self._sampler is not None:
             raise RuntimeError("the sampling has not ended yet")
@@ -132,21 +157,57 @@ class Profiler:
             self._profile = open_profile(self._spool)
         return self._profile
 
+    @property
+    def result(self) -> Profile:
+        """The old name of :attr:`profile`."""
+        renamed.warn("Profiler.result", "Profiler.profile")
+        return self.profile
+
+    # Every view of the profile, each as it is there: tests/test_public_names.py compares the signatures.
+
     def report(self, **selection: Any) -> Report:
         """See :meth:`Profile.report`."""
-        return self.result.report(**selection)
+        return self.profile.report(**selection)
 
     def samples(self, **selection: Any) -> Table:
         """See :meth:`Profile.samples`."""
-        return self.result.samples(**selection)
+        return self.profile.samples(**selection)
 
-    def stacks(self, **options: Any) -> Stacks:
+    def stacks(self, *, weight: str = "samples", **selection: Any) -> Stacks:
         """See :meth:`Profile.stacks`."""
-        return self.result.stacks(**options)
+        return self.profile.stacks(weight=weight, **selection)
+
+    def tree(self, *, min_percent: float = 0.5, max_depth: int = 200, **selection: Any) -> str:
+        """See :meth:`Profile.tree`."""
+        return self.profile.tree(min_percent=min_percent, max_depth=max_depth, **selection)
 
     def flamegraph(self, path: str | PathLike[str] | None = None, **options: Any) -> FlameGraph:
         """See :meth:`Profile.flamegraph`."""
-        return self.result.flamegraph(path, **options)
+        return self.profile.flamegraph(path, **options)
+
+    def heatmap(self, *, rows: int = 50, **selection: Any) -> HeatMap:
+        """See :meth:`Profile.heatmap`."""
+        return self.profile.heatmap(rows=rows, **selection)
+
+    def off_cpu(self, **selection: Any) -> Stacks:
+        """See :meth:`Profile.off_cpu`."""
+        return self.profile.off_cpu(**selection)
+
+    def wall_clock(self, **selection: Any) -> Stacks:
+        """See :meth:`Profile.wall_clock`."""
+        return self.profile.wall_clock(**selection)
+
+    def waits(self, **selection: Any) -> Table:
+        """See :meth:`Profile.waits`."""
+        return self.profile.waits(**selection)
+
+    def syscalls(self, **selection: Any) -> Table:
+        """See :meth:`Profile.syscalls`."""
+        return self.profile.syscalls(**selection)
+
+    def locks(self, **selection: Any) -> Table:
+        """See :meth:`Profile.locks`."""
+        return self.profile.locks(**selection)
 
     def save(self, directory: str | PathLike[str], *, symbols: bool = True) -> Profile:
         """Keeps the recording, with what it takes to read it on another machine.
@@ -160,15 +221,15 @@ class Profiler:
             The profile, opened from there. ``perf --buildid-dir DIR/symbols report -i DIR/perf.data --kallsyms
             DIR/kallsyms`` shows the same.
         """
-        result = self.result
+        profile = self.profile
         target = Path(directory)
         target.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(result.path, target / "perf.data")
+        shutil.copyfile(profile.path, target / "perf.data")
         if symbols:
-            names = result.path.with_name("kallsyms")
+            names = profile.path.with_name("kallsyms")
             if names.exists():
                 shutil.copyfile(names, target / "kallsyms")
-            result.save_symbols(target / "symbols")
+            profile.save_symbols(target / "symbols")
         return open_profile(target)
 
     def __repr__(self) -> str:
@@ -176,10 +237,10 @@ class Profiler:
             return "<Profiler, not started>"
         if self._sampler is not None:
             return "<Profiler, sampling>"
-        return repr(self.result)
+        return repr(self.profile)
 
     def _repr_html_(self) -> str:
-        return self.result._repr_html_()
+        return self.profile._repr_html_()
 
 
 def _hidden(kallsyms: bytes) -> bool:
@@ -188,11 +249,12 @@ def _hidden(kallsyms: bytes) -> bool:
     return line is None or int(line[1], 16) == 0
 
 
+@renamed.parameters(pid="pids")
 def profile(
     *,
     hz: int = 997,
     event: str | None = None,
-    pid: int | Iterable[int] | None = None,
+    pids: Who | None = None,
     children: bool = True,
     kernel: bool = True,
     user: bool = True,
@@ -210,7 +272,7 @@ def profile(
         event: What is sampled `hz` times a second: ``"cycles"``, ``"cpu-clock"``, ``"page-faults"``, …, or a trace
             point, each time; None: cycles where the machine counts them, else cpu-clock, and ``stats["fallback"]`` says
             so.
-        pid: This process or these; None: all CPUs, which needs CAP_PERFMON.
+        pids: This process or these, or a JobRun; with all their threads. None: all CPUs, which needs CAP_PERFMON.
         children: Their descendants, too: those of now and those to come.
         kernel: Whether kernel code is sampled.
         user: Whether user code is sampled.
@@ -240,7 +302,7 @@ def profile(
     options: dict[str, Any] = {
         "frequency_hz": hz,
         "event": event or "",
-        "pids": [] if pid is None else [pid] if isinstance(pid, int) else list(pid),
+        "pids": tasks.ids(pids, jobs_by="pids"),
         "children": children,
         "kernel": kernel,
         "user": user,

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sampleblk_lab import renamed, tasks
 from sampleblk_lab._native import core
 from sampleblk_lab.profiling.heatmap import HeatMap
 from sampleblk_lab.profiling.stacks import FlameGraph, Stacks
@@ -53,13 +54,15 @@ def _base_name(module: str) -> str:
 class Profile:
     """A perf.data with its names resolved. Made by :func:`open_profile`.
 
-    Every view takes the same selection: ``event`` (a name of :attr:`events`; by default the first that is no trace
-    point), ``pid`` (one or several), ``children`` (with what those forked), ``comm`` (a thread's name), ``cpus``,
+    Every view takes the same selection: ``event`` (a name of :attr:`event_names`; by default the first that is no trace
+    point), ``pids`` (one or several), ``children`` (with what those forked), ``comm`` (a thread's name), ``cpus``,
     ``start`` and ``stop`` (ns of the recording's clock) and ``idle`` (False leaves the idle task out).
     """
 
     def __init__(self, native: core.PerfProfile) -> None:
         self._native = native
+        # What keeps the file of a recording that was not saved.
+        self._keep: object = None
 
     @property
     def path(self) -> Path:
@@ -67,9 +70,15 @@ class Profile:
         return Path(self._native.path)
 
     @property
-    def events(self) -> list[str]:
+    def event_names(self) -> list[str]:
         """The recorded events."""
         return [str(event["name"]) for event in self._native.events]
+
+    @property
+    def events(self) -> list[str]:
+        """The old name of :attr:`event_names`."""
+        renamed.warn("Profile.events", "Profile.event_names")
+        return self.event_names
 
     @property
     def header(self) -> dict[str, str]:
@@ -202,13 +211,13 @@ class Profile:
         for event in self._native.events:
             if event["type"] != 2 and event["name"] != "dummy":
                 return str(event["name"])
-        return self.events[0]
+        return self.event_names[0]
 
     def _notes(self) -> dict[str, str]:
         return {name: value for name, value in self.metadata.items() if name in _LOSSES and value != "0"}
 
     def __repr__(self) -> str:
-        return f"<Profile {self.path}: {len(self)} samples of {', '.join(self.events)}>"
+        return f"<Profile {self.path}: {len(self)} samples of {', '.join(self.event_names)}>"
 
     def _repr_html_(self) -> str:
         return self.flamegraph()._repr_html_()
@@ -216,23 +225,25 @@ class Profile:
 
 def _selection(fields: dict[str, Any]) -> dict[str, Any]:
     """The selection as the core takes it. Raises TypeError for a word it does not know."""
-    known = {"event", "pid", "children", "comm", "cpus", "start", "stop", "idle"}
+    fields = dict(fields)
+    renamed.keyword(fields, "pid", "pids", "a profile's view", level=3)
+    known = {"event", "pids", "children", "comm", "cpus", "start", "stop", "idle"}
     unknown = set(fields) - known
     if unknown:
         raise TypeError(f"no selection by {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
-    out = {name: value for name, value in fields.items() if name != "pid" and value is not None}
-    pid = fields.get("pid")
-    if pid is not None:
-        out["pids"] = list(pid) if isinstance(pid, Iterable) else [pid]
+    out = {name: value for name, value in fields.items() if value is not None}
+    if "pids" in out:
+        out["pids"] = tasks.ids(out["pids"], jobs_by="pids")
     if "cpus" in out:
         out["cpus"] = list(out["cpus"])
     return out
 
 
+@renamed.parameters(on_error="errors")
 def open_profile(
     path: str | PathLike[str],
     *,
-    on_error: str = "strict",
+    errors: str = "strict",
     kallsyms: str | PathLike[str] | None = None,
     symbols: str | PathLike[str] | Iterable[str | PathLike[str]] = (),
     root: str | PathLike[str] = "",
@@ -246,8 +257,9 @@ def open_profile(
     ``sched:sched_switch`` of any recorder. Its processes are threads, for it does not tell which belong together.
 
     Args:
-        path: The file, or a directory that has a ``perf.data``.
-        on_error: ``"strict"`` raises on the first damage, ``"skip"`` reads what there is and counts the rest in
+        path: The file, a directory that has a ``perf.data``, or one that perf made (``perf record --threads``,
+            ``--kcore``, whose symbols are then used).
+        errors: ``"strict"`` raises on the first damage, ``"skip"`` reads what there is and counts the rest in
             :attr:`Profile.metadata`.
         kallsyms: The recorded kernel's symbols. None: a ``kallsyms`` beside the file, a build-id cache's, or the
             running kernel's if the recording is of this boot.
@@ -266,17 +278,17 @@ def open_profile(
         UnsupportedError: A trace.dat without stacks, or of another kind of machine.
         OSError: The file cannot be read.
     """
-    if on_error not in ("strict", "skip"):
+    if errors not in ("strict", "skip"):
         from sampleblk_lab.errors import InputError
 
-        raise InputError(f"on_error={on_error!r}", expected="'strict' or 'skip'")
+        raise InputError(f"errors={errors!r}", expected="'strict' or 'skip'")
     file = Path(path)
-    if file.is_dir():
+    if file.is_dir() and not (file / "data").is_file():
         file = file / "perf.data"
     places = [symbols] if isinstance(symbols, (str, os.PathLike)) else list(symbols)
     native = core.PerfProfile(
         os.fspath(file),
-        skip=on_error == "skip",
+        skip=errors == "skip",
         kallsyms=os.fspath(kallsyms) if kallsyms is not None else "",
         build_id_dirs=[
             *(os.fspath(place) for place in places),

@@ -66,6 +66,57 @@ class Stacks:
         """One line a stack, ``thread;outer;inner 12``, as FlameGraph's and other tools take it."""
         return self._tree.folded()
 
+    def below(self, *functions: str) -> Stacks:
+        """Only what these functions called, each stack from the outermost of them inwards; other stacks are left out.
+
+        ``stacks.below("do_syscall_64")`` has the system calls at its roots' next level, whoever made them.
+
+        Raises:
+            InputError: No stack has one of them.
+        """
+        wanted = set(functions)
+        out: list[str] = []
+        for line in self.folded().splitlines():
+            stack, _, weight = line.rpartition(" ")
+            frames = stack.split(";")
+            first = next((number for number, frame in enumerate(frames) if frame in wanted), None)
+            if first is not None:
+                out.append(f"{';'.join(frames[first:])} {weight}")
+        if not out:
+            raise InputError(f"no stack has {' or '.join(functions)}", expected="a function of these stacks")
+        tree = core.read_folded("\n".join(out).encode(), "<stacks>", self.unit)
+        return Stacks(tree, f"{self.title}, below {' or '.join(functions)}", self.notes)
+
+    def picture(
+        self,
+        *,
+        title: str | None = None,
+        width: int = 960,
+        min_percent: float = 0.4,
+        mark: str = "",
+        dark: bool = False,
+    ) -> str:
+        """The flame graph as a plain SVG, for where nothing interactive is shown: a README, paper, librsvg.
+
+        Args:
+            title: The heading; the stacks' own when None.
+            width: In CSS pixels.
+            min_percent: Frames narrower than this share are left out, and counted in the heading.
+            mark: Functions, as a glob, in a colour of their own.
+            dark: For a dark page.
+        """
+        from sampleblk_lab.profiling.still import still
+
+        return still(
+            self.folded(),
+            title=title or self.title,
+            unit=self.unit,
+            width=width,
+            min_percent=min_percent,
+            mark=mark,
+            dark=dark,
+        )
+
     def export_speedscope(self, path: str | PathLike[str]) -> Path:
         """Writes them for https://www.speedscope.app: one profile a thread's name. Raises OSError."""
         target = Path(path)

@@ -7,19 +7,38 @@ is worth keeping to ``runs/NAME/0001/TEST/``. Imports nothing heavy: every sessi
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import os
 import re
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sampleblk_lab.pytest_plugin import options, selection
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sampleblk_lab.results.sets import Row
+    from sampleblk_lab.results.store import Stored
+
+# In a guest: the folder that the session told it.
+SCRATCH = pytest.StashKey[Path]()
+
+# The folder in it for what belongs to a guest and to no test.
+GUESTS = ".guests"
+
+# What comes back of a failed test's temporary folder.
+_MOST_BYTES = 64 << 20
 
 _WORKER_INPUT = "sampleblk_artefacts"
+_WORKER_DESELECTED = "sampleblk_deselected"
+_WORKER_NOT_RUN = "sampleblk_not_run"
 
 
 class Session:
@@ -29,17 +48,22 @@ class Session:
         self.config = config
         self._scratch: Path | None = None
         self.failed: set[str] = set()
+        #: Tests that did not run for want of a VM, by what is missing.
+        self.not_run: dict[str, int] = {}
         #: The folder that the session's run directories were moved to.
         self.kept: Path | None = None
-        #: With ``--sblk-compare``: the verdicts.
+        #: With ``--sblk-compare``: what it compares with, the verdicts, and those that `--sblk-fail-slower` fails for.
+        self.base: list[Stored] = []
         self.rows: list[Row] | None = None
-        self.trouble = ""
+        self.failures: list[str] = []
+        #: Tests that this session collected and left out (``-k``, ``-m``, ``--deselect``), and how the others ended.
+        self.deselected: set[str] = set()
+        self.outcomes: dict[str, str] = {}
 
     @property
     def runs(self) -> Path:
         """The folder of all sets."""
-        chosen = self.config.getoption("--sblk-runs")
-        return Path(self.config.invocation_params.dir, chosen) if chosen else self.config.rootpath / "runs"
+        return options.of(self.config).runs
 
     @property
     def name(self) -> str:
@@ -54,7 +78,8 @@ class Session:
 
     def made(self) -> list[Path]:
         """The run directories that tests have made so far."""
-        return sorted(self._scratch.iterdir()) if self._scratch is not None else []
+        found = self._scratch.iterdir() if self._scratch is not None else ()
+        return sorted(path for path in found if path.name != GUESTS)
 
     def stays(self, directory: Path) -> bool:
         """Whether a run directory is worth keeping."""
@@ -74,6 +99,8 @@ class Session:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Notes which run directories stay, and puts their names into the report for JUnit and HTML."""
         name = folder_name(report.nodeid)
+        if not report.passed:
+            self.outcomes[report.nodeid] = report.outcome
         if report.failed:
             self.failed.add(name)
         directory = self.scratch() / name
@@ -101,36 +128,76 @@ class Session:
             from sampleblk_lab.results import store
 
             self.kept = store.add_round(self.runs, self.name, staying)
-        base = self.config.getoption("--sblk-compare")
-        if base is None:
+        if self.config.getoption("--sblk-compare") is None or self.config.option.collectonly:
             return
         from sampleblk_lab.errors import SampleblkError
 
         try:
-            self._compare(base)
-        except SampleblkError as error:
-            self.trouble = str(error)
-        slower = [row for row in self.rows or () if row.comparison and row.comparison.verdict == "slower"]
-        if slower and self.config.getoption("--sblk-fail-slower") and session.exitstatus == pytest.ExitCode.OK:
+            self._compare()
+        except (SampleblkError, OSError) as error:
+            self.failures = [f"not compared: {error}"]
+        if self.failures and self.config.getoption("--sblk-fail-slower") and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def _compare(self, base: str) -> None:
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Under xdist: learns from the workers what they left out."""
+        output = getattr(node, "workeroutput", {})
+        self.deselected.update(output.get(_WORKER_DESELECTED, ()))
+        for what, count in output.get(_WORKER_NOT_RUN, {}).items():
+            self.not_run[what] = self.not_run.get(what, 0) + count
+
+    def _compare(self) -> None:
         from sampleblk_lab.results import sets, store
 
-        now = [] if self.kept is None else store.load(self.runs, self.name)
-        self.rows = sets.compare_sets(store.load(self.runs, base), now, across=self.config.getoption("--sblk-across"))
+        now = store.load_round(self.kept) if self.kept is not None else []
+        made = sets.compare_sets(self.base, now, across=self.config.getoption("--sblk-across"))
+        measured = {run.test for run in now}
+        rows = []
+        for row in made:
+            if row.comparison is None and not row.new and row.test not in measured:
+                if not self._asked_for(row.test):
+                    continue
+                row = dataclasses.replace(row, refused=self._why_not_measured(row.test))
+            rows.append(row)
+        self.rows = rows
+        failing = sets.failures(rows, allow_new=self.config.getoption("--sblk-allow-new"))
+        self.failures = [f"{row.name}: {row.refused or row.verdict}" for row in failing]
+        if not rows:
+            self.failures = ["nothing was measured that the set has"]
+
+    def _why_not_measured(self, test: str) -> str:
+        outcome = self.outcomes.get(test)
+        return f"not measured: the test {outcome}" if outcome else "not measured in this session: renamed or removed?"
+
+    def _asked_for(self, test: str) -> bool:
+        """Whether the command line covers a test that this session did not measure."""
+        if test in self.outcomes:
+            return True
+        config = self.config
+        if test in self.deselected or config.getoption("lf", False):
+            return False
+        name, _, inner = test.partition("::")
+        path = config.rootpath / name
+        ignored = [Path(config.invocation_params.dir, one) for one in config.getoption("ignore", None) or ()]
+        if any(path.is_relative_to(one) for one in ignored):
+            return False
+        return any(selection.covers(config, named, (path, inner)) for named in selection.arguments(config))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Says where the results are, and the verdicts."""
+        """Says what did not run, where the results are, and the verdicts."""
+        for what, count in self.not_run.items():
+            terminalreporter.write_line(f"sampleblk: {count} more tests did not run: {what}", red=True)
+        base = self.config.getoption("--sblk-compare")
         if self.rows is not None:
             from sampleblk_lab.results import sets
 
-            base = self.config.getoption("--sblk-compare")
             terminalreporter.section(f"sampleblk: against {base}")
             for line in sets.text(self.rows) or [f"nothing measured here has a counterpart in {self.runs / base}"]:
                 terminalreporter.write_line(line)
-        if self.trouble:
-            terminalreporter.write_line(f"sampleblk: not compared: {self.trouble}", red=True)
+        if self.failures and (self.config.getoption("--sblk-fail-slower") or self.rows is None):
+            for line in self.failures:
+                terminalreporter.write_line(f"sampleblk: against {base}: {line}", red=True)
         if self.kept is not None:
             terminalreporter.write_line(f"sampleblk: run directories in {self.kept}")
 
@@ -140,6 +207,17 @@ class Session:
 
 
 _SESSION = pytest.StashKey[Session]()
+
+
+def note_deselected(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
+    """Notes the tests that a session leaves out; a worker of xdist tells its controller."""
+    if config.getoption("--sblk-compare") is None:
+        return
+    tests = [item.nodeid for item in items]
+    if _is_worker(config):
+        config.workeroutput.setdefault(_WORKER_DESELECTED, []).extend(tests)  # type: ignore[attr-defined]
+    else:
+        session_of(config).deselected.update(tests)
 
 
 def _is_worker(config: pytest.Config) -> bool:
@@ -154,6 +232,16 @@ def session_of(config: pytest.Config) -> Session:
     return config.stash[_SESSION]
 
 
+def note_not_run(config: pytest.Config, what: str) -> None:
+    """Counts a test that did not run for want of a VM."""
+    counts = (
+        config.workeroutput.setdefault(_WORKER_NOT_RUN, {})  # type: ignore[attr-defined]
+        if _is_worker(config)
+        else session_of(config).not_run
+    )
+    counts[what] = counts.get(what, 0) + 1
+
+
 def tell_worker(node: Any) -> None:
     """Puts the scratch folder into what an xdist worker is told."""
     node.workerinput[_WORKER_INPUT] = str(session_of(node.config).scratch())
@@ -165,17 +253,52 @@ def folder_name(test: str) -> str:
     return f"{tail}-{hashlib.sha256(test.encode()).hexdigest()[:6]}"
 
 
+def scratch_of(config: pytest.Config) -> Path:
+    """Where the session's run directories are while it runs; in a guest and on an xdist worker too."""
+    if SCRATCH in config.stash:
+        return config.stash[SCRATCH]
+    told = config.workerinput.get(_WORKER_INPUT) if _is_worker(config) else None  # type: ignore[attr-defined]
+    return Path(told) if told else session_of(config).scratch()
+
+
 def directory_of(item: pytest.Item) -> Path:
     """The run directory of a test, which is not made here."""
-    config = item.config
-    told = config.workerinput.get(_WORKER_INPUT) if _is_worker(config) else None  # type: ignore[attr-defined]
-    return (Path(told) if told else session_of(config).scratch()) / folder_name(item.nodeid)
+    return scratch_of(item.config) / folder_name(item.nodeid)
+
+
+def keep_files(source: Path, target: Path) -> None:
+    """Copies a folder's files, links and folders, 64 MiB at most; what is left out is listed beside it."""
+    left_out = []
+    left = _MOST_BYTES
+    for folder, folders, files in os.walk(source):
+        here = Path(folder)
+        for name in [name for name in folders if (here / name).is_symlink() or (here / name).is_mount()]:
+            folders.remove(name)
+            if (here / name).is_symlink():
+                files.append(name)
+            else:
+                left_out.append(f"{here / name}: a mount point")
+        into = target / here.relative_to(source)
+        for name in sorted(files):
+            path = here / name
+            about = path.lstat()
+            if not (stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode)):
+                left_out.append(f"{path}: not a regular file")
+            elif about.st_size > left:
+                left_out.append(f"{path}: {about.st_size} bytes, over the {_MOST_BYTES} that are kept")
+            else:
+                left -= about.st_size
+                into.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, into / name, follow_symlinks=False)
+    if left_out:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.with_name(f"{target.name}-left-out.txt").write_text("".join(f"{line}\n" for line in left_out))
 
 
 def check_options(config: pytest.Config) -> None:
     """Refuses names and words that cannot be. Raises pytest.UsageError."""
-    from sampleblk_lab.errors import InputError
-    from sampleblk_lab.results.store import check_name
+    from sampleblk_lab.errors import InputError, SampleblkError
+    from sampleblk_lab.results.store import check_name, load
 
     for option in ("--sblk-save", "--sblk-compare"):
         name = config.getoption(option)
@@ -189,8 +312,19 @@ def check_options(config: pytest.Config) -> None:
         if word not in known:
             raise pytest.UsageError(f"--sblk-across {word!r} (expected {', '.join(known)})")
     name = config.getoption("--sblk-compare")
-    if name is not None and not _is_worker(config) and not (session_of(config).runs / name).is_dir():
+    if name is None:
+        if config.getoption("--sblk-fail-slower"):
+            raise pytest.UsageError("--sblk-fail-slower: there is nothing to compare with; name it with --sblk-compare")
+        return
+    if _is_worker(config):
+        return
+    session = session_of(config)
+    try:
+        session.base = load(session.runs, name)
+    except (SampleblkError, OSError) as error:
+        raise pytest.UsageError(f"--sblk-compare {name}: {error}") from None
+    if not any(run.measurements for run in session.base):
         raise pytest.UsageError(
-            f"--sblk-compare {name}: there is no {session_of(config).runs / name}; "
-            f"a session with --sblk-save {name} makes it"
+            f"--sblk-compare {name}: there are no measurements in {session.runs / name}; "
+            f"a session with --sblk-save {name} makes them"
         )

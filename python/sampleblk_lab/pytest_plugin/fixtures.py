@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # A test that asks for one of these needs a machine that may load modules and trace.
-GUEST_FIXTURES = frozenset({"faults", "record", "sampleblk", "sampleblk_each_fs", "sampleblk_mount", "workload"})
+GUEST_FIXTURES = frozenset(
+    {
+        *("crash", "faults", "record", "sampleblk", "sampleblk_each_fs", "sampleblk_factory", "sampleblk_kernel"),
+        *("sampleblk_mount", "workload"),
+    }
+)
 
 FILE_SYSTEMS = ("ext4", "xfs", "btrfs", "f2fs")
 
@@ -20,7 +25,8 @@ FILE_SYSTEMS = ("ext4", "xfs", "btrfs", "f2fs")
 _ROOMY = "512M"
 
 
-def _device_parameters(request: pytest.FixtureRequest) -> dict[str, Any]:
+def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """What the test's marks give, ``fs`` too."""
     parameters: dict[str, Any] = {}
     for mark in reversed(list(request.node.iter_markers("sampleblk"))):
         if mark.args:
@@ -31,14 +37,46 @@ def _device_parameters(request: pytest.FixtureRequest) -> dict[str, Any]:
     return parameters
 
 
+def _device_parameters(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """What of it the device takes."""
+    import inspect
+
+    import sampleblk_lab as lab
+
+    parameters = _marked(request)
+    parameters.pop("fs", None)
+    known = [name for name in inspect.signature(lab.Device).parameters if name != "self"]
+    for name in parameters:
+        if name not in known:
+            raise pytest.UsageError(
+                f"{request.node.nodeid}: @pytest.mark.sampleblk has no parameter {name!r}; "
+                f"there are {', '.join(sorted([*known, 'fs']))}"
+            )
+    return parameters
+
+
 def _file_system(request: pytest.FixtureRequest) -> str | None:
     """The type that the test asks for, by `sampleblk_each_fs`, its own parameter ``fs``, or its mark."""
     if "sampleblk_each_fs" in request.fixturenames:
         return str(request.getfixturevalue("_sampleblk_fs"))
-    if "fs" in request.fixturenames:
-        return str(request.getfixturevalue("fs"))
-    chosen = _device_parameters(request).get("fs")
+    # A parameter, that is: pyfakefs has a fixture of that name.
+    parameter = getattr(getattr(request.node, "callspec", None), "params", {}).get("fs")
+    if isinstance(parameter, str):
+        return parameter
+    chosen = _marked(request).get("fs")
     return None if chosen is None else str(chosen)
+
+
+def _check_here(request: pytest.FixtureRequest) -> None:
+    """Fails a test that got one of these fixtures where it cannot work."""
+    from sampleblk_lab.pytest_plugin import selection
+
+    if selection.delegates(request.config):
+        pytest.fail(
+            f"the fixture {request.fixturename} works in the VM; this test runs on the host, because it asks for it "
+            "only while it runs (getfixturevalue): mark the test with @pytest.mark.in_vm",
+            pytrace=False,
+        )
 
 
 @pytest.fixture(params=FILE_SYSTEMS)
@@ -52,19 +90,10 @@ def sampleblk(request: pytest.FixtureRequest) -> Iterator[Any]:
 
     Without a capacity of its own it has 64M, and 512M where a file system needs more.
     """
-    import inspect
-
     import sampleblk_lab as lab
 
+    _check_here(request)
     parameters = _device_parameters(request)
-    parameters.pop("fs", None)
-    known = [name for name in inspect.signature(lab.Device).parameters if name != "self"]
-    for name in parameters:
-        if name not in known:
-            raise pytest.UsageError(
-                f"{request.node.nodeid}: @pytest.mark.sampleblk has no parameter {name!r}; "
-                f"there are {', '.join(sorted([*known, 'fs']))}"
-            )
     if "capacity" not in parameters and _file_system(request) not in (None, "ext4"):
         parameters["capacity"] = _ROOMY
     try:
@@ -73,6 +102,37 @@ def sampleblk(request: pytest.FixtureRequest) -> Iterator[Any]:
         raise pytest.UsageError(f"{request.node.nodeid}: @pytest.mark.sampleblk: {error}") from None
     with device:
         yield device
+
+
+@pytest.fixture(scope="session")
+def sampleblk_factory(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    """``sampleblk_factory(capacity="64M", …)`` makes a :class:`sampleblk_lab.Device` for a fixture of a wider scope.
+
+    What is not closed before is closed when the VM's tests have run.
+    """
+    from contextlib import ExitStack
+
+    import sampleblk_lab as lab
+
+    _check_here(request)
+    with ExitStack() as stack:
+
+        def make(**parameters: Any) -> Any:
+            return stack.enter_context(lab.Device(**parameters))
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def sampleblk_kernel(request: pytest.FixtureRequest) -> str:
+    """The kernel that the test runs on, as ``--sblk-kernel`` named it; its release where nothing named one."""
+    import os
+
+    from sampleblk_lab.pytest_plugin import options
+
+    _check_here(request)
+    kernels = options.of(request.config).kernels
+    return str(getattr(request, "param", kernels[0] if kernels else os.uname().release))
 
 
 @pytest.fixture
@@ -112,6 +172,7 @@ def record(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
     import sampleblk_lab as lab
     from sampleblk_lab.pytest_plugin import FAILED, artefacts
 
+    _check_here(request)
     recordings: list[Any] = []
     with ExitStack() as stack:
 
@@ -163,6 +224,7 @@ def workload(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """
     from sampleblk_lab.pytest_plugin import artefacts
 
+    _check_here(request)
     count = 0
 
     def run(**keys: Any) -> Any:
@@ -183,12 +245,32 @@ def workload(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 
 @pytest.fixture
+def crash(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Records a workload and explores what a crash may leave of it: one test is one exploration.
+
+    ``with crash.recording() as mount:`` mounts a fresh file system, of 32M for ext4, on a device with a volatile cache
+    and the parameters of ``@pytest.mark.sampleblk(…)``; ``crash.mark(text)`` notes what is promised from there on. Then
+    ``crash.explore(check, model=…, states=…)`` mounts each state, gives it to the check (of the mount point and the
+    state) and to fsck. What fails is in the test's report, reduced and named, and in its run directory as
+    :meth:`sampleblk_lab.crash.Failure.save` writes it. See :class:`sampleblk_lab.pytest_plugin.exploring.Exploring`.
+    """
+    from sampleblk_lab.pytest_plugin.exploring import exploring
+
+    _check_here(request)
+    fstype = _file_system(request) or "ext4"
+    capacity = "32M" if fstype == "ext4" else _ROOMY
+    parameters = {"capacity": capacity, "cache": True, **_device_parameters(request)}
+    with exploring(request.node, parameters, fstype) as value:
+        yield value
+
+
+@pytest.fixture
 def measure(request: pytest.FixtureRequest) -> Iterator[Any]:
     """Repeats a function until its result is known well enough: see :func:`sampleblk_lab.results.measure`.
 
     ``measure(function, width=0.02, budget_s=10)`` returns a Measurement, and stores it in the test's run directory,
-    where ``--sblk-save`` and ``--sblk-compare`` find it. ``measure.both(before, after)`` measures two variants by turns
-    and returns the Comparison.
+    where ``--sblk-save`` and ``--sblk-compare`` find it. ``measure.both(before, after, names=("none", "bfq"))``
+    measures two variants by turns, stores each under its name and returns the Comparison.
     """
     from sampleblk_lab.pytest_plugin import artefacts
     from sampleblk_lab.pytest_plugin.measuring import Measure

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from sampleblk_lab import results
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.results import store
+from sampleblk_lab.results.comparison import NAMES
+from sampleblk_lab.results.repeat import measure_variants
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import pytest
@@ -29,8 +31,7 @@ class Measure:
         self, function: Callable[[], Any], *, name: str = "", unit: str = "ns", better: str = "lower", **plan: Any
     ) -> results.Measurement:
         """See :func:`sampleblk_lab.results.measure`."""
-        if any(done.name == name for done in self._done):
-            raise InputError(f"measure(name={name!r}) is this test's second of that name", expected="another name=")
+        self._check_new(name, "measure(name={!r})", "another name=")
         found = results.measure(function, name=name, unit=unit, better=better, **plan)
         self._done.append(found)
         self._plans.append({"name": name, **plan})
@@ -41,19 +42,27 @@ class Measure:
         before: Callable[[], Any],
         after: Callable[[], Any],
         *,
+        names: Sequence[str] = NAMES,
         unit: str = "ns",
         better: str = "lower",
         **plan: Any,
     ) -> results.Comparison:
-        """See :func:`sampleblk_lab.results.measure_both`."""
-        found = results.measure_both(before, after, unit=unit, better=better, **plan)
+        """See :func:`sampleblk_lab.results.measure_both`; each variant is also stored under its name."""
+        for name in names:
+            self._check_new(name, f"measure.both(names={tuple(names)!r}): {{!r}}", "other names=")
+        found, *variants = measure_variants(before, after, names=names, unit=unit, better=better, **plan)
         self._both.append(found)
-        self._plans.append({"both": True, **plan})
+        self._done += variants
+        self._plans.append({"both": list(names), **plan})
         return found
+
+    def _check_new(self, name: str, call: str, expected: str) -> None:
+        if any(done.name == name for done in self._done):
+            raise InputError(f"{call.format(name)} is this test's second of that name", expected=expected)
 
     def write(self, folder: Path, item: pytest.Item) -> None:
         """Writes the test's run directory, if it measured anything."""
-        if not self._done and not self._both:
+        if not self._done:
             return
         marks = [mark.kwargs for mark in item.iter_markers("sampleblk")]
         parameters = getattr(getattr(item, "callspec", None), "params", {})
@@ -65,7 +74,14 @@ class Measure:
         store.write(folder, item.nodeid, spec, [done.to_json() for done in self._done])
         if self._both:
             said = [
-                {"verdict": c.verdict, "before": c.before, "after": c.after, "unit": c.unit, "text": c.text()}
+                {
+                    "names": c.names,
+                    "verdict": c.verdict,
+                    "before": c.before,
+                    "after": c.after,
+                    "unit": c.unit,
+                    "text": c.text(),
+                }
                 for c in self._both
             ]
             (folder / "comparisons.json").write_text(json.dumps(said, indent=1) + "\n")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from sampleblk_lab import renamed
 from sampleblk_lab._native import core
 from sampleblk_lab.recording.recorder import Recorder, record
 from sampleblk_lab.table import Table
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from numpy.typing import NDArray
+
+    from sampleblk_lab.tasks import Who
 
 _ROW = re.compile(r"^ +(\S+) +(\d+) +([\d.]+) us +([\d.]+) us +([\d.]+) us", re.M)
 
@@ -46,22 +49,23 @@ class FunctionProfile:
 
     Args:
         functions: Functions or globs; keep it narrow, each call is recorded.
-        pid: Only these tasks.
+        pids: Only these tasks.
     """
 
-    def __init__(self, *functions: str, pid: int | None = None) -> None:
+    @renamed.parameters(pid="pids")
+    def __init__(self, *functions: str, pids: Who | None = None) -> None:
         self._functions = functions
-        self._pid = pid
+        self._pids = pids
         self._top = core.tracefs_dir()
         self._undo: core.UndoLog | None = None
         self._recorder: Recorder | None = None
         self._table: Table | None = None
 
     def __enter__(self) -> Self:
-        if Path(f"{self._top}/function_profile_enabled").exists() and self._pid is None:
-            from sampleblk_lab.recording.session import undo_directory
+        if Path(f"{self._top}/function_profile_enabled").exists() and self._pids is None:
+            from sampleblk_lab import leftovers
 
-            self._undo = core.UndoLog(undo_directory())
+            self._undo = core.UndoLog(str(leftovers.directory()))
             try:
                 self._undo.set(f"{self._top}/set_ftrace_filter", "\n")
                 for name in self._functions:
@@ -71,7 +75,7 @@ class FunctionProfile:
                 self._undo.undo()
                 raise
         else:
-            self._recorder = record(timed=self._functions, pid=self._pid)
+            self._recorder = record(timed=self._functions, pids=self._pids)
             self._recorder.start()
         return self
 
@@ -138,11 +142,12 @@ class FunctionCount:
 
     Args:
         functions: Functions or globs.
-        pid: Only this task and its children.
+        pids: Only this task and its children.
     """
 
-    def __init__(self, *functions: str, pid: int | None = None) -> None:
-        self._recorder = record(functions=functions, pid=pid)
+    @renamed.parameters(pid="pids")
+    def __init__(self, *functions: str, pids: Who | None = None) -> None:
+        self._recorder = record(functions=functions, pids=pids)
 
     def __enter__(self) -> Self:
         self._recorder.start()
@@ -170,11 +175,12 @@ class FunctionLatency:
 
     Args:
         functions: Functions or globs.
-        pid: Only this task and its children.
+        pids: Only this task and its children.
     """
 
-    def __init__(self, *functions: str, pid: int | None = None) -> None:
-        self._recorder = record(timed=functions, pid=pid)
+    @renamed.parameters(pid="pids")
+    def __init__(self, *functions: str, pids: Who | None = None) -> None:
+        self._recorder = record(timed=functions, pids=pids)
 
     def __enter__(self) -> Self:
         self._recorder.start()

@@ -8,25 +8,31 @@ import itertools
 import json
 import os
 import platform
+import shlex
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
+from sampleblk_lab import renamed, tasks
 from sampleblk_lab._native import core
 from sampleblk_lab.analysis.run import Run, open_run
+from sampleblk_lab.blocks import StopsAtEnd
 from sampleblk_lab.errors import InputError, TraceCommandError, UnsupportedError
 from sampleblk_lab.recording.session import Session
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
+    from sampleblk_lab.analysis.block import Block
+    from sampleblk_lab.analysis.follow_through import FollowThrough
     from sampleblk_lab.analysis.graph import Graph
     from sampleblk_lab.analysis.io_sizes import IoSizes
+    from sampleblk_lab.analysis.offsets import Offsets
     from sampleblk_lab.analysis.syscalls import Syscalls
+    from sampleblk_lab.profiling import Profile, Profiler
     from sampleblk_lab.table import Table
+    from sampleblk_lab.tasks import Who
 
 _probe_numbers = itertools.count()
 
@@ -45,10 +51,17 @@ def _names(value: str | Iterable[str]) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 
-def _pids(value: int | Iterable[int] | None) -> list[int]:
-    if value is None:
-        return []
-    return [value] if isinstance(value, int) else list(value)
+def _profiler(asked: bool | int | Profiler | None) -> Profiler | None:
+    """What samples during a recording that was given ``profile=``."""
+    if asked is None or asked is False:
+        return None
+    from sampleblk_lab.profiling import Profiler, profile
+
+    if isinstance(asked, Profiler):
+        return asked
+    if not isinstance(asked, int):
+        raise InputError(f"profile={asked!r}", expected="samples a second, True, or what lab.profile() returns")
+    return profile() if asked is True else profile(hz=asked)
 
 
 def _condition(text: str) -> tuple[str, str]:
@@ -86,18 +99,21 @@ class _Spool:
         self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
-class Recorder:
+class Recorder(StopsAtEnd):
     """A recording under way, and then what it recorded. Made by :func:`record`."""
+
+    _KEPT = "the recording"
 
     def __init__(
         self,
         *,
         syscalls: bool | str | Iterable[str],
         graph: str | Iterable[str] | None,
+        only: str | Iterable[str],
         functions: str | Iterable[str] | None,
         events: str | Iterable[str],
         block: bool,
-        pid: int | Iterable[int] | None,
+        pids: Who | None,
         children: bool,
         depth: int | None,
         buffer: int | str,
@@ -108,12 +124,17 @@ class Recorder:
         paths: bool,
         until: str | None,
         stacks: bool,
+        profile: bool | int | Profiler | None,
     ) -> None:
+        self._profiler = _profiler(profile)
         self._stacks = stacks
         self._timed = _names(timed)
         self._keep = None if keep is None else core.parse_bytes(str(keep), "keep")
         self._syscalls = syscalls if isinstance(syscalls, bool) else _names(syscalls)
         self._graph = [] if graph is None else _names(graph)
+        self._only = _names(only)
+        if self._only and not self._graph:
+            raise InputError("only= without graph=", expected="the functions whose calls are recorded, as graph=")
         self._functions = [] if functions is None else _names(functions)
         if (bool(self._graph) + bool(self._functions) + bool(self._timed)) > 1:
             raise InputError(
@@ -125,7 +146,10 @@ class Recorder:
         self._until = None if until is None else _condition(until)
         self._events = _names(events)
         self._block = block
-        self._pids = _pids(pid)
+        self._pids = tasks.ids(pids)
+        self._processes = tasks.ids(pids, jobs_by="pids")
+        # Each process with the threads that it had when its recording began.
+        self._threads: dict[int, list[int]] = {}
         self._children = children
         self._depth = depth
         self._buffer = core.parse_bytes(str(buffer), "buffer")
@@ -161,16 +185,16 @@ class Recorder:
 
     def _open_session(self, tracer: str) -> Session:
         """An instance of our own; the top level for a tracer that this kernel allows only there."""
+        if not tracer:
+            return Session()
         available = Path(f"{core.tracefs_dir()}/available_tracers").read_text()
-        if tracer and tracer not in available.split():
+        if tracer not in available.split():
             raise UnsupportedError(
                 f"the {tracer} tracer",
                 "this kernel is built without it",
                 "use a kernel with CONFIG_FUNCTION_GRAPH_TRACER, such as Debian's in the VM",
             )
         session = Session()
-        if not tracer:
-            return session
         # Before 6.11 function_graph works for the top level only; an instance lists what it allows.
         if tracer in session.read("available_tracers").split():
             return session
@@ -178,7 +202,7 @@ class Recorder:
         return Session(top_level=True)
 
     def _configure(self, session: Session, tracer: str) -> None:
-        session.off()
+        session.stop()
         session.clock(self._clock)
         if self._keep is None:
             session.buffer_size(self._buffer)
@@ -187,6 +211,8 @@ class Recorder:
             session.buffer_size(self._keep // (os.cpu_count() or 1))
         if session.has_top("saved_cmdlines_size"):
             session.set_top("saved_cmdlines_size", "4096")
+        # Before the readers, which may be threads of a traced process.
+        self._threads = tasks.threads(self._pids)
         if tracer:
             self._configure_tracer(session)
             # Before the readers: with one of them open the kernel changes no tracer (EBUSY).
@@ -205,14 +231,14 @@ class Recorder:
             # Who belongs to the job is then worked out afterwards, and block events of kernel threads stay in.
             wanted.append("sched:sched_process_fork")
         wanted.extend(self._syscall_events(session))
+        if (self._pids or self._syscalls) and session.has("events/task/task_newtask"):
+            wanted.append("task:task_newtask")  # says which tasks are threads of a process that was there before
         if self._paths:
             wanted.extend(_path_probes(session))
             if session.has("syscall_user_buf_size"):
                 session.set("syscall_user_buf_size", "165")  # the most it takes; for longer names there are the probes
         if self._kernel_filters_pids:
-            text = " ".join(map(str, self._pids))
-            session.set("options/event-fork", "1" if self._children else "0")
-            session.set("set_event_pid", text)
+            session.set("set_event_pid", self._tasks())
         if self._stacks:
             session.option("stacktrace")
         session.enable(wanted)
@@ -221,7 +247,18 @@ class Recorder:
         if self._until is not None:
             event, condition = self._until
             session.trigger(event, "traceoff" + (f" if {condition}" if condition else ""))
-        session.on()
+        if self._profiler is not None:
+            self._profiler.limit_to(self._processes, children=self._children)
+            self._profiler.start()
+        # Last, or the threads that record would be followed as children of the process that they are of.
+        if self._kernel_filters_pids:
+            session.set("options/event-fork", "1" if self._children else "0")
+        if tracer and self._pids:
+            session.set("options/function-fork", "1" if self._children else "0")
+        session.start()
+
+    def _tasks(self) -> str:
+        return " ".join(str(thread) for found in self._threads.values() for thread in found)
 
     def _configure_tracer(self, session: Session) -> None:
         try:
@@ -231,18 +268,17 @@ class Recorder:
                 for name in self._graph:
                     session.set_top("set_graph_function", f"{name}\n", append=True)
                 session.set_top("max_graph_depth", str(self._depth or 0))
-            else:
+            if traced := self._functions or self._timed or (self._only and [*self._graph, *self._only]):
                 session.set("set_ftrace_filter", "\n")
-                for name in self._functions or self._timed:
+                for name in traced:
                     session.set("set_ftrace_filter", f"{name}\n", append=True)
         except OSError as error:
-            names = ", ".join(map(repr, self._graph or self._functions or self._timed))
+            names = ", ".join(map(repr, [*(self._graph or self._functions or self._timed), *self._only]))
             raise InputError(
                 f"no traceable function matches {names}", expected="a name or glob of available_filter_functions"
             ) from error
         if self._pids:
-            session.set("options/function-fork", "1" if self._children else "0")
-            session.set("set_ftrace_pid", " ".join(map(str, self._pids)))
+            session.set("set_ftrace_pid", self._tasks())
 
     def _syscall_events(self, session: Session) -> list[str]:
         if self._syscalls is False:
@@ -270,13 +306,19 @@ class Recorder:
 
     # -- while it runs
 
-    def add_pids(self, pids: int | Iterable[int]) -> None:
-        """Also follows these processes, such as a job's right after they were forked."""
-        added = _pids(pids)
+    def add_pids(self, pids: Who) -> None:
+        """Also traces these, as `pids` of :func:`record` names them, such as a job right after it was forked.
+
+        A profile that is under way keeps to those that it was begun with.
+        """
+        added = tasks.ids(pids)
         self._pids += added
         if self._session is None:
+            self._processes += tasks.ids(pids, jobs_by="pids")
             return
-        text = " ".join(map(str, added))
+        threads = tasks.threads(added)
+        self._threads |= threads
+        text = " ".join(str(thread) for found in threads.values() for thread in found)
         if self._kernel_filters_pids:
             self._session.set("set_event_pid", text, append=True)
         if self._graph or self._functions or self._timed:
@@ -307,7 +349,10 @@ class Recorder:
         try:
             self._was_triggered = self.triggered
             missed = session.missed_probes()
-            session.off()
+            session.stop()
+            if self._profiler is not None:
+                self._profiler.stop()
+                self._profiler.hand_over(Path(spool.path))
             if readers is None:
                 readers = core.BufferReaders(session.path, spool.path)
             files = readers.stop()
@@ -325,7 +370,22 @@ class Recorder:
         self._readers = None
         session.close()
         self._run = open_run(spool.path)
+        # The files stay for as long as somebody has the run.
+        self._run._spool = spool  # noqa: SLF001
         return self._run
+
+    def attach(self, name: str, text: str) -> None:
+        """Puts a file beside what was recorded, such as a job's ``result.json``; :meth:`save` keeps it.
+
+        Args:
+            name: The file's name, without folders.
+            text: Its content.
+        """
+        directory = self.run.directory
+        assert directory is not None
+        if Path(name).name != name:
+            raise InputError(f"name={name!r}", expected="a file's name without folders")
+        (directory / name).write_text(text)
 
     def _note_options(self, directory: Path, missed_probes: int) -> None:
         note: dict[str, Any] = {
@@ -334,7 +394,8 @@ class Recorder:
             "functions": self._functions,
             "events": self._events,
             "block": self._block,
-            "pids": self._pids,
+            "pids": list(dict.fromkeys(thread for found in self._threads.values() for thread in found)),
+            "threads": {str(pid): found for pid, found in self._threads.items()},
             "children": self._children,
             # Then all that is in the recording is of these tasks and their children.
             "pids_by_kernel": self._kernel_filters_pids,
@@ -346,6 +407,9 @@ class Recorder:
             "kernel": platform.release(),
         }
         (directory / "recording.json").write_text(json.dumps(note, indent=2) + "\n")
+        from sampleblk_lab.results.machine import environment
+
+        (directory / "env.json").write_text(json.dumps(environment(), indent=1) + "\n")
 
     def _abandon(self) -> None:
         """Ends everything without a recording; nothing stays behind."""
@@ -353,7 +417,9 @@ class Recorder:
         self._session = self._readers = self._spool = None
         try:
             if session is not None:
-                session.off()
+                session.stop()
+            if self._profiler is not None:
+                self._profiler.stop()
             if readers is not None:
                 readers.stop()
         finally:
@@ -368,22 +434,6 @@ class Recorder:
         if self._session is not None:
             self._abandon()
 
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.stop()
-            return
-        # Keep what was recorded up to the exception, but let that one through whatever happens here.
-        try:
-            self.stop()
-        except Exception as error:
-            if value is not None:
-                value.add_note(f"the recording could not be kept: {error}")
-
     # -- afterwards
 
     @property
@@ -394,42 +444,76 @@ class Recorder:
         return self._run
 
     def save(self, directory: str | os.PathLike[str]) -> Run:
-        """Copies the recording into `directory`, which is made, and returns the run opened from there."""
-        source = self.run.directory
-        assert source is not None
-        target = Path(directory)
-        target.mkdir(parents=True, exist_ok=True)
-        for file in source.iterdir():
-            shutil.copyfile(file, target / file.name)
-        return open_run(target)
+        """See :meth:`Run.save`."""
+        return self.run.save(directory)
 
-    def syscalls(self, *, pid: int | Iterable[int] | None = None, **selection: Any) -> Syscalls:
+    # Every view of the run, each as it is there: tests/test_public_names.py compares the signatures.
+
+    @renamed.parameters(pid="pids")
+    def syscalls(self, *, pids: Who | None = None, **selection: Any) -> Syscalls:
         """See :meth:`Run.syscalls`."""
-        return self.run.syscalls(pid=pid, **selection)
+        return self.run.syscalls(pids=pids, **selection)
 
-    def graph(
-        self, function: str | Iterable[str] | None = None, *, pid: int | Iterable[int] | None = None, **selection: Any
-    ) -> Graph:
+    @renamed.parameters(pid="pids")
+    def graph(self, function: str | Iterable[str] | None = None, *, pids: Who | None = None, **selection: Any) -> Graph:
         """See :meth:`Run.graph`."""
-        return self.run.graph(function, pid=pid, **selection)
+        return self.run.graph(function, pids=pids, **selection)
 
-    def io_sizes(self, *, pid: int | Iterable[int] | None = None, **selection: Any) -> IoSizes:
+    @renamed.parameters(pid="pids")
+    def io_sizes(self, *, pids: Who | None = None, **selection: Any) -> IoSizes:
         """See :meth:`Run.io_sizes`."""
-        return self.run.io_sizes(pid=pid, **selection)
+        return self.run.io_sizes(pids=pids, **selection)
+
+    @renamed.parameters(pid="pids")
+    def offsets(self, *, pids: Who | None = None, **selection: Any) -> Offsets:
+        """See :meth:`Run.offsets`."""
+        return self.run.offsets(pids=pids, **selection)
+
+    @renamed.parameters(pid="pids")
+    def follow_through(self, syscall: str, index: int = 0, *, pids: Who | None = None) -> FollowThrough:
+        """See :meth:`Run.follow_through`."""
+        return self.run.follow_through(syscall, index, pids=pids)
+
+    def block(self, **selection: Any) -> Block:
+        """See :meth:`Run.block`."""
+        return self.run.block(**selection)
+
+    def profile(self, **options: Any) -> Profile:
+        """See :meth:`Run.profile`."""
+        return self.run.profile(**options)
+
+    def counts(self, **selection: Any) -> Table:
+        """See :meth:`Run.counts`."""
+        return self.run.counts(**selection)
 
     def events(self, event: str, **selection: Any) -> Table:
         """See :meth:`Run.events`."""
         return self.run.events(event, **selection)
 
+    def tables(self, *events: str, **selection: Any) -> dict[str, Table]:
+        """See :meth:`Run.tables`."""
+        return self.run.tables(*events, **selection)
 
+    def batches(self, event: str, rows: int = 1 << 20, **selection: Any) -> Iterator[Table]:
+        """See :meth:`Run.batches`."""
+        return self.run.batches(event, rows, **selection)
+
+
+@overload
+def record(*, command: None = None, pids: Who | None = None, **what: Any) -> Recorder: ...
+@overload
+def record(*, command: str | Sequence[str | os.PathLike[str]], **what: Any) -> Run: ...
+@renamed.parameters(pid="pids")
 def record(
     *,
+    command: str | Sequence[str | os.PathLike[str]] | None = None,
     syscalls: bool | str | Iterable[str] = False,
     graph: str | Iterable[str] | None = None,
+    only: str | Iterable[str] = (),
     functions: str | Iterable[str] | None = None,
     events: str | Iterable[str] = (),
     block: bool = False,
-    pid: int | Iterable[int] | None = None,
+    pids: Who | None = None,
     children: bool = True,
     depth: int | None = None,
     buffer: int | str = "8M",
@@ -440,21 +524,29 @@ def record(
     paths: bool = False,
     until: str | None = None,
     stacks: bool = False,
-) -> Recorder:
-    """Records ftrace while the with block runs.
+    profile: bool | int | Profiler | None = None,
+    **options: Any,
+) -> Recorder | Run:
+    """Records ftrace while the with block runs, or while a command does.
 
     Runs as root on a kernel with tracefs: inside the VM (``sampleblk-python``), or here when you mean it. It uses an
     ftrace instance of its own; for a tracer that this kernel allows only at the top level (function_graph before
     6.11) it uses that, when nobody else does. Everything is put back afterwards, also what a killed recording left.
 
     Args:
+        command: Runs this to its end and records it, from its ``execve`` on, with all that it starts; a text is split
+            as a shell would. The run is returned. None: records while the with block of the result runs.
         syscalls: True for all system calls, or the names of some.
         graph: Functions, or globs, whose call graph is recorded (``set_graph_function``).
+        only: Of the call graph only these functions or globs (``"*:mod:ext4"``: of a module) and its roots; what others
+            take is their callers'. Fewer functions are switched on and off sooner: all of them take an emulated guest
+            11 s each way, a tenth of them 1 s.
         functions: Functions, or globs, each call of which is recorded.
         events: More events, as ``"system:name"``, ``"system"`` or with globs.
         block: Also the block layer's events and those of the sampleblk driver.
-        pid: Only these tasks (thread ids). Default: all tasks but our own readers.
-        children: With `pid`: also what those tasks fork.
+        pids: Only these: a JobRun, processes (all their threads, those to come included), threads, or the ids of
+            either. Default: all tasks but our own readers.
+        children: With `pids`: also what those tasks fork.
         depth: How many levels of the call graph; default all.
         buffer: The ring buffer, in bytes a CPU, such as ``"8M"``.
         clock: The trace clock; ``mono`` is CLOCK_MONOTONIC in ns, as ``time.monotonic_ns()`` reads it.
@@ -468,17 +560,32 @@ def record(
             ``syscalls().lines()`` then shows.
         stacks: Also the kernel stack of each event. ``open_profile("trace.dat").off_cpu()`` is then a picture of why
             threads slept, where ``sched:sched_switch`` and ``sched:sched_waking`` were recorded.
+        profile: Also samples what the CPUs run, so many times a second (True: 997), or as :func:`profile` was told,
+            ``profile=lab.profile(hz=99, offcpu=True)``; see :meth:`Run.profile`. Processes are sampled whole.
+        **options: For the command, as :class:`subprocess.Popen` takes them.
 
     Returns:
-        The recording: start it with ``with``, then ``save()`` it or use its views.
+        The recording: start it with ``with``, then ``save()`` it or use its views. With a command: the :class:`Run`,
+        whose ``command`` has the exit status.
+
+    Raises:
+        FileNotFoundError: No such command.
     """
-    return Recorder(
+    if command is None and options:
+        raise TypeError(f"record() has no argument {', '.join(options)}")
+    if command is not None and pids is not None:
+        raise InputError("both a command and pids", expected="one of them")
+    words = shlex.split(command) if isinstance(command, str) else [os.fspath(word) for word in command or ()]
+    if command is not None and not words:
+        raise InputError("an empty command", expected="a program and its arguments")
+    recorder = Recorder(
         syscalls=syscalls,
         graph=graph,
+        only=only,
         functions=functions,
         events=events,
         block=block,
-        pid=pid,
+        pids=pids,
         children=children,
         depth=depth,
         buffer=buffer,
@@ -489,4 +596,10 @@ def record(
         paths=paths,
         until=until,
         stacks=stacks,
+        profile=profile,
     )
+    if command is None:
+        return recorder
+    from sampleblk_lab.recording.command import record_command
+
+    return record_command(recorder, words, options)

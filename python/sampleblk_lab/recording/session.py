@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import itertools
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from sampleblk_lab import leftovers, renamed
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError, TraceCommandError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from sampleblk_lab.recording.hist import Hist
@@ -30,11 +31,16 @@ def refusals(command: str) -> Iterator[None]:
         raise TraceCommandError(error.errno or 0, error.strerror or str(error), error.filename or "", command) from None
 
 
-def undo_directory() -> str:
-    """Where undo files of tracing lie: per machine, gone at the next boot as the tracing state is."""
-    if os.geteuid() == 0:
-        return "/run/sampleblk-lab"
-    return os.path.join(os.environ.get("XDG_RUNTIME_DIR", f"/tmp/user-{os.getuid()}"), "sampleblk-lab")  # noqa: PTH118
+def _other_mappings(path: str) -> list[str]:
+    """Where this process maps another file under that name: a VM's Python may run from copies (vm/fork_server.py)."""
+    real = Path(path).resolve()
+    for span in Path("/proc/self/maps").read_text().splitlines():
+        address, _, _, _, _, *mapped = span.split(maxsplit=5)
+        if mapped == [str(real)]:
+            place = Path(f"/proc/{os.getpid()}/map_files/{address}")
+            with suppress(OSError):
+                return [] if place.samefile(real) else [str(place)]
+    return []
 
 
 class Session:
@@ -53,10 +59,9 @@ class Session:
 
     def __init__(self, *, top_level: bool = False, name: str | None = None) -> None:
         self._top = core.tracefs_dir()
-        directory = undo_directory()
-        #: What the sessions of killed processes had left and was put back now, a line each.
-        self.recovered: list[str] = core.recover_tracing(directory)
-        self._undo = core.UndoLog(directory)
+        #: What killed processes had left and was put back now, a line each.
+        self.recovered: list[str] = leftovers.clean()
+        self._undo = core.UndoLog(str(leftovers.directory()))
         self.top_level = top_level
         self._closed = False
         self._marker: core.Marker | None = None
@@ -118,13 +123,23 @@ class Session:
 
     # -- the usual knobs
 
-    def on(self) -> None:
+    def start(self) -> None:
         """Lets the buffer take events."""
         self.set("tracing_on", "1")
 
-    def off(self) -> None:
+    def stop(self) -> None:
         """Stops the buffer from taking events; what is enabled stays enabled."""
         self.set("tracing_on", "0")
+
+    def on(self) -> None:
+        """The old name of :meth:`start`."""
+        renamed.warn("Session.on()", "Session.start()")
+        self.start()
+
+    def off(self) -> None:
+        """The old name of :meth:`stop`."""
+        renamed.warn("Session.off()", "Session.stop()")
+        self.stop()
 
     def buffer_size(self, size_bytes: int) -> None:
         """Sets the ring buffer's size, in bytes a CPU."""
@@ -322,8 +337,7 @@ class Session:
             )
         with refusals(command):
             # In an instance too: one whose histograms refer to each other's variables cannot be removed as it is.
-            self._undo.at_undo(file, f"!{command}")
-            core.write_control(file, command, True)
+            self._undo.add_line(file, command, f"!{command}")
 
     def hist(
         self,
@@ -412,9 +426,10 @@ class Session:
         )
         return self.hist(event, [f"lat.{bucket}" if bucket else "lat", *([save] if save else [])], sort="lat")
 
-    def _probe(self, file: str, kind: str, name: str, place: str, arguments: Mapping[str, str]) -> str:
+    def _probe(self, file: str, kind: str, name: str, places: Sequence[str], arguments: Mapping[str, str]) -> str:
+        """One event at all these places."""
         fetches = "".join(f" {argument}={fetch}" for argument, fetch in arguments.items())
-        line = f"{kind}:sampleblk/{name} {place}{fetches}"
+        line = "\n".join(f"{kind}:sampleblk/{name} {place}{fetches}" for place in places)
         if not self.has_top(file):
             raise UnsupportedError(f"the probe {name!r}", f"this kernel has no {file}", "use a later kernel")
         with refusals(line):
@@ -437,11 +452,11 @@ class Session:
         Raises:
             TraceCommandError: The kernel refused the probe; says what of it.
         """
-        return self._probe("kprobe_events", "p", name, function, arguments)
+        return self._probe("kprobe_events", "p", name, [function], arguments)
 
     def kretprobe(self, name: str, function: str, **arguments: str) -> str:
         """An event at a kernel function's return; ``ret="$retval:s64"``. See :meth:`kprobe`."""
-        return self._probe("kprobe_events", "r", name, function, arguments)
+        return self._probe("kprobe_events", "r", name, [function], arguments)
 
     def missed_probes(self) -> int:
         """How often this session's kernel probes could not be taken, such as a return probe under recursion."""
@@ -456,15 +471,20 @@ class Session:
 
     def uprobe(self, name: str, path: str, offset: int, **arguments: str) -> str:
         """An event at an offset in a program's or library's file. See :meth:`kprobe`."""
-        return self._probe("uprobe_events", "p", name, f"{path}:{offset:#x}", arguments)
+        return self._user_probe("p", name, path, offset, arguments)
 
     def uretprobe(self, name: str, path: str, offset: int, **arguments: str) -> str:
         """An event at the return of the function at that offset. See :meth:`kprobe`."""
-        return self._probe("uprobe_events", "r", name, f"{path}:{offset:#x}", arguments)
+        return self._user_probe("r", name, path, offset, arguments)
+
+    def _user_probe(self, kind: str, name: str, path: str, offset: int, arguments: Mapping[str, str]) -> str:
+        # The kernel knows a file by its inode.
+        places = [f"{file}:{offset:#x}" for file in (path, *_other_mappings(path))]
+        return self._probe("uprobe_events", kind, name, places, arguments)
 
     def eprobe(self, name: str, event: str, **arguments: str) -> str:
         """An event on top of another, such as ``path="+0($filename):ustring"``. See :meth:`kprobe`."""
-        return self._probe("dynamic_events", "e", name, event.replace(":", "/"), arguments)
+        return self._probe("dynamic_events", "e", name, [event.replace(":", "/")], arguments)
 
     # -- what is in the buffer
 

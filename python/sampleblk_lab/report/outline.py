@@ -127,17 +127,18 @@ class CallOutline:
         return f"<style>{stylesheet()}</style><div class='calls'>{self.html()}</div>"
 
     def html(self) -> str:
-        """Nested, foldable ``<details>``: works without scripts."""
+        """Nested lists of ``<details>``: they fold without scripts and are indented without styles."""
 
         def label(line: _Line) -> str:
             name = html.escape(self._label(line))
             time = f"<span class='t'>{core.format_duration(line.duration_ns)}</span>"
             often = "" if line.calls == 1 else f" <span class='d'>× {line.calls:,}</span>"
-            return f"{time}{f'<b>{name}</b>' if line.on_path else name}{often}"
+            return f"{time} {f'<b>{name}</b>' if line.on_path else name}{often}"
 
         def render(line: _Line) -> str:
             if not line.below:
-                return f"<div>{label(line)}</div>"
-            return f"<details open><summary>{label(line)}</summary>{''.join(map(render, line.below))}</details>"
+                return f"<li>{label(line)}</li>"
+            below = "".join(map(render, line.below))
+            return f"<li><details open><summary>{label(line)}</summary><ul>{below}</ul></details></li>"
 
-        return render(self._root)
+        return f"<ul>{render(self._root)}</ul>"

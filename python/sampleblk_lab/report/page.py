@@ -45,7 +45,7 @@ class Page:
 
     def add_text(self, heading: str, text: str, note: str = "") -> None:
         """Text as a terminal shows it."""
-        self._add(heading, f"<pre>{_escape(text)}</pre>", note)
+        self._add(heading, f"<pre tabindex='0'>{_escape(text)}</pre>", note)
 
     def add_table(
         self,
@@ -61,7 +61,8 @@ class Page:
         The table's metadata, its loss counts, go below it.
         """
         names = names or {}
-        columns = [table[name] for name in table.columns]
+        # What a row is about comes first: a phone shows no more of the row than that at a time.
+        columns = [table[name] for name in sorted(table.columns, key=lambda name: name != table.key)]
         heads = []
         for column in columns:
             unit = f" <small>{_escape(column.unit)}</small>" if column.unit else ""
@@ -75,18 +76,18 @@ class Page:
                 drawn = f"<i style='width:{share:.1f}%'></i>" if share else ""
                 cells.append(f"<td class='bar'>{drawn}</td>")
             body.append(f"<tr>{''.join(cells)}</tr>")
-        tail = "<th></th>" if bar else ""
+        tail = "<td></td>" if bar else ""
         losses = ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in table.metadata.items())
         self._add(
             heading,
-            f"<div class='scroll'><table><thead><tr>{''.join(heads)}{tail}</tr></thead>"
+            f"<div class='scroll' tabindex='0'><table><thead><tr>{''.join(heads)}{tail}</tr></thead>"
             f"<tbody>{''.join(body)}</tbody></table></div><p class='small'>{_escape(losses)}</p>",
             note,
         )
 
     def add_outline(self, heading: str, outline: CallOutline, note: str = "") -> None:
         """A call outline, foldable."""
-        self._add(heading, f"<div class='scroll calls'>{outline.html()}</div>", note)
+        self._add(heading, f"<div class='scroll calls' tabindex='0'>{outline.html()}</div>", note)
 
     def add_picture(self, heading: str, light: str, dark: str, note: str = "") -> None:
         """A plot as two SVG documents, of which the reader's theme shows one; paper gets the light one."""
@@ -94,7 +95,7 @@ class Page:
         for svg, theme in ((light, "light"), (dark, "dark")):
             data = base64.b64encode(svg.encode()).decode()
             parts.append(f"<img class='plot {theme}' alt='{_escape(heading)}' src='data:image/svg+xml;base64,{data}'>")
-        self._add(heading, "".join(parts), note)
+        self._add(heading, f"<div class='scroll' tabindex='0'>{''.join(parts)}</div>", note)
 
     def add_files(self, heading: str, paths: Sequence[tuple[str, str]], note: str = "") -> None:
         """Files beside the page, each with what it is for."""

@@ -1,73 +1,300 @@
 # SPDX-License-Identifier: MIT
-"""The page of one run, of whatever its directory holds; and the page of a comparison."""
+"""The page of one run, of whatever its directory holds; and the page of a comparison.
+
+The demo's page is one of these: a run's directory may hold its recordings in folders of their own, and its spec.json
+may have a title and a note for each section.
+"""
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sampleblk_lab import plot
 from sampleblk_lab.analysis.run import Run, open_run
 from sampleblk_lab.errors import SampleblkError
+from sampleblk_lab.plot.style import in_dark
+from sampleblk_lab.report.outline import CallOutline
 from sampleblk_lab.report.page import Page
 from sampleblk_lab.results import machine
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from sampleblk_lab.analysis.block import Block
     from sampleblk_lab.plot import Plot
+    from sampleblk_lab.profiling import Profile
     from sampleblk_lab.results.sets import Row
+    from sampleblk_lab.workload import FioResult
 
 # Functions of a call graph that the page names.
 _FUNCTIONS = 30
+# Where a call tree goes down to, unless spec.json says else: the driver.
+_TARGET = "sampleblk_queue_rq*"
+_DIRECTIONS = {
+    "read": ("read", "pread64", "preadv", "preadv2"),
+    "write": ("write", "pwrite64", "pwritev", "pwritev2"),
+}
+# Engines of which each I/O is one system call.
+_ONE_CALL_EACH = {"sync", "psync", "pvsync", "pvsync2"}
+# As strace -c heads them, for people.
+_CALL_NAMES = {"percent_time": "share", "seconds": "time", "usecs_per_call": "per call", "syscall": "system call"}
 
 
 def _read(path: Path) -> Any:
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def _picture(page: Page, heading: str, plot: Plot, note: str = "") -> None:
-    """A plot in both themes; without matplotlib the page does without."""
-    try:
-        page.add_picture(heading, plot.svg(), plot.svg(dark=True), note)
-    except SampleblkError:
-        return
+class _Sections:
+    """A page whose sections get the notes that the run's spec.json has for them."""
+
+    def __init__(self, page: Page, notes: dict[str, str]) -> None:
+        self.page = page
+        self._notes = notes
+
+    def note(self, heading: str, own: str = "") -> str:
+        return " ".join(filter(None, (self._notes.get(heading, ""), own)))
+
+    def table(self, heading: str, table: Table, note: str = "", **how: Any) -> None:
+        self.page.add_table(heading, table, self.note(heading, note), **how)
+
+    def picture(self, heading: str, make: Callable[[], Plot], note: str = "") -> None:
+        """A plot in both themes; without matplotlib, or without what it would show, the page does without."""
+        try:
+            light = make().svg()
+            self.page.add_picture(heading, light, in_dark(light), self.note(heading, note))
+        except SampleblkError:
+            return
+
+
+class Recording:
+    """One recording of a run; what several sections show of it is read once.
+
+    Args:
+        run: The directory that holds its trace.dat.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    @functools.cached_property
+    def counts(self) -> Table:
+        """How many of each event happened."""
+        return self.run.counts()
+
+    @functools.cached_property
+    def calls(self) -> Table:
+        """Its system calls, as strace -c sums them up."""
+        return self.run.syscalls().summary()
+
+    @functools.cached_property
+    def block(self) -> Block:
+        """The requests of its block devices."""
+        return self.run.block()
+
+    @property
+    def folder(self) -> Path:
+        """Where its trace.dat is."""
+        return self.run.trace_path.parent
+
+    @property
+    def lost(self) -> int:
+        """How many events were lost."""
+        return int(self.counts.metadata.get("lost_events", "0"))
+
+    def has(self, *events: str) -> bool:
+        """Whether such events happened, by the beginnings of their names: the file knows the formats of many more."""
+        return any(str(name).startswith(events) for name in self.counts["event"])
+
+
+def _recordings(directory: Path) -> list[Recording]:
+    """The run's own recording, then those in folders of their own."""
+    folders = [directory, *sorted(path for path in directory.iterdir() if path.is_dir())]
+    return [Recording(open_run(folder)) for folder in folders if (folder / "trace.dat").exists()]
+
+
+def _with(recordings: list[Recording], *events: str) -> Recording | None:
+    """The first recording that has such events."""
+    return next((one for one in recordings if one.has(*events)), None)
 
 
 def run_page(directory: Path) -> Page:
     """Builds the page.
 
     Args:
-        directory: A run's: of ``sampleblk-lab record``, of a test, or any with a trace.dat.
+        directory: A run's: of ``sampleblk-lab record`` or ``demo``, of a test, or any with a trace.dat.
 
     Raises:
         FormatError: Its trace.dat is damaged.
     """
     spec = _read(directory / "spec.json") or {}
-    page = Page(directory.name, str(spec.get("test") or spec.get("source") or ""))
+    page = Page(str(spec.get("title") or directory.name), str(spec.get("test") or spec.get("source") or ""))
+    sections = _Sections(page, spec.get("notes") or {})
     environment = _read(directory / "env.json")
-    if environment is not None:
-        page.add_facts("Machine", {**machine.aspects(environment), "recorded": environment.get("started", "")})
-    if (directory / "report.txt").exists():
-        page.add_text("Job", (directory / "report.txt").read_text())
-    _measurements(page, _read(directory / "measurements.json") or [])
-    if (directory / "trace.dat").exists():
-        _recording(page, open_run(directory))
+    run = open_run(directory)
+    recordings = _recordings(directory)
     counters = _read(directory / "counters.json")
+    calls = _with(recordings, "raw_syscalls:sys_enter", "syscalls:")
+    offsets = calls.run.offsets() if calls is not None else None
+
+    if summary := _summary(run, recordings, environment or {}):
+        page.add_facts("Summary", summary, sections.note("Summary"))
+    _measurements(sections, _read(directory / "measurements.json") or [])
+    folders = [directory, *(one.folder for one in recordings)]
+    profiled = next((folder for folder in folders if (folder / "perf.data").exists()), None)
+    profile = open_run(profiled).profile(inlines=False) if profiled is not None else None
+    if profile is not None and len(profile):
+        _flame(sections, profile)
+    if run.result is not None:
+        _latency(sections, run.result)
+    if offsets is not None and len(offsets):
+        sections.picture("Bandwidth", lambda: plot.bandwidth(offsets), "As the system calls returned.")
+        sections.picture("Offsets", lambda: plot.offset_heatmap(offsets))
+    if calls is not None:
+        sections.table("System calls", calls.calls, names=_CALL_NAMES, bar="seconds")
+        sizes = "Bytes moved by each read and write call, in powers of two."
+        sections.table("I/O sizes", calls.run.io_sizes().histogram(), sizes, bar="writes")
+    if (graph := _with(recordings, "ftrace:funcgraph")) is not None:
+        _calls(sections, graph.run, str(spec.get("target") or _TARGET))
+    if (requests := _with(recordings, "block:")) is not None:
+        _block(sections, requests.block)
     if counters:
-        columns: dict[str, Any] = {
-            "counter": list(counters),
-            "value": np.array(list(counters.values()), dtype=np.int64),
-        }
-        page.add_table("Driver", Table.of(columns, key="counter"))
-    page.add_files("Files", [(path.name, "") for path in sorted(directory.iterdir()) if path.suffix != ".html"])
+        table = Table.of({"counter": list(counters), "value": list(counters.values())}, key="counter")
+        sections.table("Driver", table)
+    checks = trust_checks(run, recordings, calls, profile, counters or {})
+    if len(checks):
+        sections.table("Trust checks", checks, "What was counted, held against a second source where there is one.")
+    if environment is not None:
+        about = {**machine.aspects(environment), "recorded": environment.get("started", "")}
+        page.add_facts("Machine", {name: value for name, value in about.items() if value}, sections.note("Machine"))
+    if (directory / "report.txt").exists():
+        page.add_text("Job", (directory / "report.txt").read_text(), sections.note("Job"))
+    for one in recordings:
+        name = "Events" if len(recordings) == 1 or one.folder == directory else f"Events: {one.folder.name}"
+        sections.table(name, one.counts, bar="count")
+    told = spec.get("files") or {}
+    listed = [path for folder in folders for path in folder.iterdir()]
+    files = sorted({path for path in listed if path.is_file() and path.suffix != ".html"})
+    page.add_files(
+        "Files", [(name, told.get(name, "")) for name in (str(path.relative_to(directory)) for path in files)]
+    )
     return page
 
 
-def _measurements(page: Page, measured: list[dict[str, Any]]) -> None:
+def _summary(run: Run, recordings: list[Recording], environment: dict[str, Any]) -> dict[str, str]:
+    """What a reader wants first: what ran, how fast, and whether the figures can be trusted."""
+    from sampleblk_lab._native import core
+
+    facts: dict[str, str] = {}
+    if command := run.command:
+        facts["command"] = " ".join(command["command"])
+        facts["exit status"] = f"{command['returncode']} after {command['elapsed_s']:.3f} s"
+        facts["processor time"] = f"{command['user_s']:.3f} s user, {command['system_s']:.3f} s system"
+    if run.result is not None:
+        for row in run.result.summary():
+            rate = core.format_bytes(round(float(row["bandwidth"] or 0)))
+            told = f"{row['ios']:,} I/Os, {row['iops']:,.0f} IOPS, {rate}/s"
+            if len(run.result.histogram()):  # plain JSON of fio has none
+                p50, p99 = run.result.percentiles([50, 99], direction=str(row["direction"]))
+                told += f"; half within {core.format_duration(round(p50))}"
+                told += f", 99 % within {core.format_duration(round(p99))}"
+            facts[f"{row['job']}, {row['direction']}"] = told
+        for name, _, text in run.result.errors:
+            facts[f"{name} failed"] = text
+    if recordings:
+        lost = sum(one.lost for one in recordings)
+        facts["lost events"] = "none" if not lost else f"{lost}: the counts below are too small"
+    if machine.aspects(environment)["accelerator"] == "tcg":
+        facts["accelerator"] = "TCG (emulation): compare ratios, not times"
+    return facts
+
+
+def trust_checks(
+    run: Run, recordings: list[Recording], calls: Recording | None, profile: Profile | None, counters: dict[str, int]
+) -> Table:
+    """Which figures agree with a second source, and what is known to be missing: columns check, found and verdict."""
+    rows: list[tuple[str, str, str]] = []
+    for one in recordings:
+        missed = int(one.run.options.get("missed_probes", 0))
+        rows.append((f"events lost of {one.folder.name}", str(one.lost), "complete" if not one.lost else "incomplete"))
+        if missed:
+            rows.append((f"probes missed of {one.folder.name}", str(missed), "incomplete"))
+        imported = one.run.options.get("imported", {})
+        rows += [
+            (f"imported: {name.replace('_', ' ')}", str(imported[name]), "incomplete")
+            for name in ("unread_lines", "cut_texts", "cut_off")
+            if name in imported
+        ]
+    if run.result is not None and calls is not None:
+        rows += _calls_against_job(run.result, calls.calls)
+    if counters and (requests := _with(recordings, "block:")) is not None:
+        table = requests.block.table()
+        if len(set(table["device"].values)) == 1:  # the counters are of one
+            operations, sectors = table["operation"].values, table["sectors"].values
+            for direction, letter in (("read", "R"), ("write", "W")):
+                counter = f"{direction}_bytes"
+                seen = 512 * int(sectors[operations == letter].sum())
+                if counter in counters and (seen or counters[counter]):
+                    # The driver counts what is done before and after the recording, too.
+                    more = seen > counters[counter]
+                    verdict = "agrees" if seen == counters[counter] else "differs" if more else "partly recorded"
+                    rows.append((f"bytes {direction}: requests, driver", f"{seen:,}, {counters[counter]:,}", verdict))
+    if profile is not None:
+        for name in ("lost_samples", "lost_records", "throttled"):
+            if (found := profile.metadata.get(name)) is not None:
+                rows.append((f"profile: {name.replace('_', ' ')}", found, "complete" if found == "0" else "incomplete"))
+    names = ("check", "found", "verdict")
+    return Table.of({name: [row[at] for row in rows] for at, name in enumerate(names)})
+
+
+def _calls_against_job(result: FioResult, calls: Table) -> list[tuple[str, str, str]]:
+    """What the jobs counted against the system calls that were recorded, for engines that make one for each I/O."""
+    about = result.json()
+    shared = about.get("global options") or {}
+    for job in about["jobs"]:
+        options = {**shared, **(job.get("job options") or {})}
+        if options.get("ioengine", "psync") not in _ONE_CALL_EACH or "verify" in options:
+            return []
+    counts = dict(zip(map(str, calls["syscall"]), calls["calls"].values.tolist(), strict=True))
+    rows = []
+    for direction, names in _DIRECTIONS.items():
+        told = sum(int(job[direction]["total_ios"]) for job in about["jobs"])
+        seen = sum(counts.get(name, 0) for name in names)
+        if told:
+            verdict = "agrees" if told == seen else "differs"
+            rows.append((f"{direction} calls: job, recording", f"{told:,}, {seen:,}", verdict))
+    return rows
+
+
+def _flame(sections: _Sections, profile: Profile) -> None:
+    stacks = profile.stacks()
+    notes = ", ".join(f"{name}: {value}" for name, value in stacks.notes.items())
+    note = sections.note("Flame graph", notes)
+    sections.page.add_picture("Flame graph", stacks.picture(), stacks.picture(dark=True), note)
+    shares = "Shares of all samples; branches below 1 % are left out."
+    sections.page.add_text("Profile", stacks.tree(min_percent=1), sections.note("Profile", shares))
+
+
+def _latency(sections: _Sections, result: FioResult) -> None:
+    if not len(result.histogram()):
+        return
+    percents = [50, 90, 95, 99, 99.9, 99.99]
+    columns: dict[str, Any] = {"percentile": [f"{percent:g} %" for percent in percents]}
+    directions = list(dict.fromkeys(str(row["direction"]) for row in result.summary()))
+    for direction in directions:
+        columns[direction] = np.array(result.percentiles(percents, direction=direction)) / 1000
+    units = dict.fromkeys(directions, "us")
+    sections.table("Latency", Table.of(columns, units=units, key="percentile"), "From submission to completion.")
+    sections.picture("Latency percentiles", lambda: plot.latency_percentiles(result))  # type: ignore[arg-type]
+    sections.picture("Latency distribution", lambda: plot.latency_cdf(result))  # type: ignore[arg-type]
+
+
+def _measurements(sections: _Sections, measured: list[dict[str, Any]]) -> None:
     if not measured:
         return
     columns: dict[str, Any] = {"name": [entry["name"] or "value" for entry in measured]}
@@ -76,51 +303,50 @@ def _measurements(page: Page, measured: list[dict[str, Any]]) -> None:
     columns["unit"] = [entry["unit"] for entry in measured]
     columns["samples"] = np.array([len(entry["samples"]) for entry in measured], dtype=np.int64)
     columns["stopped"] = [entry["stopped"] for entry in measured]
-    page.add_table("Measurements", Table.of(columns), "low and high bound the value at the stated confidence, 98 %.")
+    sections.table("Measurements", Table.of(columns), "low and high bound the value at the stated confidence, 98 %.")
 
 
-def _recording(page: Page, run: Run) -> None:
-    from sampleblk_lab import plot
+def longest_call(run: Run, target: str) -> CallOutline | None:
+    """The longest recorded call, down to the first one of `target` below it; None where there is none."""
+    graph = run.graph()
+    table = graph.table()
+    if not len(table):
+        return None
+    roots = np.flatnonzero(table["parent"].codes == -1)
+    longest = int(roots[int(np.argmax(table["duration"].codes[roots]))])
+    return CallOutline(table, longest, target, graph.modules)
 
-    counts = run.counts()
-    page.add_table("Events", counts, bar="count")
-    names = {str(name) for name in counts["event"]}  # the file knows the formats of many more
-    if "raw_syscalls:sys_enter" in names or any(name.startswith("syscalls:") for name in names):
-        calls = run.syscalls()
-        page.add_table("System calls", calls.summary(), bar="seconds")
-        page.add_table("I/O sizes", run.io_sizes().histogram(), bar="writes")
-        offsets = run.offsets()
-        if len(offsets):
-            _picture(page, "Offsets", plot.offset_heatmap(offsets))
-    if any(name.startswith("block:") for name in names) and len(run.block()):
-        block = run.block()
-        page.add_table("Block requests", block.latency(), "Where requests spend their time, in btt's words.")
-        for heading, made in (("Life of requests", plot.block_life), ("Queue depth", plot.queue_depth)):
-            try:
-                drawn = made(block)
-            except SampleblkError:
-                continue  # no request was seen from one end to the other
-            _picture(page, heading, drawn)
-    if any(name.startswith("ftrace:funcgraph") for name in names):
-        graph = run.graph()
-        totals = graph.aggregate()
-        first = {name: totals[name].values[:_FUNCTIONS] for name in totals.columns}
-        columns = {name: list(v) if v.dtype == object else v for name, v in first.items()}
-        units = {name: totals[name].unit for name in totals.columns}
-        table = Table.of(columns, units=units, metadata=totals.metadata, key="function")
-        page.add_table(
-            "Functions", table, f"The {len(table)} of {len(totals)} with the most time of their own.", bar="self"
-        )
+
+def _calls(sections: _Sections, run: Run, target: str) -> None:
+    outline = longest_call(run, target)
+    if outline is None:
+        return
+    reached = f" The path to the first of {outline.target_calls} calls of {target}" if outline.target_calls else ""
+    note = f"The longest call, of {outline.calls:,} recorded below it.{reached}{' is unfolded.' if reached else ''}"
+    sections.page.add_outline("Call tree", outline, sections.note("Call tree") or note)
+    totals = run.graph().aggregate()
+    table = totals.head(_FUNCTIONS)
+    sections.table(
+        "Functions", table, f"The {len(table)} of {len(totals)} with the most time of their own.", bar="self"
+    )
+
+
+def _block(sections: _Sections, block: Block) -> None:
+    if not len(block):
+        return
+    sections.table("Block requests", block.latency(), "Where requests spend their time, in btt's words.")
+    sections.picture("Life of requests", lambda: plot.block_life(block))
+    sections.picture("Queue depth", lambda: plot.queue_depth(block))
 
 
 def comparison_page(before: str, after: str, rows: Sequence[Row]) -> Page:
     """The page of a comparison of two sets."""
-    from sampleblk_lab import plot
-
     page = Page(f"{after} against {before}", "interleaved sessions, or an allowance for what sessions differ by")
     made = {f"{row.test} {row.metric}".strip(): row.comparison for row in rows if row.comparison is not None}
     if made:
-        _picture(page, "Ratios", plot.comparison(made), "What touches the line at 1 shows no difference.")
+        _Sections(page, {}).picture(
+            "Ratios", lambda: plot.comparison(made), "What touches the line at 1 shows no difference."
+        )
         columns: dict[str, Any] = {
             "test": list(made),
             "verdict": [comparison.verdict for comparison in made.values()],

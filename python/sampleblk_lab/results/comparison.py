@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 FASTER, SLOWER, NO_DIFFERENCE = "faster", "slower", "no difference shown"
 BETTER = ("lower", "higher")
+NAMES = ("before", "after")
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Comparison:
         better: ``"lower"`` for times, ``"higher"`` for rates.
         unit: Of the samples.
         notes: What a reader must know, such as that all samples before come from one session.
+        names: What `before` and `after` are called.
     """
 
     ratio: stats.Interval
@@ -40,6 +42,13 @@ class Comparison:
     better: str = "lower"
     unit: str = ""
     notes: tuple[str, ...] = ()
+    names: tuple[str, str] = NAMES
+
+    @property
+    def subject(self) -> str:
+        """``"AFTER against BEFORE"``, by their names; empty where they have none of their own."""
+        before, after = self.names
+        return "" if self.names == NAMES else f"{after} against {before}"
 
     @property
     def different(self) -> bool:
@@ -58,7 +67,7 @@ class Comparison:
         how = "pairs" if self.paired else "samples each"
         count = len(self.before) if len(self.before) == len(self.after) else f"{len(self.before)} and {len(self.after)}"
         line = (
-            f"{self.verdict}: ratio {self.ratio.value:.3f} "
+            f"{self.subject}{': ' if self.subject else ''}{self.verdict}: ratio {self.ratio.value:.3f} "
             f"[{self.ratio.low:.3f}, {self.ratio.high:.3f}] at {self.ratio.confidence:.0%}, "
             f"Cliff's delta {self.effect:+.2f}, {count} {how}"
         )
@@ -72,8 +81,10 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         first, *rest = self.text().splitlines()
-        word, _, figures = first.partition(": ")
-        return f"<p><b>{word}</b>: {figures}{''.join(f'<br><small>{html.escape(line)}</small>' for line in rest)}</p>"
+        subject = f"{self.subject}: " if self.subject else ""
+        figures = first.removeprefix(f"{subject}{self.verdict}: ")
+        notes = "".join(f"<br><small>{html.escape(line)}</small>" for line in rest)
+        return f"<p>{html.escape(subject)}<b>{self.verdict}</b>: {figures}{notes}</p>"
 
 
 def compare(
@@ -86,6 +97,7 @@ def compare(
     confidence: float = stats.CONFIDENCE,
     seed: int = 0,
     notes: Sequence[str] = (),
+    names: Sequence[str] = NAMES,
 ) -> Comparison:
     """Compares two sets of measurements.
 
@@ -98,6 +110,7 @@ def compare(
         confidence: Of the interval. At 0.98, two of 100 comparisons of the same with the same call it different.
         seed: Of the bootstrap.
         notes: What a reader must know.
+        names: What `before` and `after` are called.
 
     Raises:
         InputError: Too few samples, one that is not above 0, sides of different lengths when `paired`.
@@ -114,4 +127,5 @@ def compare(
         better=better,
         unit=unit,
         notes=tuple(notes),
+        names=(names[0], names[1]),
     )

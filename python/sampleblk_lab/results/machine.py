@@ -6,14 +6,25 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sampleblk_lab
 
-# What must be equal before times are compared -> the part of env.json that tells it.
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# What must be equal before times are compared.
 ASPECTS = ("accelerator", "kernel", "machine")
+
+# Builds of one series that are another kernel all the same: words of a release's name.
+_FLAVOURS = ("cloud", "dbg", "debug", "hardened", "kasan", "lowlatency", "rt")
+
+# The same memory modules are told as a few MiB more or less by another kernel.
+_MEMORY_TOLERANCE = 1.05
 
 _HOST = "SAMPLEBLK_HOST"
 
@@ -34,12 +45,23 @@ def host() -> dict[str, str]:
         if name.strip() == "model name":
             model = value.strip()
             break
-    return {"name": platform.node(), "cpu": model, "cpus": str(os.cpu_count() or 0)}
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    return {
+        "name": platform.node(),
+        "cpu": model,
+        "cpus": str(os.cpu_count() or 0),
+        "memory_mib": str(memory),
+    }
+
+
+def for_guest() -> dict[str, str]:
+    """Variables for the environment of a guest, which tell it what :func:`host` says here."""
+    return {_HOST: json.dumps(host())}
 
 
 def tell_guest() -> None:
-    """Puts what :func:`host` says into the environment, which a guest inherits."""
-    os.environ.setdefault(_HOST, json.dumps(host()))
+    """Puts them into ours, which a guest inherits."""
+    os.environ.update(for_guest())
 
 
 def environment() -> dict[str, Any]:
@@ -66,9 +88,71 @@ def aspects(environment: dict[str, Any]) -> dict[str, str]:
     vm = environment.get("vm") or {}
     about = environment.get("host") or {}
     guest = f"VM of {vm.get('cpus')} CPUs and {vm.get('memory_mib')} MiB" if vm else ""
-    machine = ", ".join(filter(None, (about.get("name"), about.get("cpu"), guest)))
+    machine = ", ".join(filter(None, (str(about.get("name") or ""), _hardware(about), guest)))
     return {
-        "accelerator": environment.get("accel") or vm.get("accel") or "none",
-        "kernel": environment.get("kernel") or "",
+        "accelerator": str(environment.get("accel") or vm.get("accel") or "none"),
+        "kernel": str(environment.get("kernel") or ""),
         "machine": machine,
     }
+
+
+def _hardware(about: dict[str, Any]) -> str:
+    """Processor, its count and the memory of a host, as words."""
+    model, cpus, memory = about.get("cpu"), about.get("cpus"), about.get("memory_mib")
+    counted = f"{cpus} x {model}" if cpus and model else str(model or "")
+    return ", ".join(filter(None, (counted, f"{memory} MiB" if memory else "")))
+
+
+def series(release: str) -> str:
+    """What kernels that measure alike have in common: ``6.1`` of 6.1.0-56-amd64, and a flavour such as ``rt``."""
+    version = re.match(r"\d+\.\d+", release)
+    if version is None:
+        return release
+    words = re.split(r"[-+._]", release[version.end() :])
+    return " ".join([version[0], *(flavour for flavour in _FLAVOURS if any(w.startswith(flavour) for w in words))])
+
+
+@dataclass(frozen=True)
+class Sameness:
+    """Whether results of several environments may be compared.
+
+    Attributes:
+        differs: What each of them is, where one of the aspects differs: aspect to words.
+        notes: What a reader must know though they may.
+    """
+
+    differs: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def same(environments: Iterable[dict[str, Any]]) -> Sameness:
+    """Compares what results were measured on.
+
+    The host's name is not its identity: its processors, their number, its memory and the shape of the VM are. Kernels
+    count as the same within a series.
+    """
+    told = list(environments)
+    words = [aspects(one) for one in told]
+    differs, notes = {}, []
+    for aspect in ASPECTS:
+        kinds = sorted({one[aspect] for one in words})
+        if len(kinds) < 2:
+            continue
+        listed = "; ".join(kinds)
+        if aspect == "kernel" and len({series(kind) for kind in kinds}) == 1:
+            notes.append(f"kernels of one series: {listed}")
+        elif aspect == "machine" and not _machines_differ(told):
+            notes.append(f"machines of one kind: {listed}")
+        else:
+            differs[aspect] = listed
+    return Sameness(differs, tuple(notes))
+
+
+def _machines_differ(environments: list[dict[str, Any]]) -> bool:
+    hosts = [one.get("host") or {} for one in environments]
+    vms = [one.get("vm") or {} for one in environments]
+    parts = [(h.get("cpu"), h.get("cpus"), v.get("cpus"), v.get("memory_mib")) for h, v in zip(hosts, vms, strict=True)]
+    shapes = {tuple(map(str, part)) for part in parts}
+    # Older files do not have the host's memory.
+    memories = [int(host["memory_mib"]) for host in hosts if host.get("memory_mib")]
+    return len(shapes) > 1 or (bool(memories) and max(memories) > _MEMORY_TOLERANCE * min(memories))

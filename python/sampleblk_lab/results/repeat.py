@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.results import stats
-from sampleblk_lab.results.comparison import BETTER, Comparison, compare
+from sampleblk_lab.results.comparison import BETTER, NAMES, Comparison, compare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 # How much longer the series must be before its interval is worked out again.
 _GROWTH = 1.15
@@ -116,6 +116,10 @@ def take(function: Callable[[], Any], what: str) -> float:
     return number
 
 
+def _interval(samples: list[float], plan: Plan) -> stats.Interval:
+    return stats.interval(samples, confidence=plan.confidence, seed=plan.seed)
+
+
 def _known(estimate: stats.Interval, plan: Plan) -> bool:
     return estimate.half_width <= plan.width
 
@@ -162,25 +166,50 @@ def measure(
     samples: list[float] = []
     estimate, stopped = _repeat(
         lambda: samples.append(take(function, "the measured function")),
-        lambda: stats.interval(samples, confidence=chosen.confidence, seed=chosen.seed),
+        lambda: _interval(samples, chosen),
         chosen,
     )
     return Measurement(name, unit, better, tuple(samples), estimate, stopped)
 
 
 def measure_both(
-    before: Callable[[], Any], after: Callable[[], Any], *, unit: str = "ns", better: str = "lower", **plan: Any
+    before: Callable[[], Any],
+    after: Callable[[], Any],
+    *,
+    names: Sequence[str] = NAMES,
+    unit: str = "ns",
+    better: str = "lower",
+    **plan: Any,
 ) -> Comparison:
     """Measures two variants by turns, and compares them: A B, B A, A B, … so that drift and order cancel.
 
     Args:
         before: The one variant; see :func:`measure` for what it returns.
         after: The other.
+        names: What the two are called.
         unit: Of what they return.
         better: ``"lower"`` or ``"higher"``.
         plan: As for :func:`measure`; `width` is that of the ratio.
+
+    Raises:
+        InputError: As for :func:`measure`, or names that are not two different ones.
     """
+    return measure_variants(before, after, names=names, unit=unit, better=better, **plan)[0]
+
+
+def measure_variants(
+    before: Callable[[], Any],
+    after: Callable[[], Any],
+    *,
+    names: Sequence[str] = NAMES,
+    unit: str = "ns",
+    better: str = "lower",
+    **plan: Any,
+) -> tuple[Comparison, Measurement, Measurement]:
+    """The same, with what each variant measured by itself."""
     _check_better(better)
+    if isinstance(names, str) or len(names) != 2 or len(set(names)) != 2 or not all(names):
+        raise InputError(f"names={names!r}", expected="two names that differ")
     chosen = Plan(**plan)
     for _ in range(chosen.warmup):
         take(before, "the variant before")
@@ -193,8 +222,14 @@ def measure_both(
         for samples, function, what in turns if len(first) % 2 == 0 else reversed(turns):
             samples.append(take(function, what))
 
-    _repeat(step, lambda: stats.paired_ratio(first, second, confidence=chosen.confidence, seed=chosen.seed), chosen)
-    return compare(first, second, paired=True, better=better, unit=unit, confidence=chosen.confidence, seed=chosen.seed)
+    confidence, seed = chosen.confidence, chosen.seed
+    _, stopped = _repeat(step, lambda: stats.paired_ratio(first, second, confidence=confidence, seed=seed), chosen)
+    one, other = (
+        Measurement(name, unit, better, tuple(samples), _interval(samples, chosen), stopped)
+        for name, samples in zip(names, (first, second), strict=True)
+    )
+    made = compare(first, second, paired=True, names=names, better=better, unit=unit, confidence=confidence, seed=seed)
+    return made, one, other
 
 
 def _check_better(better: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.results import machine, stats
-from sampleblk_lab.results.comparison import Comparison, compare
+from sampleblk_lab.results.comparison import SLOWER, Comparison, compare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,34 +22,49 @@ if TYPE_CHECKING:
 DRIFT = 0.08
 
 
+NOT_COMPARED = "not compared"
+
+
 @dataclass(frozen=True)
 class Row:
-    """One quantity of one test in both sets.
+    """One quantity of one test, of both sets or of one.
 
     Attributes:
         test: The test's id.
         metric: The quantity's name; empty when there is one.
-        comparison: What came of it; None when it may not be compared.
-        refused: Why not; empty when it may.
+        comparison: What came of it; None when it could not be compared.
+        refused: Why not; empty when it could.
+        new: Whether only the later set has it.
     """
 
     test: str
     metric: str
     comparison: Comparison | None
     refused: str = ""
+    new: bool = False
+
+    @property
+    def name(self) -> str:
+        """Test and metric, as lists have them."""
+        return f"{self.test} {self.metric}".strip()
+
+    @property
+    def verdict(self) -> str:
+        """That of the comparison, or ``"not compared"``."""
+        return NOT_COMPARED if self.comparison is None else self.comparison.verdict
 
 
 @dataclass(frozen=True)
 class _Session:
     started_ns: int
     samples: tuple[float, ...]
-    about: dict[str, str]
+    environment: dict[str, Any]
     unit: str
     better: str
 
 
 def compare_sets(before: Iterable[Stored], after: Iterable[Stored], *, across: Sequence[str] = ()) -> list[Row]:
-    """Compares what two sets have in common, in the order of `after`.
+    """Compares two sets, in the order of `after`; what only `before` has comes last.
 
     With 6 sessions or more on both sides, a session counts as one sample, paired with the session of the other set
     that ran next to it if the two were run by turns. With fewer, all samples of a side are taken together, and the
@@ -59,7 +74,11 @@ def compare_sets(before: Iterable[Stored], after: Iterable[Stored], *, across: S
     Args:
         before: Run directories of the one set.
         after: Of the other.
-        across: Which of accelerator, kernel and machine may differ.
+        across: Which of accelerator, kernel and machine may differ. Kernels of one series count as the same, and so do
+            hosts of the same processors and memory.
+
+    Returns:
+        A row for each quantity of either set; what could not be compared says why.
 
     Raises:
         InputError: `across` has another word.
@@ -68,19 +87,34 @@ def compare_sets(before: Iterable[Stored], after: Iterable[Stored], *, across: S
         if word not in machine.ASPECTS:
             raise InputError(f"across {word!r}", expected=", ".join(machine.ASPECTS))
     old, new = _by_metric(before), _by_metric(after)
-    return [_row(*key, old[key], sessions, across) for key, sessions in new.items() if key in old]
+    rows = [
+        _row(*key, old[key], sessions, across)
+        if key in old
+        else Row(*key, None, "the earlier set does not have it", new=True)
+        for key, sessions in new.items()
+    ]
+    return [*rows, *(Row(*key, None, "the later set does not have it") for key in old if key not in new)]
+
+
+def failures(rows: Iterable[Row], *, allow_new: bool = False) -> list[Row]:
+    """What a gate must not pass: what is slower, and what was asked for and could not be compared.
+
+    Args:
+        rows: As :func:`compare_sets` returned them.
+        allow_new: Pass what only the later set has.
+    """
+    return [row for row in rows if row.verdict in (SLOWER, NOT_COMPARED) and not (allow_new and row.new)]
 
 
 def _by_metric(stored: Iterable[Stored]) -> dict[tuple[str, str], list[_Session]]:
     found: dict[tuple[str, str], list[_Session]] = {}
     for run in stored:
-        about = machine.aspects(run.environment)
         for measured in run.measurements:
             found.setdefault((run.test, measured["name"]), []).append(
                 _Session(
                     int(run.environment.get("started_ns", 0)),
                     tuple(measured["samples"]),
-                    about,
+                    run.environment,
                     measured["unit"],
                     measured["better"],
                 )
@@ -91,16 +125,13 @@ def _by_metric(stored: Iterable[Stored]) -> dict[tuple[str, str], list[_Session]
 
 
 def _row(test: str, metric: str, old: list[_Session], new: list[_Session], across: Sequence[str]) -> Row:
-    notes = []
-    for aspect in machine.ASPECTS:
-        words = sorted({session.about[aspect] for session in (*old, *new)})
-        if len(words) < 2:
-            continue
+    same = machine.same(session.environment for session in (*old, *new))
+    notes = list(same.notes)
+    for aspect, words in same.differs.items():
         if aspect not in across:
-            return Row(
-                test, metric, None, f"the {aspect} differs ({'; '.join(words)}); ask for it with --sblk-across {aspect}"
-            )
-        notes.append(f"across {aspect}s: {'; '.join(words)}")
+            said = f"the {aspect} differs ({words}); ask for it with --sblk-across {aspect}"
+            return Row(test, metric, None, said)
+        notes.append(f"across {aspect}s: {words}")
     units = {(session.unit, session.better) for session in (*old, *new)}
     if len(units) > 1:
         return Row(test, metric, None, f"measured as {' and '.join(f'{u} ({b} is better)' for u, b in sorted(units))}")
@@ -141,8 +172,8 @@ def text(rows: Iterable[Row]) -> list[str]:
     """Lines for a terminal: a heading for each test, its verdict and notes below."""
     lines = []
     for row in rows:
-        lines.append(row.test + (f" {row.metric}" if row.metric else ""))
-        said = row.comparison.text() if row.comparison else f"not compared: {row.refused}"
+        lines.append(row.name)
+        said = row.comparison.text() if row.comparison else f"{NOT_COMPARED}: {row.refused}"
         lines.extend(f"  {line}" for line in said.splitlines())
     return lines
 
@@ -153,7 +184,7 @@ def to_json(rows: Iterable[Row]) -> list[dict[str, Any]]:
     for row in rows:
         entry: dict[str, Any] = {"test": row.test, "metric": row.metric}
         if row.comparison is None:
-            entry |= {"verdict": None, "refused": row.refused}
+            entry |= {"verdict": None, "refused": row.refused, "new": row.new}
         else:
             made = row.comparison
             entry |= {

@@ -18,6 +18,7 @@ import numpy as np
 
 from sampleblk_lab.errors import FormatError, InputError
 from sampleblk_lab.results import machine
+from sampleblk_lab.results.comparison import BETTER
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
@@ -77,9 +78,67 @@ def write(directory: Path, test: str, spec: dict[str, Any], measurements: Iterab
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text())
+        return json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise FormatError(str(path), error.pos, f"JSON ({error.msg})") from None
+    except UnicodeDecodeError as error:
+        raise FormatError(str(path), error.start, "JSON in UTF-8") from None
+
+
+def _object(path: Path) -> dict[str, Any]:
+    value = _json(path)
+    if not isinstance(value, dict):
+        raise FormatError(str(path), 0, "a JSON object")
+    return value
+
+
+# What a stored measurement must have for the table and for comparisons.
+_TEXTS = ("name", "unit", "better", "stopped")
+_FIGURES = ("value", "low", "high")
+
+
+def _is_figure(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf")
+
+
+def _measurements(path: Path) -> list[dict[str, Any]]:
+    value = _json(path)
+    if not isinstance(value, list):
+        raise FormatError(str(path), 0, "a list of measurements")
+    for number, one in enumerate(value):
+        where = f"measurement {number}"
+        if not isinstance(one, dict):
+            raise FormatError(str(path), 0, f"{where} to be an object")
+        for name in _TEXTS:
+            if not isinstance(one.get(name), str):
+                raise FormatError(str(path), 0, f"{where} to have {name!r}, a string")
+        if one["better"] not in BETTER:
+            raise FormatError(str(path), 0, f"{where} to have 'better', {' or '.join(map(repr, BETTER))}")
+        for name in _FIGURES:
+            if not _is_figure(one.get(name)):
+                raise FormatError(str(path), 0, f"{where} to have {name!r}, a number above 0")
+        samples = one.get("samples")
+        if not isinstance(samples, list) or not samples or not all(map(_is_figure, samples)):
+            raise FormatError(str(path), 0, f"{where} to have 'samples', numbers above 0")
+    return value
+
+
+def _test_of(path: Path) -> str:
+    test = _object(path).get("test")
+    if not isinstance(test, str):
+        raise FormatError(str(path), 0, "'test', a string")
+    return test
+
+
+def _environment(path: Path) -> dict[str, Any]:
+    about = _object(path)
+    for name, kind in (("host", dict), ("vm", dict), ("kernel", str), ("accel", str), ("started_ns", int)):
+        if about.get(name) is not None and not isinstance(about[name], kind):
+            raise FormatError(str(path), 0, f"{name!r} to be of type {kind.__name__}")
+    memory = (about.get("host") or {}).get("memory_mib")
+    if memory is not None and not str(memory).isdecimal():
+        raise FormatError(str(path), 0, "'memory_mib' to be a number")
+    return about
 
 
 def _round_of(folder: Path) -> int:
@@ -94,24 +153,30 @@ def load(root: str | os.PathLike[str], name: str | None = None) -> list[Stored]:
         name: Only this set.
 
     Raises:
-        FormatError: A file is no JSON.
+        FormatError: A file is not what tests leave.
+        OSError: It cannot be read.
     """
-    base = Path(root)
-    found = []
-    for path in sorted(base.glob(f"{name or '*'}/[0-9]*/*/{MEASUREMENTS}")):
-        directory = path.parent
-        spec = _json(directory / "spec.json")
-        found.append(
-            Stored(
-                path=directory,
-                set=directory.parents[1].name,
-                round=_round_of(directory.parent),
-                test=spec["test"],
-                measurements=_json(path),
-                environment=_json(directory / "env.json"),
-            )
+    return [
+        run
+        for folder in sorted(Path(root).glob(f"{name or '*'}/[0-9]*"))
+        if folder.is_dir()
+        for run in load_round(folder)
+    ]
+
+
+def load_round(folder: Path) -> list[Stored]:
+    """The same of one session: the folder that :func:`add_round` returned."""
+    return [
+        Stored(
+            path=path.parent,
+            set=folder.parent.name,
+            round=_round_of(folder),
+            test=_test_of(path.with_name("spec.json")),
+            measurements=_measurements(path),
+            environment=_environment(path.with_name("env.json")),
         )
-    return found
+        for path in sorted(folder.glob(f"*/{MEASUREMENTS}"))
+    ]
 
 
 def add_round(root: Path, name: str, directories: Iterable[Path]) -> Path | None:
@@ -150,7 +215,7 @@ def _rows(stored: Iterable[Stored]) -> Iterator[dict[str, Any]]:
                 "accelerator": told["accelerator"],
                 "kernel": told["kernel"],
                 "machine": told["machine"],
-                "started": run.environment.get("started", ""),
+                "started": str(run.environment.get("started", "")),
                 "path": str(run.path),
             }
 
@@ -174,7 +239,7 @@ def runs(root: str | os.PathLike[str] = "runs", name: str | None = None) -> Tabl
         accelerator, kernel, machine, started, path. pandas, polars and duckdb take it as it is.
 
     Raises:
-        FormatError: A file below `root` is no JSON.
+        FormatError: A file below `root` is not what tests leave.
     """
     rows = list(_rows(load(root, name)))
     columns: dict[str, Any] = {}

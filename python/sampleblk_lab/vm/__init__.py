@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from sampleblk_lab.vm.errors import (
     BootError,
+    CallError,
     CommandError,
     DeadlineError,
     GuestLostError,
@@ -13,4 +14,13 @@ from sampleblk_lab.vm.errors import (
 )
 from sampleblk_lab.vm.machine import VM
 
-__all__ = ["VM", "BootError", "CommandError", "DeadlineError", "GuestLostError", "GuestPanicError", "VMError"]
+__all__ = [
+    "VM",
+    "BootError",
+    "CallError",
+    "CommandError",
+    "DeadlineError",
+    "GuestLostError",
+    "GuestPanicError",
+    "VMError",
+]

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 3
 
 CONTROL, STDIN, STDOUT, STDERR = (f"sampleblk.{name}" for name in ("control", "stdin", "stdout", "stderr"))
 PORTS = (CONTROL, STDIN, STDOUT, STDERR)
@@ -53,6 +54,11 @@ class Ready:
 
 
 @dataclass(frozen=True)
+class Prepared:
+    """The guest has a Python to fork commands from."""
+
+
+@dataclass(frozen=True)
 class Begun:
     """The guest has its clock and its mounts."""
 
@@ -65,11 +71,16 @@ class Started:
 
 
 @dataclass(frozen=True)
+class Printed:
+    """The stacks are on the console."""
+
+
+@dataclass(frozen=True)
 class Synced:
     """The run directory is written back."""
 
 
-Message = Exited | Failed | Ready | Begun | Started | Synced
+Message = Exited | Failed | Ready | Prepared | Begun | Started | Printed | Synced
 
 
 def _field(kind: str, data: bytes) -> bytes:
@@ -78,6 +89,13 @@ def _field(kind: str, data: bytes) -> bytes:
 
 def _frame(kind: str, payload: bytes = b"") -> bytes:
     return _FRAME.pack(ord(kind), len(payload)) + payload
+
+
+def prepare(argv: list[str], env: Mapping[str, str], hostname: str) -> bytes:
+    """Start a Python to fork commands from."""
+    fields = b"".join(_field("a", os.fsencode(arg)) for arg in argv)
+    fields += b"".join(_field("v", os.fsencode(f"{name}={value}")) for name, value in env.items())
+    return _frame("P", fields + _field("h", hostname.encode()))
 
 
 def begin(*, clock_ns: int, entropy: bytes, hostname: str, modules: str | None, run_dir: str | None) -> bytes:
@@ -119,6 +137,11 @@ def window_size(rows: int, columns: int) -> bytes:
 def unread(name: str) -> bytes:
     """Nobody reads the stream of that port any more."""
     return _frame("U", struct.pack("<I", 1 if name == STDOUT else 2))
+
+
+def stacks() -> bytes:
+    """Print on the console what tasks wait for and where the CPUs are."""
+    return _frame("T")
 
 
 def sync() -> bytes:
@@ -183,6 +206,8 @@ def _decode(kind: str, payload: bytes) -> Message:
     match kind:
         case "R":
             return Ready(struct.unpack("<I", payload)[0])
+        case "p":
+            return Prepared()
         case "b":
             return Begun()
         case "s":
@@ -192,6 +217,8 @@ def _decode(kind: str, payload: bytes) -> Message:
             return Exited(-status if signaled else status, out, err)
         case "f":
             return Failed(struct.unpack_from("<i", payload)[0], payload[4:].decode(errors="replace"))
+        case "t":
+            return Printed()
         case "y":
             return Synced()
     raise ConnectionError(f"the guest sent a frame of unknown type {kind!r}")

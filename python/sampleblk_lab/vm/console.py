@@ -28,6 +28,11 @@ class Console:
         """Forgets what a failed start wrote."""
         self.path.unlink(missing_ok=True)
 
+    def append(self, text: str) -> None:
+        """Adds what others know of the guest, once it has ended and writes no more."""
+        with self.path.open("a") as file:
+            file.write(f"{text}\n")
+
     def text(self, since: int = 0) -> str:
         """The log from byte `since` on."""
         try:
@@ -48,6 +53,11 @@ class Console:
     def tail(self, lines: int = 60) -> str:
         """The last lines."""
         return "\n".join(self.text().splitlines()[-lines:])
+
+    def last_words(self) -> str:
+        """Why our init ended, which ends the guest; empty when it did not."""
+        said = re.findall(r"^sampleblk-init: (.+)$", self.text(), re.MULTILINE)
+        return said[-1] if said else ""
 
     def has_panic(self) -> bool:
         """Whether the kernel panicked or oopsed."""

@@ -22,6 +22,10 @@ class VMError(SampleblkError, RuntimeError):
         self.message = message
         self.console = console
 
+    def because(self, reason: str) -> VMError:
+        """The same error with a sentence more; itself when there is none."""
+        return type(self)(f"{self.message}; {reason}", self.console) if reason else self
+
 
 class GuestLostError(VMError):
     """QEMU ended under a running command without a panic on the console. Exit status 122."""
@@ -47,6 +51,10 @@ class BootError(VMError):
     exit_status = 125
 
 
+class BootTimeoutError(BootError, TimeoutError):
+    """The VM did not become ready within its deadline. Exit status 125."""
+
+
 class CommandError(VMError):
     """The guest is well but the command could not be started in it. Exit status 126, or 127 when it was not found."""
 
@@ -57,3 +65,20 @@ class CommandError(VMError):
         self.code = code
         if code == 2:  # ENOENT
             self.exit_status = 127
+
+
+class RemoteTraceback(Exception):  # noqa: N818  # the cause of an exception, never raised
+    """Where in the guest an exception was raised; the cause of the exception that :meth:`VM.call` raises."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"\n\n{self.text}"
+
+
+class CallError(VMError):
+    """A function that ran in a VM gave no value: it ended its process, or what it gave cannot be brought here."""
+
+    exit_status = 1

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import hashlib
 import lzma
+import os
 import stat
+import struct
 import subprocess
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from sampleblk_lab.errors import UnsupportedError
-from sampleblk_lab.paths import cache_root, resource, write_atomically
+from sampleblk_lab.errors import FormatError, UnsupportedError
+from sampleblk_lab.kernels import config
+from sampleblk_lab.paths import cache_root, fingerprint, resource, write_atomically
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +22,10 @@ if TYPE_CHECKING:
     from sampleblk_lab.kernels import Kernel
 
 # What the guest needs before it can see the host's files, and the file systems that its root is made of.
-MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
+MODULES = tuple(config.MODULES)
+
+# The oldest go when there are more.
+_KEPT = 24
 
 _FOLDERS = ("dev", "host", "modules", "newroot", "overlay", "proc", "sys")
 
@@ -36,6 +42,12 @@ def module_files(kernel: Kernel, wanted: tuple[str, ...] = MODULES) -> list[Path
     """
     if kernel.modules is None:
         return []
+    for index in ("modules.builtin", "modules.dep"):
+        if not (kernel.modules / index).is_file():
+            root = kernel.modules.parents[2]
+            raise UnsupportedError(
+                f"kernel {kernel.release}", f"{kernel.modules} has no {index}", f"depmod -b {root} {kernel.release}"
+            )
     builtin = {_module_name(line) for line in (kernel.modules / "modules.builtin").read_text().split()}
     needs: dict[str, tuple[str, list[str]]] = {}
     for line in (kernel.modules / "modules.dep").read_text().splitlines():
@@ -46,7 +58,12 @@ def module_files(kernel: Kernel, wanted: tuple[str, ...] = MODULES) -> list[Path
         if name in builtin:
             continue
         if name not in needs:
-            raise UnsupportedError(f"kernel {kernel.release}", f"it has no module {name}, which the VM needs")
+            option = config.MODULES.get(name, f"CONFIG_{name.upper()}")
+            raise UnsupportedError(
+                f"kernel {kernel.release}",
+                f"it has no module {name}, which the VM needs",
+                f"build it with {option}=m or =y",
+            )
         path, dependencies = needs[name]
         # modules.dep lists what must be loaded last first.
         for file in [*reversed(dependencies), path]:
@@ -55,48 +72,85 @@ def module_files(kernel: Kernel, wanted: tuple[str, ...] = MODULES) -> list[Path
 
 
 def _unpacked(path: Path) -> bytes:
+    """A module as insmod wants it. Raises FormatError when the file is damaged."""
     data = path.read_bytes()
-    if path.suffix == ".xz":
-        return lzma.decompress(data)
-    if path.suffix == ".gz":
-        return zlib.decompress(data, wbits=31)
-    if path.suffix == ".zst":
-        return subprocess.run(["zstd", "-dcq"], input=data, stdout=subprocess.PIPE, check=True).stdout
+    try:
+        if path.suffix == ".xz":
+            data = lzma.decompress(data)
+        elif path.suffix == ".gz":
+            data = zlib.decompress(data, wbits=31)
+        elif path.suffix == ".zst":
+            data = subprocess.run(["zstd", "-dcq"], input=data, capture_output=True, check=True).stdout
+    except (lzma.LZMAError, zlib.error, subprocess.CalledProcessError) as error:
+        raise FormatError(str(path), 0, f"a module compressed as {path.suffix} ({error})") from None
+    # An ELF file's section headers are at its end (elf(5), e_shoff, e_shnum of 64 bytes each).
+    if len(data) < 64 or not data.startswith(b"\x7fELF"):
+        raise FormatError(str(path), 0, "a kernel module")
+    end = struct.unpack_from("<Q", data, 40)[0] + 64 * struct.unpack_from("<H", data, 60)[0]
+    if len(data) < end:
+        raise FormatError(str(path), len(data), f"a kernel module of at least {end} bytes")
     return data
 
 
-def cpio(entries: list[tuple[str, int, bytes]]) -> bytes:
-    """A newc archive of (name, mode, content) entries."""
+class Entry(NamedTuple):
+    """A file, folder or symbolic link of an archive; a link's content is its target."""
+
+    name: str
+    mode: int
+    content: bytes = b""
+    mtime_s: int = 0
+
+
+def cpio(entries: list[Entry]) -> bytes:
+    """A newc archive; one may follow another."""
     out = bytearray()
-    for inode, (name, mode, content) in enumerate([*entries, ("TRAILER!!!", 0, b"")], start=1):
-        path = name.encode() + b"\0"
+    for inode, entry in enumerate([*entries, Entry("TRAILER!!!", 0)], start=1):
+        path, size = os.fsencode(entry.name) + b"\0", len(entry.content)
         # magic, then ino mode uid gid nlink mtime filesize devmajor devminor rdevmajor rdevminor namesize check
-        fields = (inode, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(path), 0)
+        fields = (inode, entry.mode, 0, 0, 1, entry.mtime_s, size, 0, 0, 0, 0, len(path), 0)
         out += b"070701" + b"".join(b"%08x" % field for field in fields) + path
         out += b"\0" * (-len(out) % 4)
-        out += content
+        out += entry.content
         out += b"\0" * (-len(out) % 4)
     return bytes(out)
 
 
-def _stamp(path: Path) -> str:
-    status = path.stat()
-    return f"{path} {status.st_size} {status.st_mtime_ns}\n"
-
-
 def build(kernel: Kernel) -> Path:
-    """The initramfs for a kernel, built once into the cache. The file's name is the hash of what went into it."""
+    """The initramfs for a kernel, built once into the cache; built again when it is not what was written.
+
+    Its name begins with the hash of what went into it and ends with that of its content.
+
+    Raises:
+        UnsupportedError: The kernel lacks a module that the VM needs.
+        FormatError: One of its modules is damaged.
+        CacheError: It cannot be written.
+    """
     init = resource("vm/bin/sampleblk-init")
     modules = module_files(kernel)
-    parts = "".join([kernel.release, *map(_stamp, [init, *modules])])
-    target = cache_root() / "initramfs" / f"{hashlib.sha256(parts.encode()).hexdigest()[:24]}.cpio"
-    if not target.exists():
-        entries = [(folder, stat.S_IFDIR | 0o755, b"") for folder in _FOLDERS]
-        entries.append(("init", stat.S_IFREG | 0o755, init.read_bytes()))
-        names = []
-        for path in modules:
-            names.append(f"{_module_name(path.name)}.ko")
-            entries.append((f"modules/{names[-1]}", stat.S_IFREG | 0o644, _unpacked(path)))
-        entries.append(("modules/order", stat.S_IFREG | 0o644, "".join(f"{name}\n" for name in names).encode()))
-        write_atomically(target, cpio(entries))
+    parts = "\n".join([kernel.release, *map(fingerprint, [init, *modules])])
+    folder, key = cache_root() / "initramfs", hashlib.sha256(parts.encode()).hexdigest()[:24]
+    for path in folder.glob(f"{key}-*.cpio"):
+        if _content_name(key, path.read_bytes()) == path.name:
+            return path
+        path.unlink()  # damaged: a guest would only panic
+    archive = cpio(_entries(init, modules))
+    target = folder / _content_name(key, archive)
+    write_atomically(target, archive)
+    for old in sorted(folder.glob("*.cpio"), key=lambda path: path.stat().st_mtime)[:-_KEPT]:
+        old.unlink(missing_ok=True)
     return target
+
+
+def _content_name(key: str, content: bytes) -> str:
+    return f"{key}-{hashlib.sha256(content).hexdigest()[:24]}.cpio"
+
+
+def _entries(init: Path, modules: list[Path]) -> list[Entry]:
+    entries = [Entry(folder, stat.S_IFDIR | 0o755) for folder in _FOLDERS]
+    entries.append(Entry("init", stat.S_IFREG | 0o755, init.read_bytes()))
+    names = []
+    for path in modules:
+        names.append(f"{_module_name(path.name)}.ko")
+        entries.append(Entry(f"modules/{names[-1]}", stat.S_IFREG | 0o644, _unpacked(path)))
+    entries.append(Entry("modules/order", stat.S_IFREG | 0o644, "".join(f"{name}\n" for name in names).encode()))
+    return entries

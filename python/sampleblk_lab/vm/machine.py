@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One virtual machine: started cold or from a saved state, running commands, gone when it is closed.
+"""One virtual machine: booted or cloned from a template, running commands, gone when it is closed.
 
 The pattern (host root over 9p, an overlay on it, exit status over virtio-serial) is that of drgn's vmtest/vm.py.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import selectors
 import shutil
 import socket
@@ -17,28 +18,46 @@ import tempfile
 import time
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, ParamSpec, TypeVar
 
-from sampleblk_lab.errors import InputError
-from sampleblk_lab.kernels import resolve
+from sampleblk_lab import renamed
+from sampleblk_lab.errors import FormatError, InputError
+from sampleblk_lab.kernels import resolve, store
 from sampleblk_lab.kernels.driver import module_tree
-from sampleblk_lab.paths import resource
-from sampleblk_lab.vm import channel, initramfs, state
-from sampleblk_lab.vm.accel import choose
+from sampleblk_lab.paths import CacheError, resource, search_path
+from sampleblk_lab.progress import note, step
+from sampleblk_lab.vm import channel, initramfs, interpreter, registers, template
+from sampleblk_lab.vm.accel import Verdict, choose
 from sampleblk_lab.vm.console import Console
-from sampleblk_lab.vm.errors import BootError, DeadlineError, GuestLostError, GuestPanicError, VMError
-from sampleblk_lab.vm.qemu import find
+from sampleblk_lab.vm.errors import BootError, BootTimeoutError, DeadlineError, GuestLostError, GuestPanicError, VMError
+from sampleblk_lab.vm.qemu import find, option_value
 from sampleblk_lab.vm.qmp import Qmp
 from sampleblk_lab.vm.transfer import Signals, Transfer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Self
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any, Self
 
+    from sampleblk_lab.bpftrace.output import BpfOutput
     from sampleblk_lab.kernels import Kernel
 
-# A cold boot under TCG takes 2 to 6 s; what has not come up after this never will.
+# A cold boot under TCG takes 2 to 6 s, with a Python that imports half a minute; what has not come up after this, on a
+# machine that is not busy, never will.
 BOOT_DEADLINE_S = 120.0
+_MOST_BUSY = 10.0
+
+# A clone takes a fraction of a second, on a busy machine some.
+_CLONE_DEADLINE_S = 30.0
+
+
+# In this time an emulated guest prints the stacks of a hundred tasks.
+_STACKS_S = 15.0
+
+# QEMU's monitor answers at once, unless QEMU itself hangs.
+_MONITOR_S = 2.0
+
+# In this time the kernel of a guest that does not boot prints what it is asked by its keyboard.
+_KEYBOARD_S = 3.0
 
 _KERNEL_OPTIONS = (
     "console=ttyS0",
@@ -55,6 +74,9 @@ _KERNEL_OPTIONS = (
     # default) and a failed case would be blamed for. Real ones are still told: after 120 s.
     "watchdog_thresh=60",
     "rcupdate.rcu_cpu_stall_timeout=120",
+    # System.map has the addresses of a guest that hangs, and its keyboard may ask for the stacks of its tasks.
+    "nokaslr",
+    "sysrq_always_enabled",
 )
 
 
@@ -62,10 +84,26 @@ _KERNEL_OPTIONS = (
 # Copies are twice as fast by words. $SAMPLEBLK_CPU asks for another model (qemu-system(1), -cpu).
 _TCG_CPU = "max,-erms,-fsrm"
 
+_HOSTNAME = "sampleblk"
+
+# In a template that is being made.
+_INITRAMFS = "initramfs"
+
 # The name of the monitor's socket among those of the ports.
 _QMP = "qmp"
 
+# What the guest may write to where it was given nothing: a folder in the VM's own, which the keeper makes (keep.c).
+_NO_RUN_DIR = "no-run-dir"
+
 _M = TypeVar("_M", bound=channel.Message)
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
+
+
+def boot_deadline() -> float:
+    """How long a boot may take, in seconds: what waits for a processor is slow, and not hung."""
+    busy = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return BOOT_DEADLINE_S * min(max(busy, 1.0), _MOST_BUSY)
 
 
 class VM:
@@ -76,7 +114,7 @@ class VM:
         cpus: Virtual CPUs.
         memory_mib: Memory, in MiB.
         run_dir: The one host folder that the guest may write to, at the same path; created when missing.
-        warm: Start from the saved state of an earlier boot when there is one, and save one when there is none.
+        warm: Be a clone of the template that an earlier boot left, and make one when there is none.
         accel: ``"kvm"`` or ``"tcg"``; None: KVM where it has been seen to work, else TCG.
         driver: Offer the sampleblk module to the guest's modprobe, building it when needed.
         console: File for the guest's console log, there to stay; None: one that goes with the VM.
@@ -103,20 +141,41 @@ class VM:
             raise InputError(f"memory {memory_mib} MiB is too little to boot in", expected="at least 128 MiB")
         self.kernel = kernel if not (kernel is None or isinstance(kernel, str)) else resolve(kernel)
         self.qemu = find()
-        self.accel = accel or choose(self.qemu, self.kernel)
+        self.accel = accel or choose(self.qemu, lambda: _probe_kvm(self.kernel))
         self.cpus = cpus
         self.memory_mib = memory_mib
         self.warm = warm
         self.restored = False
-        self.run_dir = Path(run_dir).absolute() if run_dir is not None else None
-        self._modules = module_tree(self.kernel) if driver else self.kernel.modules
-        self._initramfs = initramfs.build(self.kernel)
-        self._scratch = Path(tempfile.mkdtemp(prefix="sampleblk-vm-"))
+        self._hopeless: Callable[[], str] = str  # what :meth:`start` is told
+        self.run_dir = Path(run_dir).resolve() if run_dir is not None else None
+        self._driver = driver
+        self._prepare()
+        # Made by the keeper, who removes it if we are killed: nobody would before there is one.
+        self._scratch = Path(tempfile.gettempdir()) / f"sampleblk-vm-{secrets.token_hex(8)}"
         self._cleanup = weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
         self._keeper: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] | None = None
         self._lifeline = -1
         self._link: channel.Link | None = None
+        self._qmp: Qmp | None = None
         self.console = Console(Path(console).absolute() if console else self._scratch / "console.log")
+
+    def _prepare(self) -> None:
+        """Builds what the kernel needs of us. A kernel of the cache that turns out to be damaged is fetched again."""
+        try:
+            store.check(self.kernel)
+            self._initramfs = initramfs.build(self.kernel)
+        except FormatError:
+            if not store.is_cached(self.kernel):
+                raise
+            self._replace_kernel()
+            store.check(self.kernel)
+            self._initramfs = initramfs.build(self.kernel)
+        self._modules = module_tree(self.kernel) if self._driver else self.kernel.modules
+
+    def _replace_kernel(self) -> None:
+        store.forget(self.kernel)
+        self.kernel = resolve(self.kernel.release)
 
     # --- life -------------------------------------------------------------------------------------------------
 
@@ -127,39 +186,141 @@ class VM:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def start(self, deadline_s: float = BOOT_DEADLINE_S) -> None:
+    @renamed.parameters(deadline_s="timeout_s")
+    def start(self, timeout_s: float | None = None, *, hopeless: Callable[[], str] = str) -> None:
         """Boots or restores the VM and mounts its files.
 
+        Args:
+            timeout_s: How long that may take; None: two minutes, on a busy machine as many times longer as it has work
+                for more than its processors.
+            hopeless: Asked every second of it: why there is no use in waiting longer, or nothing.
+
         Raises:
-            BootError: It did not become ready in `deadline_s` seconds, or QEMU refused to start.
+            BootError: It did not become ready in `timeout_s` seconds, or QEMU refused to start.
         """
-        end = time.monotonic() + deadline_s
-        saved = state.path_for(self._identity()) if self.warm else None
-        if saved is not None and saved.exists():
-            try:
-                self._launch(["-incoming", state.incoming(saved)])
-                self.restored = True
-                self._begin(min(end, time.monotonic() + 30))
-                state.used(saved)
-                return
-            except VMError:
-                # A state that fails to load is dropped and built again by the cold boot below.
-                self._stop()
-                self.console.clear()
-                saved.unlink(missing_ok=True)
-                self.restored = False
+        self._hopeless = hopeless
+        timeout_s = boot_deadline() if timeout_s is None else timeout_s
         try:
-            self._launch([])
-            assert self._link is not None
-            ready = self._await(channel.Ready, end)
-            if ready.version != channel.PROTOCOL_VERSION:
-                raise BootError(f"the guest speaks protocol {ready.version}, not {channel.PROTOCOL_VERSION}")
-            if saved is not None:
-                state.save(Qmp(self._link.sockets[_QMP]), saved, end)
+            self._start(timeout_s)
+        except VMError as error:
+            if not store.forget_damaged(self.kernel):
+                raise error.because(store.why_not(self.kernel)) from None
+            self._replace_kernel()
+            self._prepare()
+            self._start(timeout_s)
+        finally:
+            self._hopeless = str
+
+    def _start(self, timeout_s: float) -> None:
+        if self.warm:
+            made_from, python = self._template()
+            # One that does not load is made again, once; where that one does not either, there is none.
+            for _ in range(2):
+                self.restored = made_from.exists()
+                if not self.restored and not self._make(made_from, python, timeout_s):
+                    break
+                try:
+                    self._clone(made_from, timeout_s)
+                except VMError:
+                    made_from.forget()
+                    self.console.clear()
+                else:
+                    return
+            self.restored = False
+        with self._stopped_unless_well():
+            end = time.monotonic() + timeout_s
+            self._launch(())
+            self._await_ready(end)
             self._begin(end)
+
+    @renamed.parameters(deadline_s="timeout_s")
+    def make_template(self, timeout_s: float | None = None) -> Path | None:
+        """Makes what VMs of this shape are cloned from, with a Python that has imported what experiments import.
+
+        Without this the first VM makes one without, and the second, if nothing of Python has changed, one with it.
+
+        Returns:
+            Its folder; None, after a note that says why, where it could not be saved.
+
+        Raises:
+            BootError: The machine did not boot.
+        """
+        to_make, python = self._template(at_once=True)
+        if not to_make.exists():
+            with step(f"booting the machine that VMs with Linux {self.kernel.release} are cloned from"):
+                if not self._make(to_make, python, boot_deadline() if timeout_s is None else timeout_s):
+                    return None
+        return to_make.folder
+
+    def _template(self, *, at_once: bool = False) -> tuple[template.Template, interpreter.Interpreter | None]:
+        """The template of this machine, and the Python that it has ready."""
+        python = interpreter.ready(at_once=at_once) if self.memory_mib >= interpreter.MEMORY_MIB else None
+        identity = "\n".join([self._identity(), python.identity if python is not None else ""])
+        return template.of(identity, self.memory_mib, self.qemu.version), python
+
+    def _make(self, to_make: template.Template, python: interpreter.Interpreter | None, timeout_s: float) -> bool:
+        """Boots the machine that is cloned, and saves it. False, and a note that says why, where that cannot be."""
+        try:
+            with template.making(to_make) as scratch:
+                if scratch is None:
+                    self.restored = True
+                    return True
+                end = time.monotonic() + timeout_s
+                try:
+                    self._launch(scratch.options_to_make(), self._with(python, scratch.folder))
+                    self._await_ready(end)
+                    assert self._qmp is not None
+                    if python is not None:
+                        self._make_ready(python, end)
+                    scratch.save(self._qmp, end)
+                finally:
+                    self._stop()
+                    (scratch.folder / _INITRAMFS).unlink(missing_ok=True)
+        except (CacheError, template.SaveError, GuestLostError) as error:
+            template.say_not_saved(to_make, error)
+            self.console.clear()
+            return False
+        return True
+
+    def _make_ready(self, python: interpreter.Interpreter, end: float) -> None:
+        """Starts it in the guest. Where it does not start, commands start their own."""
+        assert self._link is not None
+        self._link.send(channel.prepare(python.command, python.environment, _HOSTNAME))
+        try:
+            self._await(channel.Prepared, end)
+        except BootTimeoutError:
+            raise
+        except BootError as error:
+            note(f"VMs have no Python ready, so each command starts its own: {error.message}")
+
+    def _with(self, python: interpreter.Interpreter | None, folder: Path) -> Path:
+        """The initramfs, with what an interpreter is made of."""
+        if python is None:
+            return self._initramfs
+        path = folder / _INITRAMFS
+        path.write_bytes(self._initramfs.read_bytes() + python.archive())
+        return path
+
+    def _clone(self, made: template.Template, timeout_s: float) -> None:
+        with self._stopped_unless_well():
+            end = time.monotonic() + min(timeout_s, _CLONE_DEADLINE_S)
+            self._launch(made.options_to_clone())
+            assert self._qmp is not None
+            made.load(self._qmp, end)
+            self._begin(end)
+
+    @contextlib.contextmanager
+    def _stopped_unless_well(self) -> Iterator[None]:
+        try:
+            yield
         except BaseException:
             self._stop()
             raise
+
+    def _await_ready(self, end: float) -> None:
+        ready = self._await(channel.Ready, end)
+        if ready.version != channel.PROTOCOL_VERSION:
+            raise BootError(f"the guest speaks protocol {ready.version}, not {channel.PROTOCOL_VERSION}")
 
     def close(self) -> None:
         """Ends the VM, at once; nothing of it stays. Idempotent."""
@@ -179,11 +340,29 @@ class VM:
         }
         return json.dumps(about)
 
-    def _identity(self) -> str:
-        """What a saved state is only good for: this kernel, initramfs, QEMU and machine."""
-        return "\n".join([self.qemu.identity, *self._command([], {}, "", "")])
+    def cpu_time_s(self) -> float:
+        """Processor time that QEMU has used, in seconds, that of the guest included (proc(5), stat)."""
+        if self._keeper is None:
+            return 0.0
+        try:
+            own = Path(f"/proc/{self._keeper.pid}/task/{self._keeper.pid}/children").read_text().split()
+            fields = Path(f"/proc/{own[0]}/stat").read_text().rpartition(")")[2].split()
+        except (OSError, IndexError):
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def _command(self, extra: list[str], fds: Mapping[str, int], console: str, run_dir: str) -> list[str]:
+    def cpu_seconds(self) -> float:
+        """The old name of :meth:`cpu_time_s`."""
+        renamed.warn("VM.cpu_seconds()", "VM.cpu_time_s()")
+        return self.cpu_time_s()
+
+    def _identity(self) -> str:
+        """What a template is only good for: this kernel, initramfs, QEMU and machine."""
+        return "\n".join([self.qemu.identity, self.kernel.identity, *self._command((), {}, self._initramfs, "", "")])
+
+    def _command(
+        self, extra: Sequence[str], fds: Mapping[str, int], initrd: Path, console: str, run_dir: str
+    ) -> list[str]:
         def port(name: str) -> list[str]:
             return [
                 *("-chardev", f"socket,id={name},fd={fds.get(name, '')}"),
@@ -192,7 +371,7 @@ class VM:
 
         def share(tag: str, path: str, options: str) -> list[str]:
             return [
-                *("-fsdev", f"local,id={tag},path={_escaped(path)},security_model=none,multidevs=remap{options}"),
+                *("-fsdev", f"local,id={tag},path={option_value(path)},security_model=none,multidevs=remap{options}"),
                 *("-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"),
             ]
 
@@ -202,9 +381,9 @@ class VM:
             *("-machine", "q35", "-m", str(self.memory_mib), "-smp", str(self.cpus)),
             *("-accel", "kvm" if self.accel == "kvm" else self.qemu.tcg),
             *("-cpu", os.environ.get("SAMPLEBLK_CPU") or ("host" if self.accel == "kvm" else _TCG_CPU)),
-            *("-kernel", str(self.kernel.image), "-initrd", str(self._initramfs)),
+            *("-kernel", str(self.kernel.image), "-initrd", str(initrd)),
             *("-append", " ".join(_KERNEL_OPTIONS)),
-            *("-chardev", f"file,id=console,path={_escaped(console)}", "-serial", "chardev:console"),
+            *("-chardev", f"file,id=console,path={option_value(console)}", "-serial", "chardev:console"),
             *("-chardev", f"socket,id=qmp,fd={fds.get(_QMP, '')}", "-mon", "chardev=qmp,mode=control"),
             *("-device", "virtio-serial-pci,max_ports=8"),
             *(part for name in channel.PORTS for part in port(name)),
@@ -213,38 +392,43 @@ class VM:
             *extra,
         ]
 
-    def _launch(self, extra: list[str]) -> None:
+    def _launch(self, extra: Sequence[str], initrd: Path | None = None) -> None:
         if self.run_dir is not None:
             self.run_dir.mkdir(parents=True, exist_ok=True)
-        else:
-            (self._scratch / "no-run-dir").mkdir(exist_ok=True)
         pairs = {name: socket.socketpair() for name in (*channel.PORTS, _QMP)}
         near_ends = {name: near for name, (near, _) in pairs.items()}
         far_ends = {name: far for name, (_, far) in pairs.items()}
         lifeline_read, self._lifeline = os.pipe()
         fds = {name: far.fileno() for name, far in far_ends.items()}
-        command = self._command(extra, fds, str(self.console.path), str(self.run_dir or self._scratch / "no-run-dir"))
+        command = self._command(
+            extra,
+            fds,
+            initrd or self._initramfs,
+            str(self.console.path),
+            str(self.run_dir or self._scratch / _NO_RUN_DIR),
+        )
         try:
-            with (self._scratch / "qemu.log").open("wb") as log:
-                self._keeper = subprocess.Popen(
-                    [str(resource("vm/bin/sampleblk-keep")), str(lifeline_read), str(self._scratch), *command],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=[*fds.values(), lifeline_read],
-                )
+            self._log = tempfile.TemporaryFile()  # noqa: SIM115  # closed by _stop(); has no name to be left
+            self._keeper = subprocess.Popen(
+                [str(resource("vm/bin/sampleblk-keep")), str(lifeline_read), str(self._scratch), *command],
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                pass_fds=[*fds.values(), lifeline_read],
+            )
         finally:
             os.close(lifeline_read)
             for far in far_ends.values():
                 far.close()
         self._link = channel.Link(near_ends, self._died)
+        self._qmp = Qmp(near_ends[_QMP])
 
     def _begin(self, end: float) -> None:
         word = channel.begin(
             clock_ns=time.time_ns(),
             entropy=os.urandom(64),
-            hostname="sampleblk",
-            modules=str(self._modules) if self._modules is not None else None,
+            hostname=_HOSTNAME,
+            modules=str(self._modules.resolve()) if self._modules is not None else None,
             run_dir=str(self.run_dir) if self.run_dir is not None else None,
         )
         assert self._link is not None
@@ -260,20 +444,29 @@ class VM:
         if self._keeper is not None:
             self._keeper.wait()
             self._keeper = None
+        if self._log is not None:
+            self._log.close()
+            self._log = None
         if self._link is not None:
             self._link.close()
-            self._link = None
+            self._link = self._qmp = None
 
     # --- talk -------------------------------------------------------------------------------------------------
 
-    def _await(self, kind: type[_M], end: float) -> _M:
+    def _await(self, kind: type[_M], end: float, where: Callable[[], str] | None = None) -> _M:
+        """Waits for a message; what does not come in time is told with where the guest is."""
         assert self._link is not None
+        where = where or self._where
         with selectors.DefaultSelector() as selector:
             selector.register(self._link.sockets[channel.CONTROL], selectors.EVENT_READ)
             while True:
                 left = end - time.monotonic()
-                if left <= 0 or not selector.select(left):
-                    raise BootError("the guest did not become ready in time", self.console.tail())
+                if left <= 0:
+                    raise BootTimeoutError("the guest did not become ready in time", where())
+                if reason := self._hopeless():
+                    raise BootError(reason, where())
+                if not selector.select(min(left, 1.0)):
+                    continue
                 for message in self._link.receive():
                     if isinstance(message, kind):
                         return message
@@ -286,8 +479,12 @@ class VM:
         if self._keeper is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._keeper.wait(timeout=10)
-            log = (self._scratch / "qemu.log").read_text(errors="replace").strip()
+            assert self._log is not None
+            self._log.seek(0)
+            log = self._log.read().decode(errors="replace").strip()
         tail = self.console.tail()
+        if words := self.console.last_words():
+            return BootError(words, tail)
         if self.console.has_panic():
             return GuestPanicError(f"the guest's kernel panicked ({self.kernel.release})", tail)
         if log:
@@ -317,7 +514,7 @@ class VM:
             stdout: Descriptor that gets its standard output; None collects it in the result.
             stderr: The same for standard error.
             cwd: Its working directory; None: ours.
-            env: Its environment; None: ours.
+            env: Its environment; None: ours. Its PATH gains the system's folders that it lacks.
             timeout: Seconds until the VM is killed for it.
             window: (rows, columns): the command gets a terminal of that size instead of pipes.
             forward_signals: Signals that, when this process gets them meanwhile, go to the command instead; SIGWINCH
@@ -328,14 +525,19 @@ class VM:
 
         Raises:
             CommandError: It could not be started.
-            DeadlineError: `timeout` ran out; the VM is gone.
+            DeadlineError: `timeout` ran out; the VM is gone. Its text has the stacks of what hung in the kernel.
             GuestPanicError, GuestLostError: The VM ended under it.
         """
         if self._link is None:
             raise VMError("the virtual machine is not running")
-        environment = os.environb if env is None else {os.fsencode(k): os.fsencode(v) for k, v in env.items()}
+        environment = dict(os.environ if env is None else env)
+        # The command is root's, whoever started it: an ordinary user's PATH has no modprobe.
+        environment["PATH"] = search_path(environment.get("PATH", ""))
         frame = channel.execute(
-            [os.fsencode(arg) for arg in argv], dict(environment), os.fsencode(cwd or Path.cwd()), window
+            [os.fsencode(arg) for arg in argv],
+            {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
+            os.fsencode(cwd or Path.cwd()),
+            window,
         )
         transfer = Transfer(self._link, stdin, stdout, stderr)
         self._link.send(frame)
@@ -343,12 +545,131 @@ class VM:
             with Signals(forward_signals) as signals:
                 status = transfer.run(None if timeout is None else time.monotonic() + timeout, signals)
         except TimeoutError:
-            tail = self.console.tail()
+            registers_then = self._registers()
+            stacks = self._stacks()
             self._stop()
-            raise DeadlineError(f"the command ran past its deadline of {timeout} s", tail) from None
+            self.console.append(registers_then)  # whoever has that file only is to see them too
+            stacks = f"{stacks}\n{registers_then}"
+            why = "was given up" if timeout is None else f"ran past its deadline of {timeout} s"
+            raise DeadlineError(f"the command {why}", stacks) from None
         return subprocess.CompletedProcess(list(argv), status, *transfer.collected())
 
+    def _monitor(self, *commands: str) -> str:
+        """What QEMU's monitor says to commands for people, one after the other; as far as it answers."""
+        assert self._qmp is not None
+        end = time.monotonic() + _MONITOR_S
+        said = ""
+        with contextlib.suppress(VMError, OSError, ValueError):
+            for command in commands:
+                said += self._qmp.execute("human-monitor-command", end, **{"command-line": command})
+        return said
 
-def _escaped(path: str) -> str:
-    """A comma in a QEMU option value is written twice."""
-    return path.replace(",", ",,")
+    def _registers(self) -> str:
+        """Where the CPUs are."""
+        printed = self._monitor(registers.COMMAND)
+        shown = registers.shown(printed, registers.symbols_of(self.kernel)) if printed else ""
+        return f"--- registers of the CPUs ---\n{shown}" if shown else "(QEMU's monitor does not answer)"
+
+    def _where(self) -> str:
+        """Where a guest that does not boot is: the console's end, the CPUs, and the stacks if its kernel gives them."""
+        tail, before = self.console.tail(), self.console.size()
+        shown = self._registers()
+        # Documentation/admin-guide/sysrq.rst: all that is printed goes to the console, blocked tasks, every CPU.
+        self._monitor(*(f"sendkey alt-sysrq-{key}" for key in "8wl"))
+        end = time.monotonic() + _KEYBOARD_S
+        while (size := self.console.size()) == before and time.monotonic() < end:
+            time.sleep(0.05)
+        while size > before and time.monotonic() < end:
+            time.sleep(0.5)
+            if self.console.size() == size:
+                break
+            size = self.console.size()
+        return "\n".join(filter(None, (tail, self.console.text(before).strip(), shown)))
+
+    def _stacks(self) -> str:
+        """What the guest's tasks wait for, where its CPUs are, and which requests it has in flight.
+
+        Its kernel and our init print it, after the console's end.
+        """
+        assert self._link is not None
+        before = self.console.size()
+        tail = self.console.tail(20)
+        rest = ""
+        try:
+            self._link.send(channel.stacks())
+            self._await(channel.Printed, time.monotonic() + _STACKS_S, str)
+        except VMError:
+            rest = f"(the guest did not print all that it was asked for within {_STACKS_S:g} s)"
+        return "\n".join(filter(None, (tail, self.console.text(before).strip(), rest)))
+
+    def call(self, function: Callable[_P, _T], /, *args: _P.args, **keywords: _P.kwargs) -> _T:
+        """Runs a function in the guest, as root, and returns its value.
+
+        The function goes there by value, with what it refers to, and its modules are found where they are here; its
+        value comes back the same way (by cloudpickle). Each call is a Python process of its own. What the function
+        prints goes to our standard error.
+
+        Args:
+            function: Any function, also of a notebook or a lambda.
+            args: Its arguments.
+            keywords: Its keyword arguments.
+
+        Raises:
+            Exception: What the function raised; its cause has the guest's traceback.
+            CallError: Its process ended without a value, or what it raised cannot be brought here.
+            GuestPanicError, GuestLostError: The VM ended under it.
+
+        Example:
+            >>> with lab.vm.VM(kernel="6.12") as vm:
+            ...     vm.call(os.uname).release
+        """
+        from sampleblk_lab.vm.calls import call
+
+        value: _T = call(self, function, args, keywords)
+        return value
+
+    def bpftrace(self, script: str | os.PathLike[str], command: Sequence[str], **options: Any) -> BpfOutput:
+        """Runs a command in the guest beside a bpftrace script, which is the host's bpftrace on the guest's kernel.
+
+        Args:
+            script: Its text, its path, or its name; see :func:`sampleblk_lab.bpf`.
+            command: The program and its arguments.
+            options: Those of :func:`sampleblk_lab.bpf`; and ``cwd``, where the command runs.
+
+        Raises:
+            subprocess.CalledProcessError: The command failed; its ``output`` is what the script found.
+            UnsupportedError: bpftrace is not installed, or the guest's kernel lacks what the script needs.
+        """
+        from sampleblk_lab.bpftrace.recording import run_command
+
+        found, status = self.call(run_command, script, list(command), **options)
+        if status != 0:
+            failed = subprocess.CalledProcessError(status, list(command))
+            failed.output = found
+            raise failed
+        return found
+
+
+# What a guest that boots under KVM never comes near, of its QEMU's processor time or of ours.
+_PROBE_CPU_S = 4.0
+_PROBE_DEADLINE_S = 30.0
+
+
+def _probe_kvm(kernel: Kernel) -> Verdict:
+    """Boots a guest under KVM and runs a command in it.
+
+    Some machines run a guest for ever without its getting anywhere. The processor time that QEMU has used tells that
+    from a machine too busy to run it.
+    """
+    with contextlib.closing(VM(kernel=kernel, warm=False, accel="kvm", driver=False, cpus=1)) as vm:
+
+        def hung() -> str:
+            used = vm.cpu_time_s()
+            return f"the guest used {used:.1f} s of processor time and did not start" if used > _PROBE_CPU_S else ""
+
+        try:
+            vm.start(_PROBE_DEADLINE_S, hopeless=hung)
+            status = vm.run(["/bin/true"], timeout=_PROBE_DEADLINE_S).returncode
+        except VMError as error:
+            return Verdict("tcg", error.message.splitlines()[0], final=not isinstance(error, TimeoutError))
+    return Verdict("kvm", "a guest boots") if status == 0 else Verdict("tcg", f"/bin/true ended with {status}")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # option -> (metavar, help, environment variable)
 OPTIONS = {
-    "--kernel": ("NAME", "release or its beginning (6.1), path, or Debian suite", "SAMPLEBLK_KERNEL"),
+    "--kernel": ("NAME", "release or its beginning (6.1), path, Debian suite, or host", "SAMPLEBLK_KERNEL"),
     "--cpus": ("N", "virtual CPUs (2)", "SAMPLEBLK_CPUS"),
     "--memory": ("SIZE", "memory (1G)", "SAMPLEBLK_MEMORY"),
     "--timeout": ("SECONDS", "kill the VM when the command takes longer", "SAMPLEBLK_TIMEOUT"),
@@ -24,7 +24,7 @@ OPTIONS = {
     "--accel": ("kvm|tcg", "how to run the guest (KVM where it is seen to work)", "SAMPLEBLK_ACCEL"),
     "--console": ("PATH", "keep the guest's console log there", ""),
     "--quiet": ("", "say nothing when the VM fails; the exit status tells", ""),
-    "--cold": ("", "boot, instead of starting from a saved state", ""),
+    "--cold": ("", "boot, instead of cloning the template", ""),
 }
 
 

@@ -18,12 +18,16 @@ from sampleblk_lab.vm import options as vm_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import NoReturn
 
 # Set in the guest, to what there is to know about the VM.
 IN_VM = "SAMPLEBLK_VM"
 
 # What whoever started us may send on to the command; SIGKILL ends the VM with us.
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+
+# Gives up on the command as its deadline does: the error has the stacks of what hangs.
+GIVE_UP = signal.SIGRTMIN
 
 _USAGE = """\
 usage: sampleblk-python [VM OPTIONS] [PYTHON ARGUMENTS]
@@ -68,6 +72,7 @@ def run_in_vm(command: Sequence[str], vm_argv: Sequence[str], program: str) -> i
     options = parser.parse_args(list(vm_argv))
     from sampleblk_lab.vm.errors import VMError
 
+    signal.signal(GIVE_UP, _give_up)
     try:
         status = _run(command, options)
     except VMError as error:
@@ -100,6 +105,10 @@ def _run(command: Sequence[str], options: argparse.Namespace) -> int:
             command, stdin=0, stdout=1, stderr=2, env=environment, timeout=timeout, forward_signals=_FORWARDED
         )
         return done.returncode
+
+
+def _give_up(_number: int, _frame: object) -> NoReturn:
+    raise TimeoutError("given up")
 
 
 def _die_by(number: int) -> None:

@@ -3,17 +3,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import re
-import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from sampleblk_lab.errors import SampleblkError, UnsupportedError
 from sampleblk_lab.kernels import debian
-from sampleblk_lab.paths import built_directory, cache_root, locked
+from sampleblk_lab.paths import (
+    CacheError,
+    built_directory,
+    cache_root,
+    find_program,
+    fingerprint,
+    locked,
+    write_atomically,
+)
 from sampleblk_lab.progress import step
 
 PROGRAM = "qemu-system-x86_64"
@@ -23,8 +33,18 @@ PROGRAM = "qemu-system-x86_64"
 # Fixed by "accel/tcg: Always lock pages before translation", QEMU 8.1.
 _SAFE_MTTCG = (8, 1)
 
+_VERSION = re.compile(r"version (\d+(?:\.\d+)+)")
+
+# A mirror that did not answer may answer tomorrow.
+_ASK_AGAIN_S = 24 * 3600
+
 # The packages of a QEMU that runs from a folder of the cache.
 _PACKAGES = ("qemu-system-x86", "qemu-system-common", "qemu-system-data", "seabios")
+
+
+def option_value(path: str | os.PathLike[str]) -> str:
+    """A path as QEMU's options take it, with each comma twice."""
+    return os.fspath(path).replace(",", ",,")
 
 
 @dataclass(frozen=True)
@@ -59,21 +79,22 @@ class Qemu:
     @property
     def identity(self) -> str:
         """Changes when the executable does."""
-        status = self.program.stat()
-        return f"{self.program} {status.st_size} {status.st_mtime_ns} {self.version_text}"
+        return f"{self.program} {fingerprint(self.program)}"
 
 
 def _version(program: Path) -> tuple[int, ...]:
-    # An executable does not change its version: asked once, the answer is cached beside what identifies it.
-    status = program.stat()
-    cached = cache_root() / "qemu" / f"version-{status.st_size}-{status.st_mtime_ns}"
-    if cached.exists():
-        text = cached.read_text()
-    else:
+    # Asked once, since starting it takes a quarter of a second; the answer is cached under what identifies it.
+    key = hashlib.sha256(fingerprint(program).encode()).hexdigest()[:16]
+    cached = cache_root() / "qemu" / f"version-{key}"
+    try:
+        found = _VERSION.search(cached.read_text())
+    except OSError:
+        found = None
+    if found is None:
         text = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=True).stdout
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        cached.write_text(text)
-    found = re.search(r"version (\d+(?:\.\d+)+)", text)
+        found = _VERSION.search(text)
+        with contextlib.suppress(CacheError):  # then it is asked again
+            write_atomically(cached, text.encode())
     if found is None:
         raise UnsupportedError(str(program), f"it does not say its version: {text.strip()!r}")
     return tuple(int(number) for number in found[1].split("."))
@@ -82,16 +103,17 @@ def _version(program: Path) -> tuple[int, ...]:
 def _cached(suite: str) -> Qemu | None:
     root = cache_root() / "qemu" / suite
     program = root / "usr/bin" / PROGRAM
-    if not program.exists():
-        return None
-    return Qemu(program, (root / "usr/share/qemu", root / "usr/share/seabios"), _version(program))
+    try:
+        version = _version(program)
+    except (OSError, subprocess.CalledProcessError):
+        return None  # not there, or damaged: fetched again
+    return Qemu(program, (root / "usr/share/qemu", root / "usr/share/seabios"), version)
 
 
 def _fetch_newer(suite: str) -> Qemu | None:
     """A newer QEMU from the system's backports, in the cache; None when it cannot be had or does not run here."""
     target = cache_root() / "qemu" / suite
-    refused = target.with_name(f"{suite}.refused")
-    if refused.exists():
+    if refusal(suite):
         return None
     with locked(target):
         if _cached(suite) is None:
@@ -99,21 +121,40 @@ def _fetch_newer(suite: str) -> Qemu | None:
                 with step(f"fetching a newer QEMU from {suite}"), built_directory(target) as scratch:
                     debian.Suite(suite).unpack(_PACKAGES, scratch)
                     _version(scratch / "usr/bin" / PROGRAM)
+            except CacheError:
+                raise
             except (SampleblkError, OSError, subprocess.CalledProcessError) as error:
-                refused.write_text(str(error))
+                write_atomically(_refused(suite), str(error).encode())
                 return None
     return _cached(suite)
 
 
-@lru_cache(maxsize=1)
-def find() -> Qemu:
+def _refused(suite: str) -> Path:
+    return cache_root() / "qemu" / f"{suite}.refused"
+
+
+def refusal(suite: str) -> str:
+    """Why a newer QEMU could not be had of late; empty when nothing speaks against trying."""
+    path = _refused(suite)
+    try:
+        recent = time.time() - path.stat().st_mtime < _ASK_AGAIN_S
+        return path.read_text() if recent else ""
+    except OSError:
+        return ""
+
+
+@lru_cache(maxsize=2)
+def find(*, download: bool = True) -> Qemu:
     """The QEMU to use: ``$SAMPLEBLK_QEMU``, else the system's; where that is too old, one from Debian's backports.
+
+    Args:
+        download: Fetch the newer one if the cache lacks it.
 
     Raises:
         UnsupportedError: There is none.
     """
     override = os.environ.get("SAMPLEBLK_QEMU")
-    found = shutil.which(override or PROGRAM)
+    found = find_program(override or PROGRAM)
     if found is None:
         raise UnsupportedError(override or PROGRAM, "not found", "apt-get install qemu-system-x86")
     system = Qemu(Path(found), (), _version(Path(found)))
@@ -123,4 +164,5 @@ def find() -> Qemu:
     codename = re.search(r'^VERSION_CODENAME="?(\w+)', release, re.MULTILINE)
     if codename is None or "ID=debian" not in release:
         return system
-    return _cached(f"{codename[1]}-backports") or _fetch_newer(f"{codename[1]}-backports") or system
+    suite = f"{codename[1]}-backports"
+    return _cached(suite) or (_fetch_newer(suite) if download else None) or system

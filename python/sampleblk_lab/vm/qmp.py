@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""As much of the QEMU machine protocol as saving a state takes (QEMU: docs/interop/qmp-spec.rst)."""
+"""As much of the QEMU machine protocol as saving and cloning a machine takes (QEMU: docs/interop/qmp-spec.rst)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -13,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sampleblk_lab.errors import SampleblkError, UnsupportedError
+from sampleblk_lab.paths import find_program
 from sampleblk_lab.table import Table
 from sampleblk_lab.workload.result import JobError, percentiles_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Keys of ours that fio has never heard of.
+# Keys of ours that fio does not know.
 _OURS = frozenset({"io_log_entries", "advice", "advice_whole_file"})
 _DIRECTIONS = ("read", "write", "trim")
-# fio's histogram has 64 bins to a power of two, and one a nanosecond below 128 (stat.h, plat_idx_to_val).
+# fio's histogram has 64 bins to a power of two, and one per nanosecond below 128 (stat.h, plat_idx_to_val).
 _EXACT_BELOW = 128
 _BINS_PER_GROUP = 64
 
@@ -62,7 +62,7 @@ class FioResult:
         return self._value
 
     def summary(self) -> Table:
-        """A row a job and direction, with the columns of :meth:`Result.summary` that fio knows."""
+        """One row per job and direction, with the columns of :meth:`Result.summary` that fio knows."""
         rows = [
             (job, way, job[way])
             for job in self._value["jobs"]
@@ -151,7 +151,7 @@ def run_fio(job_file: str, keys: Iterable[str], *, check: bool = True) -> FioRes
         SampleblkError: fio refused the job file; with what it wrote.
         JobError: A job failed.
     """
-    program = shutil.which("fio")
+    program = find_program("fio")
     if program is None:
         raise UnsupportedError('engine="fio"', "there is no fio on the PATH", "apt-get install fio")
     ours = sorted(_OURS.intersection(keys))

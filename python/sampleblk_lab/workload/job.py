@@ -7,14 +7,17 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from sampleblk_lab import renamed
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import UnsupportedError
 from sampleblk_lab.table import Table
+from sampleblk_lab.workload.result import JobError
 from sampleblk_lab.workload.run import JobRun, Progress, run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from sampleblk_lab.analysis.run import Run
     from sampleblk_lab.workload.fio import FioResult
     from sampleblk_lab.workload.result import Result
 
@@ -27,7 +30,7 @@ def job_keys() -> Table:
 
 
 def setting_text(value: Any) -> str:
-    """A keyword's value as a job file has it: ``True`` is ``1``, a list is parted by colons."""
+    """A keyword's value as a job file has it: ``True`` is ``1``, a list is separated by colons."""
     if isinstance(value, bool):
         return "1" if value else "0"
     if isinstance(value, (list, tuple)):
@@ -41,7 +44,7 @@ def setting_text(value: Any) -> str:
 
 def settings_of(keys: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Keywords as a job file's settings; None leaves a key out."""
-    # `hugepage-size` is fio's only key that is no Python name.
+    # `hugepage-size` is fio's only key that is not a Python name.
     return [
         (key.replace("hugepage_size", "hugepage-size"), setting_text(value))
         for key, value in keys.items()
@@ -63,7 +66,7 @@ class Workload:
 
     @property
     def notices(self) -> list[str]:
-        """Settings that were left alone because they do not change the result, and why."""
+        """Settings that have no effect here, or another one than they say, and why."""
         return [f"{source}:{line}: {key} {text}" for source, line, key, text in self._jobs.notices]
 
     def __len__(self) -> int:
@@ -76,7 +79,7 @@ class Workload:
     def prepare(self) -> JobRun:
         """Lays the files out and forks the jobs, which then wait for :meth:`JobRun.start`.
 
-        So a recording can be limited to their process ids, and knows nothing of the layout.
+        A recording can then be limited to their process ids, and does not contain the layout.
 
         Raises:
             OSError: A file could not be laid out, or no process started.
@@ -111,6 +114,46 @@ class Workload:
             # Like Result, but for what fio's JSON does not hold.
             return cast("Result", self.run_by_fio(check=check))
         return run_to_end(self.prepare(), progress, check)
+
+    def record(
+        self,
+        *,
+        progress: bool | Callable[[Progress], None] | None = None,
+        check: bool = True,
+        **what: Any,
+    ) -> tuple[Result, Run]:
+        """Runs the jobs to their end and records them, without the layout of their files.
+
+        Args:
+            progress: As for :meth:`run`.
+            check: As for :meth:`run`; the error's ``run`` has what was recorded.
+            what: What to record, as :func:`record` takes it; only these jobs unless `pids` says else.
+
+        Returns:
+            The result, and what was recorded: :meth:`Run.save` keeps both.
+
+        Raises:
+            JobError: A job failed.
+            OSError: The layout failed.
+            UnsupportedError: This kernel lacks what was asked for, or the jobs are for the real fio.
+
+        Example:
+            >>> result, run = job.record(syscalls=True, block=True, profile=997)
+            >>> run.syscalls().summary()
+            >>> run.save("runs/first")
+        """
+        from sampleblk_lab.recording.recorder import record
+
+        renamed.keyword(what, "pid", "pids", "Job.record()")
+        jobs = self.prepare()
+        recorder = record(**{"pids": jobs, **what})
+        with jobs, recorder:
+            result = run_to_end(jobs, progress, check=False)
+        recorder.attach("result.json", result.json_text(bins=True))
+        recorder.attach("report.txt", result.text())
+        if check and result.errors:
+            raise JobError(result, recorder.run)
+        return result, recorder.run
 
     def run_by_fio(self, *, check: bool = True) -> FioResult:
         """Runs the jobs by the real fio, as ``engine="fio"`` does, and reads its JSON+.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sampleblk_lab import renamed
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import SampleblkError
 from sampleblk_lab.table import Table
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sampleblk_lab.analysis.run import Run
     from sampleblk_lab.workload.fio import FioResult
 
 
@@ -27,12 +29,14 @@ class JobError(SampleblkError):
 
     Attributes:
         result: What all jobs measured until then.
+        run: What was recorded of them, by :meth:`Workload.record`; else None.
         errno: Of the first job that failed.
     """
 
-    def __init__(self, result: Result | FioResult) -> None:
+    def __init__(self, result: Result | FioResult, run: Run | None = None) -> None:
         super().__init__("; ".join(f"job {name}: {text}" for name, _, text in result.errors))
         self.result = result
+        self.run = run
         self.errno = result.errors[0][1]
 
 
@@ -69,7 +73,7 @@ class Result:
 
     @property
     def pids(self) -> list[int]:
-        """The jobs' tasks, gone by now, as views of a recording take them: ``run.offsets(pid=result.pids)``."""
+        """The jobs' tasks, gone by now, as views of a recording take them: ``run.offsets(pids=result.pids)``."""
         return self._result.pids
 
     @property
@@ -84,7 +88,7 @@ class Result:
 
     @property
     def notices(self) -> list[str]:
-        """Settings of the job file that were left alone, and why that does not change the result."""
+        """Settings of the job file that have no effect or another one than it says, and why."""
         return [f"{source}:{line}: {key} {text}" for source, line, key, text in self._result.notices]
 
     # --- as fio has it
@@ -111,26 +115,26 @@ class Result:
     # --- as tables
 
     def summary(self) -> Table:
-        """A row a job and direction: counts, rates, and latencies with their percentiles."""
+        """One row per job and direction: counts, rates, and latencies with their percentiles."""
         return Table(self._result.summary(), key="job")
 
     def series(self) -> Table:
-        """Rates and latency over time: a row a job, direction and slot of 100 ms or, in long runs, more."""
+        """Rates and latency over time: one row per job, direction and slot of 100 ms or, in long runs, more."""
         return Table(self._result.series())
 
     def histogram(self) -> Table:
-        """The latency histograms: a row a job, direction, kind and bin, with the bin's lower bound and width."""
+        """The latency histograms: one row per job, direction, kind and bin, with the bin's lower bound and width."""
         return Table(self._result.histogram())
 
-    def heat(self) -> Table:
-        """Completion latencies over time: a row a job, direction, slot of time and bin that is not empty."""
+    def heatmap_table(self) -> Table:
+        """Completion latencies over time: one row per job, direction, slot of time and bin that is not empty."""
         return Table(self._result.heat())
 
     def io_log(self) -> Table:
         """Every I/O, for jobs with ``io_log_entries``; ``metadata["lost"]`` counts those that found no room."""
         return Table(self._result.io_log())
 
-    def heat_map(
+    def heatmap(
         self, direction: str, *, bins: int = 64
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
         """The heat map of a direction's completion latency, all jobs together.
@@ -143,7 +147,7 @@ class Result:
             The ends of the time slots in seconds, shape ``(slots,)``; the edges of the latency rows in nanoseconds,
             shape ``(bins + 1,)``; and the I/Os in each cell, shape ``(bins, slots)``.
         """
-        table = self.heat()
+        table = self.heatmap_table()
         chosen = table["direction"].values == direction
         ends = table["end"].codes[chosen] * 1e-9
         middles = table["latency"].codes[chosen] + table["width"].codes[chosen] / 2
@@ -157,6 +161,18 @@ class Result:
         cells = np.zeros((bins, len(times)), dtype=np.int64)
         np.add.at(cells, (rows, np.searchsorted(times, ends)), counts)
         return times, edges, cells
+
+    def heat(self) -> Table:
+        """The old name of :meth:`heatmap_table`."""
+        renamed.warn("Result.heat()", "Result.heatmap_table()")
+        return self.heatmap_table()
+
+    def heat_map(
+        self, direction: str, *, bins: int = 64
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+        """The old name of :meth:`heatmap`."""
+        renamed.warn("Result.heat_map()", "Result.heatmap()")
+        return self.heatmap(direction, bins=bins)
 
     def percentiles(
         self, percents: Iterable[float], *, kind: str = "clat", direction: str | None = None

@@ -9,7 +9,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from sampleblk_lab import renamed
 from sampleblk_lab._native import core
+from sampleblk_lab.progress import Line
 from sampleblk_lab.workload.result import JobError, Result
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _POLL_S = 0.1
-# A stopped job comes back from its system call, or is killed by the core after 20 s.
+# A stopped job returns from its system call, or is killed by the core after 20 s.
 _STOP_S = 30.0
 
 
@@ -59,7 +61,7 @@ class Progress:
 
 
 class JobRun:
-    """Jobs that were laid out and forked: `start()` lets them go, `wait()` brings the result.
+    """Jobs that were laid out and forked: `start()` starts them, `wait()` returns the result.
 
     A context manager: leaving it stops what still runs. The jobs die with this process, however it ends.
     """
@@ -79,11 +81,11 @@ class JobRun:
 
     @property
     def messages(self) -> list[str]:
-        """What the layout did, one line a job."""
+        """What the layout did, one line per job."""
         return self._run.messages
 
     def start(self) -> None:
-        """Lets the jobs begin. A second call does nothing."""
+        """Starts the jobs. A second call does nothing."""
         self._run.start()
 
     def progress(self) -> Progress:
@@ -116,15 +118,20 @@ class JobRun:
         while not self.poll(_POLL_S if deadline is None else max(0.0, min(_POLL_S, deadline - time.monotonic()))):
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"the jobs are not over after {timeout_s} s")
-        return self.result()
+        return self.so_far()
 
     def stop(self, reason: str = "stopped") -> None:
         """Tells the jobs to end after the I/O they are in; `reason` is shown with the result."""
         self._run.stop(reason)
 
-    def result(self) -> Result:
+    def so_far(self) -> Result:
         """What was measured so far; complete once `poll()` is true."""
         return Result(self._run.result())
+
+    def result(self) -> Result:
+        """The old name of :meth:`so_far`."""
+        renamed.warn("JobRun.result()", "JobRun.so_far()")
+        return self.so_far()
 
     def close(self) -> None:
         """Stops what runs and waits for it. Idempotent."""
@@ -146,22 +153,6 @@ def _in_notebook() -> bool:
     return shell is not None and type(shell).__name__ == "ZMQInteractiveShell"
 
 
-class _Line:
-    """A progress bar that rewrites its line on stderr."""
-
-    def __init__(self) -> None:
-        self._longest = 0
-
-    def __call__(self, progress: Progress) -> None:
-        text = str(progress)
-        self._longest = max(self._longest, len(text))
-        print(f"\r{text:<{self._longest}}", end="", file=sys.stderr, flush=True)
-
-    def done(self) -> None:
-        if self._longest:
-            print("\r" + " " * self._longest + "\r", end="", file=sys.stderr, flush=True)
-
-
 class _Bar:
     """tqdm's progress bar in the cell of a notebook: a widget where there are ipywidgets, else its text."""
 
@@ -173,28 +164,28 @@ class _Bar:
         form = "{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
         self._bar: Any = tqdm(total=1.0, bar_format=form, file=sys.stderr, leave=False)
 
-    def __call__(self, progress: Progress) -> None:
+    def show(self, progress: Progress) -> None:
         self._bar.n = progress.fraction
         rate = f"{core.format_bytes(round(progress.bytes_per_s))}/s, {progress.ios_per_s:,.0f} IOPS"
         self._bar.set_postfix_str(f"{rate}, {progress.running} of {progress.jobs} jobs running")
 
-    def done(self) -> None:
+    def clear(self) -> None:
         self._bar.close()
 
 
-def _shown() -> _Line | _Bar:
+def _shown() -> Line | _Bar:
     """What shows the progress where we run. Without tqdm a notebook's cell gets the line."""
     if _in_notebook() and importlib.util.find_spec("tqdm") is not None:
         return _Bar()
-    return _Line()
+    return Line()
 
 
 def run_to_end(run: JobRun, progress: bool | Callable[[Progress], None] | None, check: bool) -> Result:
-    """Starts prepared jobs and sees them through; see :meth:`Workload.run`."""
+    """Starts prepared jobs and waits for their end; see :meth:`Workload.run`."""
     if progress is None:
         progress = sys.stderr.isatty() or _in_notebook()
     line = _shown() if progress is True else None
-    show = line if line is not None else progress if callable(progress) else None
+    show = line.show if line is not None else progress if callable(progress) else None
     with run:
         run.start()
         try:
@@ -207,8 +198,8 @@ def run_to_end(run: JobRun, progress: bool | Callable[[Progress], None] | None, 
                 raise
         finally:
             if line is not None:
-                line.done()
-        result = run.result()
+                line.clear()
+        result = run.so_far()
     if check and result.errors:
         raise JobError(result)
     return result

@@ -3,18 +3,18 @@
 // of any perf since 3.x, in this machine's byte order.
 #pragma once
 
-#include <linux/perf_event.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "sampleblk/fd.hpp"
+#include "sampleblk/linux_headers.hpp"
+#include "sampleblk/mapping.hpp"
 #include "sampleblk/trace/format.hpp"
 
 namespace sampleblk::profile {
@@ -46,6 +46,7 @@ enum : std::uint16_t {
     kFeatureCommandLine = 11,
     kFeatureEventDescription = 12,
     kFeatureSampleTime = 21,
+    kFeatureDirectory = 24,
     kFeatureLast = 256,
 };
 
@@ -79,6 +80,9 @@ struct Sample {
     std::uint64_t address = 0;
     std::uint32_t cpu = 0;
     std::uint64_t period = 1;
+    // The counters of its group (PERF_SAMPLE_READ): number and count each, unaligned. Empty without.
+    std::span<const std::byte> counts;
+    std::size_t count_size = 0;        // bytes from one to the next: u64 count, u64 id
     std::span<const std::byte> chain;  // u64 addresses, unaligned, innermost first, with PERF_CONTEXT_ marks
     std::span<const std::byte> raw;    // a trace point's record
     std::uint64_t user_abi = 0;        // PERF_SAMPLE_REGS_ABI_*
@@ -100,70 +104,60 @@ template <typename T>
     return value;
 }
 
-// Where records keep their time and their event's id, the same for all events of a file.
-struct SampleLayout {
-    std::uint64_t type = 0;  // PERF_SAMPLE_*
-    bool id_all = false;     // records that are no samples have a trailer
-    bool identifier = false;
-    std::size_t time_at = 0;        // in a sample's body
-    std::size_t time_from_end = 0;  // in another record
-};
+struct PerfContents;  // what was read of a recording
 
-// What was read of a recording.
-struct PerfContents {
-    std::string path;
-    OnDamage on_damage = OnDamage::strict;
-    std::span<const std::byte> bytes;              // the whole file
-    std::vector<std::vector<std::byte>> inflated;  // its compressed records; those in them point here
-    bool pipe = false;
-    bool compressed = false;
-    std::vector<Event> events;
-    std::map<std::uint64_t, std::size_t> event_by_id;
-    SampleLayout layout;
-    std::vector<Record> records;
-    std::map<std::string, std::string> header;
-    std::vector<BuildId> build_ids;
-    std::map<std::uint64_t, trace::EventFormat> formats;
-    std::string kallsyms;
-    std::map<std::string, std::uint64_t> damage;
-};
-
+// A recording, opened. It never changes, so that any thread may read it; what it hands out points into it.
 class PerfFile {
   public:
+    // `path`: a file, or a directory as perf record --kcore and --threads make it: the records of its data.0, data.1 …
+    // are read with those of its data.
     explicit PerfFile(const std::string& path, OnDamage damage = OnDamage::strict);
     // The same of bytes in memory; `path` is for messages.
     PerfFile(std::vector<std::byte> bytes, std::string path, OnDamage damage = OnDamage::strict);
+    // One that was read by somebody else (from_trace.hpp).
+    explicit PerfFile(std::unique_ptr<PerfContents> contents) noexcept;
 
-    [[nodiscard]] const std::string& path() const noexcept { return contents_.path; }
-    [[nodiscard]] bool is_pipe() const noexcept { return contents_.pipe; }
-    [[nodiscard]] bool is_compressed() const noexcept { return contents_.compressed; }
-    [[nodiscard]] const std::vector<Event>& events() const noexcept { return contents_.events; }
+    PerfFile(const PerfFile&) = delete;
+    PerfFile& operator=(const PerfFile&) = delete;
+    PerfFile(PerfFile&&) = delete;
+    PerfFile& operator=(PerfFile&&) = delete;
+    ~PerfFile();
+
+    // Of a directory, its file with the header.
+    [[nodiscard]] const std::string& path() const noexcept;
+    [[nodiscard]] bool is_pipe() const noexcept;
+    [[nodiscard]] bool is_compressed() const noexcept;
+    [[nodiscard]] const std::vector<Event>& events() const noexcept;
     // All records in order of time, those made up before the recording first.
-    [[nodiscard]] const std::vector<Record>& records() const noexcept { return contents_.records; }
+    [[nodiscard]] const std::vector<Record>& records() const noexcept;
     // "hostname", "os_release", "version", "arch", "command_line", …
-    [[nodiscard]] const std::map<std::string, std::string>& header() const noexcept { return contents_.header; }
-    [[nodiscard]] const std::vector<BuildId>& build_ids() const noexcept { return contents_.build_ids; }
+    [[nodiscard]] const std::map<std::string, std::string>& header() const noexcept;
+    [[nodiscard]] const std::vector<BuildId>& build_ids() const noexcept;
     // Formats of the recorded trace points, by event id.
-    [[nodiscard]] const std::map<std::uint64_t, trace::EventFormat>& formats() const noexcept {
-        return contents_.formats;
-    }
+    [[nodiscard]] const std::map<std::uint64_t, trace::EventFormat>& formats() const noexcept;
     // The kernel's symbols, where the recording itself carries them (the old tracing data does).
-    [[nodiscard]] std::string_view kallsyms() const noexcept { return contents_.kallsyms; }
+    [[nodiscard]] std::string_view kallsyms() const noexcept;
     // What could not be read and was skipped: "kind" -> count. Empty for a sound file.
-    [[nodiscard]] const std::map<std::string, std::uint64_t>& damage() const noexcept { return contents_.damage; }
+    [[nodiscard]] const std::map<std::string, std::uint64_t>& damage() const noexcept;
 
+    // The event that the kernel gave this id to.
+    [[nodiscard]] std::optional<std::size_t> event_of_id(std::uint64_t id) const;
     // nullopt when the record is too short for what its event promises (strict: FormatError).
     [[nodiscard]] std::optional<Sample> sample(const Record& record) const;
+    // Throws FormatError when somebody shortened the file since it was opened.
+    void check_length() const;
     // Where it lies in the file; 0 for one that was decompressed.
     [[nodiscard]] std::uint64_t offset_of(const Record& record) const noexcept;
 
   private:
     void read();
-    [[nodiscard]] std::size_t event_of(std::uint64_t id, const Record& record) const;
+    void read_parts();
+    [[nodiscard]] std::optional<std::size_t> event_of(std::uint64_t id, const Record& record) const;
 
     MappedFile mapping_;
+    std::vector<MappedFile> parts_;  // of a directory: data.0, data.1 …
     std::vector<std::byte> owned_;
-    PerfContents contents_;
+    std::unique_ptr<PerfContents> contents_;
 };
 
 }  // namespace sampleblk::profile

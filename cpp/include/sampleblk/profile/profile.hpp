@@ -80,7 +80,7 @@ class Profile {
         return raw_.empty() ? std::span<const std::byte>{} : raw_[sample];
     }
 
-    // The event that a selection means. Throws InputError for a name that the file has not.
+    // The event that a selection means. Throws InputError for a name that no event of the file has, or several.
     [[nodiscard]] std::size_t event_number(const std::optional<std::string>& name) const;
     // Numbers of the selected samples.
     [[nodiscard]] std::vector<std::uint32_t> select(const SampleSelection& selection) const;

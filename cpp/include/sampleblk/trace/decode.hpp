@@ -25,9 +25,10 @@ struct DecodeRequest {
 };
 
 // What `decode` found: one table an event that occurred (or was asked for by its whole name), by "name", or
-// "system:name" where two systems share the name. Each table's columns: "time" (ns), "cpu", then the fields of the
-// format under their own names but for common_type; arrays of up to 16 numbers as "name[0]", "name[1]"…, other
-// arrays as hex text. A field that is itself named "time" or "cpu" gets a "_" at its end.
+// "system:name" where two systems share the name. Each table's columns: "time" (TraceFile::time_unit()), "cpu",
+// "buffer" where the events are of several, then the fields of the format under their own names but for common_type;
+// arrays of up to 16 numbers as "name[0]", "name[1]"…, other arrays as hex text. A field that is itself named "time" or
+// "cpu" gets a "_" at its end.
 struct Decoded {
     std::map<std::string, Table> tables;
     WalkStats stats;
@@ -40,12 +41,14 @@ struct Decoded {
 WalkStats decode_batches(const TraceFile& file, const DecodeRequest& request, std::size_t rows,
                          const std::function<void(const EventFormat&, Table)>& take);
 
-// How often each event occurs: columns "event" ("system:name"), "count", first and last time; and the walk's own
-// numbers in the metadata.
+// How often each event occurs: columns "event" ("system:name"), "count", first and last time, and "buffer" where the
+// events are of several, each of which has rows of its own; and the walk's own numbers in the metadata.
 [[nodiscard]] Table count_events(const TraceFile& file, const Selection& selection);
 
-// The loss counts that every table made from a walk carries.
-[[nodiscard]] std::map<std::string, std::string> loss_metadata(const TraceFile& file, const WalkStats& stats);
+// What every table made from a walk carries: loss counts of the buffers that were walked, and their names where they
+// are several.
+[[nodiscard]] std::map<std::string, std::string> loss_metadata(const TraceFile& file, const Selection& selection,
+                                                               const WalkStats& stats);
 
 // Whether `name` matches the glob `pattern` (* and ?).
 [[nodiscard]] bool glob_match(std::string_view pattern, std::string_view name) noexcept;

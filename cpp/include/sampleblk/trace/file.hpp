@@ -14,9 +14,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "sampleblk/fd.hpp"
-#include "sampleblk/printable.hpp"
-#include "sampleblk/trace/bytes.hpp"
+#include "sampleblk/mapping.hpp"
+#include "sampleblk/text.hpp"
 #include "sampleblk/trace/format.hpp"
 #include "sampleblk/trace/symbols.hpp"
 
@@ -81,16 +80,21 @@ struct Damage {
     static constexpr std::size_t kMaxNotes = 20;
 };
 
-// How stored time stamps become the times that are handed out.
+// How stored time stamps become the times that are handed out, which are those of trace-cmd report.
 struct TimeConversion {
-    bool scaled = false;  // from TSC cycles: ((stamp * mult) >> shift) + base
+    bool scaled = false;  // from TSC cycles to ns: (stamp * mult) >> shift
     std::uint32_t mult = 1;
     std::uint32_t shift = 0;
-    std::uint64_t base = 0;
-    std::int64_t offset = 0;  // ns, from --date and --ts-offset
+    std::int64_t offset = 0;  // from --date and --ts-offset
 
     [[nodiscard]] bool identity() const noexcept { return !scaled && offset == 0; }
     [[nodiscard]] std::uint64_t apply(std::uint64_t stamp) const noexcept;
+};
+
+// An option as it lies in the file: what an export copies.
+struct FileOption {
+    std::uint16_t id = 0;
+    std::span<const std::byte> bytes;
 };
 
 // The texts of the header as they lie in the file.
@@ -102,30 +106,7 @@ struct HeaderTexts {
     std::string_view command_lines;
 };
 
-// What a file's header says, and where the pages of its CPUs lie.
-struct FileContents {
-    std::string path;
-    OnError on_error = OnError::strict;
-    std::span<const std::byte> bytes;  // the whole file
-    int version = 0;
-    bool big_endian = false;
-    std::uint8_t long_size = 8;
-    std::uint32_t page_size = 4096;
-    Compression compression = Compression::none;
-    PageLayout layout;
-    std::vector<EventFormat> formats;
-    std::vector<BufferData> buffers;
-    HeaderTexts texts;
-    std::unordered_map<std::int32_t, std::string> commands;
-    std::map<std::uint64_t, std::string> printk_formats;
-    std::vector<CpuLoss> losses;
-    std::string uname;
-    std::string writer;
-    std::string clock;
-    TimeConversion time;
-    Damage damage;
-    std::vector<std::vector<std::byte>> unpacked;  // sections that were compressed
-};
+struct FileContents;
 
 class TraceFile {
   public:
@@ -138,41 +119,53 @@ class TraceFile {
     TraceFile& operator=(const TraceFile&) = delete;
     TraceFile(TraceFile&&) = delete;
     TraceFile& operator=(TraceFile&&) = delete;
-    ~TraceFile() = default;
+    ~TraceFile();
 
-    [[nodiscard]] const std::string& path() const noexcept { return contents_.path; }
-    [[nodiscard]] int version() const noexcept { return contents_.version; }
-    [[nodiscard]] bool big_endian() const noexcept { return contents_.big_endian; }
-    [[nodiscard]] std::uint32_t page_size() const noexcept { return contents_.page_size; }
-    [[nodiscard]] std::uint8_t long_size() const noexcept { return contents_.long_size; }
-    [[nodiscard]] OnError on_error() const noexcept { return contents_.on_error; }
-    [[nodiscard]] Compression compression() const noexcept { return contents_.compression; }
-    [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return contents_.bytes; }
+    [[nodiscard]] const std::string& path() const noexcept;
+    [[nodiscard]] int version() const noexcept;
+    [[nodiscard]] bool big_endian() const noexcept;
+    [[nodiscard]] std::uint32_t page_size() const noexcept;
+    [[nodiscard]] std::uint8_t long_size() const noexcept;
+    [[nodiscard]] OnError on_error() const noexcept;
+    [[nodiscard]] Compression compression() const noexcept;
+    [[nodiscard]] std::span<const std::byte> bytes() const noexcept;
+    // Where `at` lies in the file; 0 for what was unpacked.
+    [[nodiscard]] std::uint64_t offset_of(const std::byte* at) const noexcept {
+        const auto all = bytes();
+        return at >= all.data() && at < all.data() + all.size() ? static_cast<std::uint64_t>(at - all.data()) : 0;
+    }
+    // Throws FormatError when somebody shortened the file since it was opened; every walk ends with it.
+    void check_length() const { map_.check(); }
     [[nodiscard]] bool mapped() const noexcept { return owned_.empty(); }
 
-    [[nodiscard]] const std::vector<EventFormat>& formats() const noexcept { return contents_.formats; }
+    [[nodiscard]] const std::vector<EventFormat>& formats() const noexcept;
     // By "name", or "system:name"; nullptr when the file has no such format.
     [[nodiscard]] const EventFormat* find_event(std::string_view name) const noexcept;
     [[nodiscard]] const EventFormat* find_event(std::uint32_t id) const noexcept;
 
-    [[nodiscard]] const std::vector<BufferData>& buffers() const noexcept { return contents_.buffers; }
-    // The buffer of that name; nullopt is the top level where it holds data, else the first that does.
-    [[nodiscard]] const BufferData& buffer(const std::optional<std::string>& name) const;
+    [[nodiscard]] const std::vector<BufferData>& buffers() const noexcept;
+    // The buffer of that name, or all that hold data, in the order of the file: the top level (named "") first. Throws
+    // InputError for a name that the file has not, and without a name where their clocks differ.
+    [[nodiscard]] std::vector<const BufferData*> select(const std::optional<std::string>& name) const;
+    // The clock of those, as tracefs names it; the file's own where the buffers say none.
+    [[nodiscard]] const std::string& clock(const std::optional<std::string>& buffer) const;
+    // What times of that selection count: "ns", or "ticks" of a clock that the file does not convert.
+    [[nodiscard]] std::string_view time_unit(const std::optional<std::string>& buffer) const;
+    // Throws UnsupportedError unless that is "ns"; `what` needs it.
+    void require_ns(const std::optional<std::string>& buffer, std::string_view what) const;
 
     [[nodiscard]] const SymbolTable& symbols() const;  // parsed when first asked for
-    [[nodiscard]] const std::unordered_map<std::int32_t, std::string>& commands() const noexcept {
-        return contents_.commands;
-    }
-    [[nodiscard]] const std::map<std::uint64_t, std::string>& printk_formats() const noexcept {
-        return contents_.printk_formats;
-    }
-    [[nodiscard]] const std::vector<CpuLoss>& losses() const noexcept { return contents_.losses; }
-    [[nodiscard]] const std::string& uname() const noexcept { return contents_.uname; }
-    [[nodiscard]] const std::string& writer() const noexcept { return contents_.writer; }
-    [[nodiscard]] const std::string& clock() const noexcept { return contents_.clock; }
-    [[nodiscard]] const TimeConversion& time() const noexcept { return contents_.time; }
-    [[nodiscard]] const HeaderTexts& texts() const noexcept { return contents_.texts; }
-    [[nodiscard]] const Damage& header_damage() const noexcept { return contents_.damage; }
+    [[nodiscard]] const std::unordered_map<std::int32_t, std::string>& commands() const noexcept;
+    [[nodiscard]] const std::map<std::uint64_t, std::string>& printk_formats() const noexcept;
+    [[nodiscard]] const std::vector<CpuLoss>& losses() const noexcept;
+    [[nodiscard]] const std::string& uname() const noexcept;
+    [[nodiscard]] const std::string& writer() const noexcept;
+    [[nodiscard]] const std::string& clock() const noexcept;
+    [[nodiscard]] const TimeConversion& time() const noexcept;
+    // The options that change times (--date, --ts-offset, TSC to ns).
+    [[nodiscard]] const std::vector<FileOption>& time_options() const noexcept;
+    [[nodiscard]] const HeaderTexts& texts() const noexcept;
+    [[nodiscard]] const Damage& header_damage() const noexcept;
 
     // Unpacks a compressed stretch of the file. Throws FormatError when it does not yield `size` bytes.
     [[nodiscard]] std::vector<std::byte> unpack(std::uint64_t offset, std::uint32_t packed, std::uint32_t size) const;
@@ -182,7 +175,7 @@ class TraceFile {
 
     MappedFile map_;
     std::vector<std::byte> owned_;
-    FileContents contents_;
+    std::unique_ptr<FileContents> contents_;
     std::unordered_map<std::uint32_t, std::size_t> by_id_;
     mutable std::once_flag symbols_once_;
     mutable SymbolTable symbols_;

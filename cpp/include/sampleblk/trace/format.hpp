@@ -8,9 +8,16 @@
 #include <string_view>
 #include <vector>
 
-#include "sampleblk/trace/page.hpp"
-
 namespace sampleblk::trace {
+
+// What events/header_page says.
+struct PageLayout {
+    bool big_endian = false;
+    std::uint8_t commit_size = 8;     // bytes: the kernel's long
+    std::uint32_t commit_offset = 8;  // bytes
+    std::uint32_t data_offset = 16;   // bytes
+    std::uint32_t page_size = 4096;   // bytes, of one sub-buffer
+};
 
 enum class FieldKind : std::uint8_t {
     number,         // size bytes, signed or not

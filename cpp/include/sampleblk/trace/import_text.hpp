@@ -11,14 +11,18 @@
 
 namespace sampleblk::trace {
 
-// The text of the function_graph tracer: `trace`, `trace_pipe`, or perf-tools' funcgraph. Such text has no absolute
-// times; roots are `time` 0, 1, 2 … in the order of the text. A line that is none of the tracer's is a FormatError
-// with its offset in `source`, or counted in the metadata ("unread_lines").
+// The text of the function_graph tracer: `trace`, `trace_pipe`, or perf-tools' funcgraph, with any of its columns
+// (funcgraph-abstime, -proc, -duration, -tail, latency-format). Without funcgraph-abstime it has no absolute times;
+// roots are `time` 0, 1, 2 … in the order of the text. A line that is none of the tracer's, and a call of which neither
+// CPU nor task is told, is a FormatError with its offset and line in `source`, or counted in the metadata
+// ("unread_lines").
 [[nodiscard]] CallGraph read_graph_text(std::string_view text, const std::string& source, OnError on_error);
 
-// A log of strace, with any of -t -tt -ttt -r -T -f. One row a call: "time" (ns; 0 where the log has none),
-// "duration" (ns; 0 without -T), "pid" (0 without -f), "syscall", "args" (text), "ret", "error" (name, or missing).
-// Calls that strace split over two lines are joined. The table of -C at the log's end is not part of it.
+// A log of strace, on stderr or by -o, with any of -t -tt -ttt -r -T -f -k -n -i -y -Y. One row per call: "time" (ns; 0
+// where the log has none; with -r alone since the first line; with -t since midnight), "duration" (ns; 0 without -T),
+// "pid" (0 without -f, and where a log on stderr does not tell), "syscall", "args" (text), "ret", "error" (name, or
+// missing). Calls that strace split over two lines are joined. The table of -C at the log's end is not part of it.
+// Metadata: "unfinished" and "unpaired" calls, of which the log has only one half; "omitted_spots"; "unread_lines".
 [[nodiscard]] Table read_strace_log(std::string_view text, const std::string& source, OnError on_error);
 
 // The table of strace -c or -C in a log: "percent_time", "seconds", "usecs_per_call", "calls", "errors", "syscall";

@@ -14,6 +14,7 @@ struct SpoolFile {
     std::uint32_t cpu = 0;
     std::string path;
     std::uint64_t bytes = 0;
+    std::uint64_t offset = 0;  // where they begin in the file
 };
 
 class BufferReaders {

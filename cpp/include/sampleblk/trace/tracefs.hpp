@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The control files of tracefs, and the promise that whatever is changed there is put back: every change is first
-// written to an undo file, which its owner holds locked. Whoever comes next finds the undo files of the dead.
+// The control files of tracefs, and the promise that whatever is changed there is put back, and nothing else: the old
+// text of a control file is noted in an undo file before the change, what is made (an instance, a dynamic event, a
+// trigger) after the making and by its identity, so that what was there before, or what somebody else made in its place
+// since, is never removed. The owner of an undo file holds it locked. Whoever comes next finds the undo files of the
+// dead.
 #pragma once
 
 #include <cstdint>
@@ -49,22 +52,27 @@ class UndoLog {
     void set(const std::string& path, std::string_view text, bool append = false);
     // Notes what a file holds, for a change that is made elsewhere.
     void keep(const std::string& path);
-    // Makes an ftrace instance, which is removed again.
+    // Makes an ftrace instance, which is removed again. Throws SystemError: EEXIST for one that is there already.
     void make_instance(const std::string& path);
     // Adds a line to a list of dynamic events (kprobe_events, uprobe_events, synthetic_events, dynamic_events);
-    // `remove` is the line that takes it away again, such as "-:group/name".
+    // `remove` is the line that takes the event away again: "-:group/name", or "!name" of a synthetic one. Throws
+    // SystemError, EEXIST for an event of that name that is there already (the kernel itself would extend a probe).
     void add_dynamic(const std::string& path, std::string_view line, std::string_view remove);
-    // Notes a line to be written to `path` when undoing (a trigger's "!…").
-    void at_undo(const std::string& path, std::string_view line);
+    // Adds a line to a control file that takes it away again by another, such as a trigger and its "!…". The kernel
+    // refuses (EEXIST) what is there already.
+    void add_line(const std::string& path, std::string_view line, std::string_view remove);
 
-    // Puts everything back, newest first, and removes the file. What cannot be put back is returned as text, a line
-    // each; the rest is put back all the same. Does nothing the second time.
+    // Puts everything back, newest first, and removes the file. What cannot be put back, and what is no longer what was
+    // made, is returned as text, a line each; the rest is put back all the same. Does nothing the second time.
     std::vector<std::string> undo();
 
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
   private:
     void note(std::string_view kind, const std::string& path, std::string_view text);
+    template <typename Make, typename Identity, typename Remove>
+    void make(std::string_view kind, const std::string& path, std::string_view what, const Make& make_it,
+              const Identity& identity, const Remove& remove);
 
     std::string path_;
     Fd file_;

@@ -28,7 +28,14 @@ struct TraceHeader {
     std::string clock;  // the text of trace_clock
     std::string uname;
     std::string writer;
-    std::vector<std::string> cpu_stats;  // one text a CPU: "CPU: 0\nentries: …"
+    std::vector<std::string> cpu_stats;  // a text per CPU: "CPU: 0\nentries: …"; "Buffer: NAME" before an instance's
+    std::vector<std::pair<std::uint16_t, std::string>> time_options;  // see TraceFile::time_options()
+};
+
+// The pages of one ring buffer.
+struct BufferSpool {
+    std::string name;             // empty: the top level
+    std::vector<SpoolFile> cpus;  // sorted by CPU
 };
 
 struct HeaderOptions {
@@ -41,16 +48,17 @@ struct HeaderOptions {
 
 // Which part of another trace.dat to write.
 struct ExportRequest {
-    std::optional<std::string> buffer;                             // see TraceFile::buffer()
+    std::optional<std::string> buffer;                             // see TraceFile::select()
     std::uint64_t from = 0;                                        // ns; pages that end before are left out
     std::uint64_t to = std::numeric_limits<std::uint64_t>::max();  // ns; pages that begin after are left out
     bool prune = false;  // only the formats of events that occur, and the symbols that they point at
 };
 
-// Writes one buffer of any trace.dat (either version, compressed or not) as version 6.
+// Writes buffers of any trace.dat (either version, compressed or not) as version 6. Throws UnsupportedError for a
+// buffer whose sub-buffers have another size than the file's header says: version 6 has one for all.
 void export_trace_file(const TraceFile& file, const std::string& path, const ExportRequest& request);
 
-// Writes the file, whole or not at all: to PATH.tmp first, then renamed. `cpus` must be sorted.
-void write_trace_file(const std::string& path, const TraceHeader& header, const std::vector<SpoolFile>& cpus);
+// Writes the file, whole or not at all: to PATH.tmp first, then renamed.
+void write_trace_file(const std::string& path, const TraceHeader& header, const std::vector<BufferSpool>& buffers);
 
 }  // namespace sampleblk::trace

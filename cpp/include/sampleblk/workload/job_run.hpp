@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Jobs at work: laid out, forked, waiting for the word, running, over.
+// Jobs at work: laid out, forked, waiting for the start signal, running, finished.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ struct RunProgress {
 class JobRun {
   public:
     // Lays the files out, in the calling thread, then forks. Returns when every job waits for the
-    // word. Throws SystemError, InputError.
+    // start signal. Throws SystemError, InputError.
     explicit JobRun(JobSet set);
     JobRun(const JobRun&) = delete;
     JobRun& operator=(const JobRun&) = delete;
@@ -46,7 +46,7 @@ class JobRun {
     [[nodiscard]] const std::vector<std::string>& messages() const;
     [[nodiscard]] std::uint64_t layout_bytes() const;
 
-    // Gives the word. A second call does nothing.
+    // Starts the jobs. A second call does nothing.
     void start();
 
     // Waits until all jobs are over, at most `timeout_ns`; true when they are. Calls

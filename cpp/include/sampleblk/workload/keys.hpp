@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The one table of job-file keys: name, form, default, unit, what it changes, and how it is applied.
+// The one table of job-file keys: name, form, default, what it changes, and how it is applied.
 // The parser, the error messages and the documentation all read it.
 #pragma once
 
@@ -18,12 +18,12 @@ enum class Support : std::uint8_t {
     refused,   // would change the result, and we cannot do it
 };
 
-// What a key has a say in.
+// What a key changes.
 enum class Effect : std::uint8_t { result, report };
 
 struct Key {
     std::string_view name;
-    std::string_view alias;  // more names, parted by blanks
+    std::string_view alias;  // more names, separated by blanks
     std::string_view form;   // "size", "time", "a|b|c", …
     std::string_view default_text;
     Effect effect;
@@ -41,5 +41,8 @@ struct Key {
 
 // The known key that is nearest to a misspelt one, by edit distance.
 [[nodiscard]] std::string_view nearest_key(std::string_view name);
+
+// As ioengine= names it.
+[[nodiscard]] std::string_view engine_name(Engine engine);
 
 }  // namespace sampleblk::workload

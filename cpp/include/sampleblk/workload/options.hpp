@@ -73,7 +73,7 @@ enum class Verify : std::uint8_t {
 };
 enum class Unified : std::uint8_t { none, mixed, both };
 enum class ExitWhat : std::uint8_t { group, stonewall, all };
-enum class ZoneMode : std::uint8_t { none, strided };
+enum class ZoneMode : std::uint8_t { automatic, none, strided };
 enum class CpuPolicy : std::uint8_t { shared, split };
 enum class ClockSource : std::uint8_t { automatic, clock_gettime, tsc };
 enum class SteadyMetric : std::uint8_t { none, iops, iops_slope, bw, bw_slope };
@@ -158,7 +158,7 @@ struct JobOptions {
     std::uint64_t randseed = 0;
     bool randseed_given = false;
     bool randrepeat = true;
-    ZoneMode zonemode = ZoneMode::none;
+    ZoneMode zonemode = ZoneMode::automatic;
     std::uint64_t zone_size_bytes = 0;
     std::uint64_t zone_range_bytes = 0;
     std::uint64_t zone_skip_bytes = 0;
@@ -186,7 +186,6 @@ struct JobOptions {
     std::string filename_format;
     std::string opendir;
     std::uint32_t nrfiles = 1;
-    bool nrfiles_given = false;
     std::uint32_t openfiles = 0;  // 0: all
     FileService file_service = FileService::round_robin;
     std::uint32_t file_service_count = 1;  // I/Os on a file before the next
@@ -195,7 +194,6 @@ struct JobOptions {
     FadviseHint fadvise_hint = FadviseHint::by_pattern;
     bool invalidate = true;
     bool pre_read = false;
-    bool create_serialize = true;
     bool create_fsync = true;
     bool create_on_open = false;
     bool create_only = false;
@@ -204,8 +202,7 @@ struct JobOptions {
     bool overwrite = false;
     bool unlink = false;
     bool unlink_each_loop = false;
-    std::string write_hint;
-    std::string lockfile;
+    std::uint64_t write_hint = 0;  // RWH_WRITE_LIFE_*; 0: none is given
 
     // --- durability
     bool direct = false;
@@ -236,8 +233,7 @@ struct JobOptions {
     bool nowait = false;
     std::uint32_t force_async = 0;  // io_uring: every how many I/Os
     bool userspace_reap = false;
-    bool atomic_write = false;
-    std::vector<int> advice;         // engine fadvise: POSIX_FADV_* in turn
+    std::vector<int> advice;         // engine fadvise: POSIX_FADV_*, one after another
     bool advice_whole_file = false;  // engine fadvise: offset 0, length 0
     Memory memory = Memory::malloc;
     std::string memory_file;
@@ -248,7 +244,9 @@ struct JobOptions {
     // --- buffers
     bool zero_buffers = false;
     bool refill_buffers = false;
+    bool refill_buffers_given = false;
     bool scramble_buffers = true;
+    bool scramble_buffers_given = false;
     Pattern buffer_pattern;
     std::uint32_t compress_percentage = 0;
     std::uint64_t compress_chunk_bytes = 512;
@@ -261,6 +259,8 @@ struct JobOptions {
     std::uint64_t verify_interval_bytes = 0;  // 0: the block
     std::uint64_t verify_offset_bytes = 0;
     Pattern verify_pattern;
+    bool verify_header_seed = true;     // whether headers must have been written with this job's seed
+    bool verify_write_sequence = true;  // and in this order
     bool verify_fatal = false;
     bool verify_dump = false;
     std::uint64_t verify_backlog = 0;
@@ -342,13 +342,29 @@ struct JobOptions {
     std::uint64_t replay_align = 0;
     std::uint32_t replay_time_scale = 100;    // percent
     std::uint32_t replay_skip = 0;            // bits of Direction
-    std::shared_ptr<const ReplayLog> replay;  // a recording that is no file
+    std::shared_ptr<const ReplayLog> replay;  // a recording that is not a file
 
     // The keys as they were written, for the JSON's "job options".
     std::vector<std::pair<std::string, std::string>> given;
 
     [[nodiscard]] bool mixes_reads_and_writes() const noexcept { return reads && writes; }
     [[nodiscard]] bool has_files() const noexcept { return engine != Engine::null; }
+    [[nodiscard]] bool uses(std::size_t direction) const noexcept {
+        return direction == 0 ? reads : direction == 1 ? writes : trims;
+    }
+    // Of the directions that are used.
+    [[nodiscard]] std::uint64_t least_block() const noexcept {
+        std::uint64_t least = UINT64_MAX;
+        for (std::size_t i = 0; i < data_directions; ++i) {
+            least = uses(i) && min_bs[i] < least ? min_bs[i] : least;
+        }
+        return least;
+    }
 };
+
+// Whether an engine completes each I/O in the call that starts it.
+[[nodiscard]] constexpr bool is_synchronous(Engine engine) noexcept {
+    return engine != Engine::libaio && engine != Engine::io_uring;
+}
 
 }  // namespace sampleblk::workload

@@ -7,19 +7,19 @@
 
 namespace sampleblk::workload {
 
-// A row a job and direction that moved data: counts, rates, latencies, percentiles.
+// One row per job and direction that moved data: counts, rates, latencies, percentiles.
 [[nodiscard]] Table summary_table(const RunResult& result);
 
-// A row a job, direction and slot of time: ios, bytes, rates, mean latency.
+// One row per job, direction and slot of time: ios, bytes, rates, mean latency.
 [[nodiscard]] Table series_table(const RunResult& result);
 
-// A row a job, direction, kind of latency and bin of its histogram that is not empty.
+// One row per job, direction, kind of latency and bin of its histogram that is not empty.
 [[nodiscard]] Table histogram_table(const RunResult& result);
 
-// Completion latencies by time: a row a job, direction, slot and bin that is not empty.
+// Completion latencies by time: one row per job, direction, slot and bin that is not empty.
 [[nodiscard]] Table heat_table(const RunResult& result);
 
-// A row an I/O, for jobs with io_log_entries; the metadata says how many were lost.
+// One row per I/O, for jobs with io_log_entries; the metadata says how many were lost.
 [[nodiscard]] Table io_log_table(const RunResult& result);
 
 }  // namespace sampleblk::workload

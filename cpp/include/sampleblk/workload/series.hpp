@@ -83,7 +83,7 @@ struct IoLogEntry {
     std::uint64_t issue_ns = 0;  // since the job began
     std::uint64_t latency_ns = 0;
     std::uint64_t offset_bytes = 0;
-    std::uint32_t length_bytes = 0;
+    std::uint64_t length_bytes = 0;
     std::uint32_t file = 0;
     std::uint16_t depth = 0;
     std::uint8_t direction = 0;

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "sampleblk/text.hpp"  // trim()
+
 namespace sampleblk::workload {
 
 // How sizes count: fio's default reads k, kB and ki as 1024 and the full KiB as 1000 ("opposite from
@@ -49,7 +51,6 @@ struct Range {
 
 // Cuts at `separator`; an empty text is one empty part.
 [[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
-[[nodiscard]] std::string_view trim(std::string_view text) noexcept;
 
 // "4k", "4k,8k" or ",4k,": the parts given, in the order read, write, trim. As fio has it, a part
 // that is left out at the end takes the last one given, an empty part keeps what was there.

@@ -40,7 +40,7 @@
 #define SAMPLEBLK_F_NO_PARTITIONS (1U << 6)
 /* All memory is taken at creation, in large pieces on numa_node; else only for what is written. */
 #define SAMPLEBLK_F_EAGER (1U << 7)
-/* No reader ever sees half a sector of a write, nor half of two; also in force while the journal records. */
+/* No reader ever sees half a sector of a write, nor half of two; also in force with a cache and while the journal records. */
 #define SAMPLEBLK_F_SECTOR_ATOMIC (1U << 8)
 #define SAMPLEBLK_F_ALL ((1U << 9) - 1)
 
@@ -72,8 +72,24 @@ struct sampleblk_config {
 	__u32 mode; /* SAMPLEBLK_MODE_* */
 	__u32 completion; /* SAMPLEBLK_COMPLETE_* */
 	__s32 numa_node; /* counted from 1; 0: any */
-	__u64 cache_bytes; /* how much is volatile at most; default 16 MiB; with SAMPLEBLK_F_CACHE */
-	__u64 reserved[8];
+	__u64 cache_bytes; /* of writes that are volatile at most; default 16 MiB; with SAMPLEBLK_F_CACHE */
+
+	/*
+	 * Writes that are whole or not at all, after a power cut too (REQ_ATOMIC): powers of two. From Linux 6.11 on, else
+	 * EOPNOTSUPP.
+	 */
+	__u32 atomic_write_unit_max_bytes; /* default 0: there are none; at most max_sectors */
+	__u32 atomic_write_unit_min_bytes; /* default: the logical block */
+	__u32 atomic_write_boundary_bytes; /* that none may cross; default 0: there is none */
+
+	/*
+	 * A discard frees the granules that it names whole and leaves the rest as it was: a power of two, at least the
+	 * physical block, at most 1 GiB. Default 0: it frees all that it names. Needs SAMPLEBLK_F_DISCARD.
+	 */
+	__u32 discard_granularity_bytes;
+	__u32 discard_alignment_bytes; /* where the first granule begins: less than one, a multiple of the logical block */
+	__u32 reserved0;
+	__u64 reserved[5];
 };
 
 /* SAMPLEBLK_IOC_REMOVE */
@@ -107,6 +123,18 @@ struct sampleblk_info {
 	__u64 reserved[8];
 };
 
+/*
+ * SAMPLEBLK_IOC_RESIZE: another capacity, while the device is used. What is cut off is lost, what is new reads as zero, and
+ * what was volatile is durable. EBUSY while the journal records, while there are snapshots and for a clone; EINVAL for what
+ * is no multiple of the logical block; EFBIG across 2 TiB.
+ */
+struct sampleblk_resize {
+	__u32 index;
+	__u32 reserved0;
+	__u64 capacity_bytes;
+	__u64 reserved[2];
+};
+
 /* In sampleblk_counters.queue: all hardware queues together. */
 #define SAMPLEBLK_QUEUE_ALL 0xffffffffU
 
@@ -125,7 +153,7 @@ struct sampleblk_counters {
 	__u64 discard_bytes;
 	__u64 write_zeroes_bytes;
 	__u64 errors; /* requests that failed, of whatever kind; beside those that the block layer failed itself */
-	__u64 deferred; /* requests that the worker did, for want of memory or while the journal or cache is on */
+	__u64 deferred; /* requests that the worker did, for want of memory */
 	__u64 delayed; /* requests that a timer completed */
 	__u64 faults; /* requests that a fault rule acted on */
 	__u64 batched; /* requests that came in through queue_rqs */
@@ -234,12 +262,26 @@ struct sampleblk_limits {
 /* Fault rules are tried in order; the first that matches and fires acts, and no other. */
 #define SAMPLEBLK_FAULT_ERROR 0 /* fail with errno `arg0`: the name of a blk_status, see docs/reference/abi.md */
 #define SAMPLEBLK_FAULT_DELAY 1 /* arg0 ns more */
-#define SAMPLEBLK_FAULT_HANG 2 /* never complete; mq: the block layer's timeout fails it, bio: removal does */
+#define SAMPLEBLK_FAULT_HANG 2 /* never execute nor complete; mq: the block layer's timeout fails it, bio: removal does */
 #define SAMPLEBLK_FAULT_LOST_WRITE 3 /* succeed, but write nothing */
 #define SAMPLEBLK_FAULT_TORN_WRITE 4 /* write the first arg0 sectors only; succeed if arg1 is 0, else fail with errno arg1 */
 #define SAMPLEBLK_FAULT_MISDIRECTED_WRITE 5 /* write at sector arg0 instead */
 #define SAMPLEBLK_FAULT_CORRUPT 6 /* flip arg0 (default 1) bits at random: of what a read returns, of what a write stores */
-#define SAMPLEBLK_FAULTS 7
+#define SAMPLEBLK_FAULT_HOLD 7 /* execute, but complete only when this table is replaced, or the device must be idle */
+#define SAMPLEBLK_FAULT_NOT_DURABLE 8 /* a flush that makes nothing durable; a write whose FUA is ignored */
+#define SAMPLEBLK_FAULT_SET_BYTE 9 /* byte arg0 of the request becomes arg1: of what a read returns, of what a write stores */
+/*
+ * The sectors are bad: a request with one fails with ENODATA after what lies before the first of them. A write (in `ops`)
+ * repairs those that it covers, as a disk that gives them another place. arg0: SAMPLEBLK_BAD_*; arg1 out: sectors repaired.
+ * At most 2^24 sectors.
+ */
+#define SAMPLEBLK_FAULT_BAD_SECTOR 10
+#define SAMPLEBLK_FAULTS 11
+
+/* SAMPLEBLK_FAULT_BAD_SECTOR's arg0 */
+#define SAMPLEBLK_BAD_ONCE (1U << 0) /* a request that failed has repaired those that it covers */
+#define SAMPLEBLK_BAD_WRITES (1U << 1) /* writes fail, too, and repair nothing */
+#define SAMPLEBLK_BAD_ALL ((1U << 2) - 1)
 
 #define SAMPLEBLK_MAX_RULES 256
 #define SAMPLEBLK_PROBABILITY_ONE 1000000000U
@@ -250,14 +292,19 @@ struct sampleblk_rule {
 	__u64 first_sector; /* requests that touch first_sector … last_sector match */
 	__u64 last_sector; /* a flush always matches */
 	__u64 skip; /* this many matches pass first */
-	__u64 count; /* then it fires at most so often; 0: without end */
+	__u64 count; /* then it fires at most this many times; 0: no limit */
 	__u32 every; /* of the matches after skip only each nth fires; 0 and 1: all */
 	__u32 probability; /* in 1e-9; 0 means always */
 	__u64 arg0;
 	__u64 arg1;
 	__u64 matched; /* out */
-	__u64 hits; /* out: how often it fired */
-	__u64 reserved[2];
+	__u64 hits; /* out: how many times it fired */
+	/*
+	 * Since the table was set the rule sleeps for up_ns, then may act for down_ns, and so on. Without down_ns it always
+	 * may. A request that comes while it sleeps is no match.
+	 */
+	__u64 up_ns;
+	__u64 down_ns;
 };
 
 /* SAMPLEBLK_IOC_SET_FAULTS replaces the whole table, SAMPLEBLK_IOC_GET_FAULTS reads it with its counts. */
@@ -269,18 +316,35 @@ struct sampleblk_faults {
 	__u64 reserved[4];
 };
 
-/* SAMPLEBLK_IOC_POWER */
+/*
+ * SAMPLEBLK_IOC_POWER. While the power is off everything fails with EIO, also what was on its way when it went.
+ *
+ * With SAMPLEBLK_F_CACHE a write, discard or write-zeroes is volatile until it is durable, and that is
+ *  - when a flush completes that was submitted after it had completed (Documentation/block/writeback_cache_control.rst);
+ *    what had not completed when the flush was submitted stays volatile, and so does everything when the flush fails or
+ *    the power goes before it completes;
+ *  - of a write with FUA, when it completes;
+ *  - when the cache is full and it is the oldest: that is written back, whether it has completed or not.
+ * A cut loses of what is volatile, completed or not, what its mode says. Without a cache everything that was executed stays.
+ *
+ * POWER_ON also empties the page cache of the disk and its partitions. It fails with EBUSY while one of them is mounted or
+ * opened with O_EXCL.
+ */
 #define SAMPLEBLK_POWER_ON 0
 #define SAMPLEBLK_POWER_CUT 1
 
 #define SAMPLEBLK_CUT_ALL 0 /* everything volatile is lost */
 #define SAMPLEBLK_CUT_RANDOM 1 /* each volatile write survives with survive_percent, by seed */
 #define SAMPLEBLK_CUT_EXPLICIT 2 /* what `survivors` names survives */
-#define SAMPLEBLK_CUT_F_TORN (1U << 0) /* CUT_RANDOM: half of the survivors keep only some of their first sectors */
+/*
+ * CUT_RANDOM: half of the survivors keep only some of their first sectors. Nothing is torn within a logical block, nor a
+ * write that was atomic (REQ_ATOMIC).
+ */
+#define SAMPLEBLK_CUT_F_TORN (1U << 0)
 
 struct sampleblk_survivor {
-	__u64 id; /* of sampleblk_volatile */
-	__u64 sectors; /* that survive, from its first */
+	__u64 id; /* of sampleblk_volatile; one that is not volatile any more is ignored */
+	__u64 sectors; /* that survive, from its first: whole logical blocks */
 };
 
 struct sampleblk_power {
@@ -299,34 +363,40 @@ struct sampleblk_power {
 	__u64 reserved[4];
 };
 
-#define SAMPLEBLK_VOLATILE_DURABLE (1U << 0) /* written with FUA: listed, but safe */
+#define SAMPLEBLK_VOLATILE_DURABLE (1U << 0) /* safe, but listed as an older one that it hides is not */
 #define SAMPLEBLK_VOLATILE_ZEROES (1U << 1) /* a discard or write-zeroes */
+#define SAMPLEBLK_VOLATILE_IN_FLIGHT (1U << 2) /* not completed yet */
 
 struct sampleblk_volatile {
-	__u64 id; /* counts the writes of the device */
+	__u64 id; /* counts the changes of the device in the order in which they were executed, from 1 */
 	__u64 sector;
 	__u64 sectors;
 	__u32 flags; /* SAMPLEBLK_VOLATILE_* */
 	__u32 reserved;
 };
 
-/* SAMPLEBLK_IOC_VOLATILE: what a power cut could lose now, oldest first. */
+/* SAMPLEBLK_IOC_VOLATILE: what a power cut could lose now, oldest first. Never more than 2^20. */
 struct sampleblk_volatile_list {
 	__u32 index;
 	__u32 reserved0;
 	__u64 nr; /* room at `list`; out: how many there are */
 	__u64 list; /* pointer to struct sampleblk_volatile */
 	__u64 written_back; /* out: writes that became durable because the cache was full */
-	__u64 reserved[4];
+	__u64 order; /* out: how things were at this number of sampleblk_journal_entry.submit_order and complete_order */
+	__u64 reserved[3];
 };
 
 /*
  * The journal: a mapping of /dev/sampleblk-control at offset SAMPLEBLK_JOURNAL_OFFSET(index), read-only. A header, then
- * entries one after another from header.first to header.head; each is followed by its undo chunks, then its redo chunks.
- * `head` is written last: what lies before it is whole, but for complete_ns, which is 0 until the request completed.
+ * entries one after another from header.first to header.head, in the order in which they were executed; each is followed
+ * by its undo chunks, then its redo chunks. `head` is written last and never moves back: what lies before it is whole, but
+ * for what is known only when the operation completes: complete_order, epoch and SAMPLEBLK_JOURNAL_FAILED. complete_ns is
+ * written after those and is 0 until then.
+ *
+ * A long discard may be executed in parts, each an entry of its own; they have one submit_order and one complete_order.
  */
 #define SAMPLEBLK_JOURNAL_OFFSET(index) ((__u64)(index) << 40)
-#define SAMPLEBLK_JOURNAL_MAGIC 0x314c4e4a4b4c4253ULL /* "SBLKJNL1" */
+#define SAMPLEBLK_JOURNAL_MAGIC 0x324c4e4a4b4c4253ULL /* "SBLKJNL2" */
 
 struct sampleblk_journal_header {
 	__u64 magic;
@@ -337,15 +407,16 @@ struct sampleblk_journal_header {
 	__u64 overflow; /* operations that found no room: they are in no entry */
 	__u64 next_sequence; /* counts on also while it overflows, so a gap shows */
 	__u64 position; /* the store is as after this sequence; next_sequence - 1 unless SAMPLEBLK_IOC_SEEK moved it */
-	__u64 epoch;
+	__u64 epoch; /* the open one: what is of an epoch before it is durable */
 };
 
 /* sampleblk_journal_entry.type: SAMPLEBLK_OP_WRITE … SAMPLEBLK_OP_FLUSH, or */
 #define SAMPLEBLK_JOURNAL_MARK 16
-#define SAMPLEBLK_JOURNAL_POWER_CUT 17 /* what the cut changed */
+#define SAMPLEBLK_JOURNAL_POWER_CUT 17 /* what the cut changed of a volatile write's pages */
 
 #define SAMPLEBLK_JOURNAL_FUA (1U << 0)
 #define SAMPLEBLK_JOURNAL_FAILED (1U << 1) /* it was reported as failed although it changed something */
+#define SAMPLEBLK_JOURNAL_ATOMIC (1U << 2)
 
 struct sampleblk_journal_entry {
 	__u64 sequence; /* from 1 */
@@ -353,11 +424,22 @@ struct sampleblk_journal_entry {
 	__u32 previous_bytes; /* of the entry before; 0 at the first */
 	__u32 type;
 	__u32 flags; /* SAMPLEBLK_JOURNAL_* */
-	__u64 epoch; /* flushes completed before it was queued */
+	/*
+	 * Flushes submitted, since the journal began, before the operation completed. So what is of epoch n is durable when
+	 * a flush of epoch n or more has succeeded; a flush is of the epoch that it closes.
+	 */
+	__u64 epoch;
 	__u64 sector;
 	__u64 sectors;
 	__u64 submit_ns; /* CLOCK_MONOTONIC */
 	__u64 complete_ns;
+	/*
+	 * Numbers of one count of all submissions and completions of changes and flushes: a flush covers what has a
+	 * complete_order below its submit_order.
+	 */
+	__u64 submit_order;
+	__u64 complete_order; /* 0 until it completed */
+	__u64 volatile_id; /* sampleblk_volatile.id; 0 of what was not in a volatile cache */
 	__u32 undo_bytes;
 	__u32 redo_bytes; /* of chunks; for a mark: of its text */
 };
@@ -402,7 +484,8 @@ struct sampleblk_mark {
 
 /*
  * SAMPLEBLK_IOC_SEEK: makes the store what it was after `sequence` (0: before the first), by undoing or redoing what
- * lies between. Fails with EBUSY while the device is open, unless forced, and with EOVERFLOW when the journal has a gap.
+ * lies between. Fails with EBUSY while the device is mounted or opened with O_EXCL, and unless forced while it is open at
+ * all; with EOVERFLOW when the journal has a gap; with EINTR for a signal, at some sequence between.
  * What is written while the position is in the past is thrown away by the next seek; seeking to the newest sequence
  * goes on recording.
  */
@@ -419,7 +502,7 @@ struct sampleblk_seek {
 
 /* SAMPLEBLK_IOC_SNAPSHOT */
 #define SAMPLEBLK_SNAPSHOT_TAKE 0 /* of now, or of `sequence` of the journal; `id` is given back */
-#define SAMPLEBLK_SNAPSHOT_RESTORE 1 /* EBUSY while the device is open, unless forced, and while the journal records */
+#define SAMPLEBLK_SNAPSHOT_RESTORE 1 /* EBUSY as for SAMPLEBLK_IOC_SEEK, and while the journal records */
 #define SAMPLEBLK_SNAPSHOT_DELETE 2
 #define SAMPLEBLK_SNAPSHOT_CLONE 3 /* a new device `clone` that begins as the snapshot is */
 #define SAMPLEBLK_SNAPSHOT_LIST 4 /* changes nothing, needs no rights */
@@ -463,5 +546,6 @@ struct sampleblk_snapshot {
 #define SAMPLEBLK_IOC_SNAPSHOT _IOWR(SAMPLEBLK_IOC_MAGIC, 0x12, struct sampleblk_snapshot)
 #define SAMPLEBLK_IOC_GET_TIMING _IOWR(SAMPLEBLK_IOC_MAGIC, 0x13, struct sampleblk_timing)
 #define SAMPLEBLK_IOC_GET_LIMITS _IOWR(SAMPLEBLK_IOC_MAGIC, 0x14, struct sampleblk_limits)
+#define SAMPLEBLK_IOC_RESIZE _IOW(SAMPLEBLK_IOC_MAGIC, 0x15, struct sampleblk_resize)
 
 #endif

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+#include "symbols/symbolizer.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+#include "sampleblk/error.hpp"
+#include "sampleblk/kallsyms.hpp"
+#include "sampleblk/mapping.hpp"
+#include "symbols/elf_symbols.hpp"
+
+namespace sampleblk::profile {
+
+std::uint64_t kallsyms_address(std::string_view kallsyms, std::string_view name) {
+    std::uint64_t found = 0;
+    for_each_kallsyms_line(kallsyms, [&](const KallsymsLine& line) {
+        if (line.name == name && line.module.empty()) {
+            found = line.address;
+            return false;
+        }
+        return true;
+    });
+    return found;
+}
+
+std::int32_t KernelSymbols::module_number(std::string_view name) {
+    if (name.empty()) {
+        return 0;
+    }
+    if (const auto found = numbers_.find(name); found != numbers_.end()) {
+        return found->second;
+    }
+    const auto number = static_cast<std::int32_t>(modules_.size());
+    modules_.emplace_back(name);
+    numbers_.emplace(std::string(name), number);
+    return number;
+}
+
+void KernelSymbols::read(std::string_view kallsyms, std::uint64_t shift) {
+    for_each_kallsyms_line(kallsyms, [&](const KallsymsLine& line) {
+        // symbol_type__filter(): code and data, no per-CPU offsets and constants.
+        const int kind = std::toupper(static_cast<unsigned char>(line.type));
+        if ((kind == 'T' || kind == 'W' || kind == 'D' || kind == 'B') && line.name[0] != '$' && line.address != 0) {
+            const Binding binding = line.type == 'W'                                           ? Binding::weak
+                                    : std::isupper(static_cast<unsigned char>(line.type)) != 0 ? Binding::global
+                                                                                               : Binding::local;
+            const std::uint64_t start = line.address + (line.module.empty() ? shift : 0);
+            symbols_.add(start, start, line.name, binding, module_number(line.module));
+        }
+        return true;
+    });
+}
+
+void KernelSymbols::add(std::uint64_t start, std::uint64_t end, std::string_view name, std::string_view module) {
+    symbols_.add(start, end, name, Binding::global, module_number(module));
+}
+
+void KernelSymbols::finish() {
+    symbols_.finish(true);
+}
+
+Place KernelSymbols::find(std::uint64_t address) const {
+    Place place;
+    place.kind = FrameKind::kernel;
+    place.key = address;
+    place.module = modules_.front();
+    if (const SymbolEntry* symbol = symbols_.find(address); symbol != nullptr) {
+        place.symbol = symbols_.name(*symbol);
+        place.key = symbol->start;
+        place.module = modules_[static_cast<std::size_t>(symbol->group)];
+        place.kind = symbol->group == 0 ? FrameKind::kernel : FrameKind::module;
+    }
+    return place;
+}
+
+const SymbolList& UserSymbols::symbols(std::uint32_t number) {
+    if (number >= symbols_.size()) {
+        symbols_.resize(number + 1);
+    }
+    auto& known = symbols_[number];
+    if (!known) {
+        known = std::make_unique<SymbolList>();
+        const ObjectFile& file = objects_.file(number);
+        if (file.info) {
+            const bool elsewhere = !file.info->has_symtab && !file.debug.empty();
+            const MappedFile debug = elsewhere ? MappedFile(file.debug) : MappedFile();
+            add_elf_symbols(debug.bytes(), file.info->executable, *known);
+            if (known->empty()) {
+                add_elf_symbols(file.bytes, file.info->executable, *known);
+            }
+            add_plt_symbols(file.bytes, file.info->executable, *known);
+            debug.check();
+            file.mapping.check();
+            known->finish(false);
+        }
+    }
+    return *known;
+}
+
+Place UserSymbols::find(std::uint32_t number, std::uint64_t offset) {
+    Place place;
+    place.kind = FrameKind::user;
+    place.module = objects_.file(number).path;
+    place.key = offset;
+    const SymbolList& all = symbols(number);
+    if (const SymbolEntry* symbol = all.find(offset); symbol != nullptr) {
+        place.symbol = demangle(all.name(*symbol));
+        place.key = symbol->start;
+    }
+    return place;
+}
+
+}  // namespace sampleblk::profile

@@ -1,0 +1,503 @@
+// SPDX-License-Identifier: MIT
+#include "views/profile_builder.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <ranges>
+
+#include "perf/byte_reader.hpp"
+#include "sampleblk/error.hpp"
+#include "sampleblk/fd.hpp"
+#include "sampleblk/interrupt.hpp"
+#include "sampleblk/text.hpp"
+
+namespace sampleblk::profile {
+
+namespace {
+
+constexpr std::uint64_t kContextKernel = static_cast<std::uint64_t>(PERF_CONTEXT_KERNEL);
+constexpr std::uint64_t kContextUser = static_cast<std::uint64_t>(PERF_CONTEXT_USER);
+constexpr std::uint64_t kContextMax = static_cast<std::uint64_t>(PERF_CONTEXT_MAX);
+
+std::map<std::string, std::string> build_id_map(const PerfFile& file) {
+    std::map<std::string, std::string> out;
+    for (const BuildId& build_id : file.build_ids()) {
+        out.emplace(build_id.path, build_id.id);
+    }
+    return out;
+}
+
+std::string base_name(const std::string& path) {
+    return path.substr(path.rfind('/') + 1);
+}
+
+// The recorded start of the kernel's text, and the symbol that it is of: what tells one boot's addresses from
+// another's.
+struct KernelStart {
+    std::string symbol;
+    std::uint64_t address = 0;
+};
+
+KernelStart kernel_start(const PerfFile& file) {
+    constexpr std::string_view prefix = "[kernel.kallsyms]";
+    for (const Record& record : file.records()) {
+        const auto header = record.header();
+        if (header.type != PERF_RECORD_MMAP && header.type != PERF_RECORD_MMAP2) {
+            continue;
+        }
+        ByteReader in(record.body());
+        in.skip(8);  // pid, tid
+        const auto start = in.number<std::uint64_t>();
+        in.skip(8);
+        const auto offset = in.number<std::uint64_t>();
+        in.skip(header.type == PERF_RECORD_MMAP2 ? 32 : 0);
+        const std::string name = in.c_string();
+        if (name.starts_with(prefix) && name.size() > prefix.size()) {
+            return {name.substr(prefix.size()), offset != 0 ? offset : start};
+        }
+    }
+    return {};
+}
+
+}  // namespace
+
+ProfileBuilder::ProfileBuilder(Profile& profile, const SymbolSources& sources)
+    : profile_(profile),
+      objects_(sources, build_id_map(profile.file())),
+      user_(objects_),
+      unwinder_(objects_),
+      inlines_(objects_),
+      with_inlines_(sources.inlines) {
+    load_kernel_symbols(sources);
+}
+
+void ProfileBuilder::load_kernel_symbols(const SymbolSources& sources) {
+    const PerfFile& file = profile_.file();
+    const KernelStart start = kernel_start(file);
+    std::vector<std::string> places;
+    if (!sources.kallsyms.empty()) {
+        places.push_back(sources.kallsyms);
+    } else {
+        const std::filesystem::path beside = std::filesystem::path(file.path()).parent_path();
+        places.push_back(beside / "kallsyms");
+        places.push_back(beside / "kcore_dir" / "kallsyms");  // perf record --kcore
+        for (const std::string& directory : sources.build_id_dirs) {
+            for (const BuildId& build_id : file.build_ids()) {
+                if (build_id.path.starts_with("[kernel.kallsyms]") && build_id.id.size() > 2) {
+                    std::string place = directory;
+                    place.append("/.build-id/").append(build_id.id, 0, 2).append("/").append(build_id.id, 2);
+                    places.push_back(place + "/kallsyms");
+                }
+            }
+        }
+        if (sources.use_running_kernel) {
+            places.emplace_back("/proc/kallsyms");
+        }
+    }
+    std::string why = "no kallsyms beside the recording or in a build-id cache";
+    const auto take = [&](const std::string& text, const std::string& from, bool any_boot) {
+        std::uint64_t shift = 0;
+        if (!start.symbol.empty()) {
+            const std::uint64_t there = kallsyms_address(text, start.symbol);
+            if (there == 0) {
+                why = from + " has no address of " + start.symbol;
+                return false;
+            }
+            shift = start.address - there;
+            // Another boot's modules lie elsewhere, and nothing says where.
+            if (shift != 0 && !any_boot) {
+                why = from + " is of another boot";
+                return false;
+            }
+        }
+        kernel_.read(text, shift);
+        profile_.metadata_["kernel_symbols"] = from;
+        return true;
+    };
+    bool found = !file.kallsyms().empty() && take(std::string(file.kallsyms()), "the recording", true);
+    for (std::size_t i = 0; i < places.size() && !found; ++i) {
+        std::string text;
+        try {
+            text = read_file(places[i]);
+        } catch (const SystemError&) {
+            if (!sources.kallsyms.empty()) {
+                throw;
+            }
+            continue;
+        }
+        found = take(text, places[i], places[i] != "/proc/kallsyms");
+    }
+    if (!found) {
+        profile_.metadata_["kernel_symbols"] = "none: " + why;
+    }
+    // Programs that the kernel compiled while recording (BPF) and what ftrace allocated.
+    for (const Record& record : file.records()) {
+        if (record.header().type == PERF_RECORD_KSYMBOL) {
+            ByteReader in(record.body());
+            const auto address = in.number<std::uint64_t>();
+            const auto length = in.number<std::uint32_t>();
+            in.skip(2);
+            const auto flags = in.number<std::uint16_t>();
+            const std::string name = in.c_string();
+            if ((flags & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER) == 0 && !in.overrun() && !name.empty()) {
+                kernel_.add(address, address + length, name, "");
+            }
+        }
+    }
+    kernel_.finish();
+}
+
+void ProfileBuilder::build() {
+    profile_.stacks_.push_back({});
+    std::size_t since_check = 0;
+    for (const Record& record : profile_.file().records()) {
+        if (++since_check % 65536 == 0) {
+            check_interrupt();
+        }
+        if (record.header().type == PERF_RECORD_SAMPLE) {
+            on_sample(record);
+        } else {
+            side_band(record);
+        }
+    }
+    finish();
+}
+
+void ProfileBuilder::side_band(const Record& record) {
+    const auto header = record.header();
+    ByteReader in(record.body());
+    switch (header.type) {
+        case PERF_RECORD_COMM: {
+            const auto pid = in.number<std::int32_t>();
+            const auto tid = in.number<std::int32_t>();
+            processes_.name(pid, tid, profile_.names_->intern(plain_text(in.c_string())),
+                            (header.misc & PERF_RECORD_MISC_COMM_EXEC) != 0);
+            break;
+        }
+        case PERF_RECORD_FORK: {
+            const auto pid = in.number<std::int32_t>();
+            const auto parent = in.number<std::int32_t>();
+            const auto tid = in.number<std::int32_t>();
+            const auto parent_tid = in.number<std::int32_t>();
+            processes_.fork(pid, tid, parent, parent_tid, (header.misc & PERF_RECORD_MISC_FORK_EXEC) != 0);
+            break;
+        }
+        case PERF_RECORD_MMAP:
+        case PERF_RECORD_MMAP2:
+            on_mmap(record.body(), header.misc, header.type == PERF_RECORD_MMAP2);
+            break;
+        case PERF_RECORD_LOST:
+            in.skip(8);
+            counts_["lost_records"] += in.number<std::uint64_t>();
+            break;
+        case PERF_RECORD_LOST_SAMPLES:
+            counts_["lost_samples"] += in.number<std::uint64_t>();
+            break;
+        case PERF_RECORD_THROTTLE:
+            ++counts_["throttled"];
+            break;
+        default:
+            break;
+    }
+}
+
+void ProfileBuilder::on_mmap(std::span<const std::byte> body, std::uint16_t misc, bool second) {
+    if ((misc & PERF_RECORD_MISC_MMAP_DATA) != 0) {
+        return;  // no code is sampled there
+    }
+    ByteReader in(body);
+    const auto pid = in.number<std::int32_t>();
+    in.skip(4);
+    Mapping mapping;
+    mapping.start = in.number<std::uint64_t>();
+    const auto length = in.number<std::uint64_t>();
+    mapping.offset = in.number<std::uint64_t>();
+    if ((misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_KERNEL || length > ~0ULL - mapping.start) {
+        return;
+    }
+    mapping.end = mapping.start + length;
+    std::string build_id;
+    if (second) {
+        const auto identity = in.take(24);
+        in.skip(8);  // protection, flags
+        if ((misc & PERF_RECORD_MISC_MMAP_BUILD_ID) != 0 && identity.size() == 24) {
+            constexpr std::string_view digits = "0123456789abcdef";
+            const auto size = std::min<std::size_t>(20, std::to_integer<std::size_t>(identity[0]));
+            for (std::size_t i = 0; i < size; ++i) {
+                const auto byte = std::to_integer<unsigned>(identity[4 + i]);
+                build_id += digits[byte >> 4U];
+                build_id += digits[byte & 15U];
+            }
+        }
+    }
+    const std::string path = in.c_string();
+    if (in.overrun()) {
+        ++counts_["damage_mmap"];
+        return;
+    }
+    mapping.file = objects_.number(path, build_id);
+    processes_.map(pid, mapping);
+}
+
+std::int32_t ProfileBuilder::comm_of(std::int32_t pid, std::int32_t tid) {
+    if (const std::int32_t comm = processes_.comm(tid); comm >= 0) {
+        return comm;
+    }
+    if (tid == 0) {
+        return profile_.names_->intern("swapper");
+    }
+    if (const std::int32_t comm = processes_.comm(pid); comm >= 0) {
+        return comm;
+    }
+    return profile_.names_->intern(":" + std::to_string(tid));
+}
+
+void ProfileBuilder::on_sample(const Record& record) {
+    const auto sample = profile_.file().sample(record);
+    if (!sample) {
+        ++counts_["damage_sample"];
+        return;
+    }
+    if (sample->counts.empty()) {
+        add_sample(*sample, record.header().misc);
+        return;
+    }
+    // A group's leader tells what every member counted: a sample of each that counted since (perf record -e '{…}:S').
+    Sample one = *sample;
+    for (std::size_t at = 0; at < sample->counts.size(); at += sample->count_size) {
+        const auto count = load<std::uint64_t>(sample->counts.data() + at);
+        const auto id = load<std::uint64_t>(sample->counts.data() + at + 8);
+        const auto event = profile_.file().event_of_id(id);
+        if (!event) {
+            ++counts_["damage_group"];
+            continue;
+        }
+        // A counter that is inherited counts in each thread by itself.
+        const bool inherited = profile_.file().events()[*event].attr.inherit != 0;
+        std::uint64_t& before = group_counts_[{id, inherited ? sample->tid : 0}];
+        one.event = *event;
+        one.raw = *event == sample->event ? sample->raw : std::span<const std::byte>{};  // the leader's own
+        one.period = count - before;
+        before = count;
+        if (one.period != 0) {
+            add_sample(one, record.header().misc);
+        }
+    }
+}
+
+void ProfileBuilder::add_sample(const Sample& sample, std::uint16_t misc) {
+    profile_.time_ns_.push_back(sample.time_ns);
+    profile_.period_.push_back(sample.period);
+    profile_.comm_.push_back(comm_of(sample.pid, sample.tid));
+    profile_.pid_.push_back(sample.pid);
+    profile_.tid_.push_back(sample.tid);
+    profile_.cpu_.push_back(sample.cpu);
+    profile_.event_.push_back(static_cast<std::uint16_t>(sample.event));
+    profile_.leaf_.push_back(leaf_of(sample, misc));
+    if (!sample.raw.empty() && profile_.raw_.size() + 1 < profile_.time_ns_.size()) {
+        profile_.raw_.resize(profile_.time_ns_.size() - 1);
+    }
+    if (!sample.raw.empty() || !profile_.raw_.empty()) {
+        profile_.raw_.push_back(sample.raw);
+    }
+}
+
+std::span<const std::byte> ProfileBuilder::whole_chain(const Sample& sample, const AddressSpace& space) {
+    const perf_event_attr& attr = profile_.file().events()[sample.event].attr;
+    // Where the kernel was to follow frame pointers as well, it has done that already.
+    if (sample.user_stack.empty() || attr.exclude_callchain_user == 0) {
+        return sample.chain;
+    }
+    unwound_.resize(sample.chain.size() / 8);
+    if (!unwound_.empty()) {
+        std::memcpy(unwound_.data(), sample.chain.data(), unwound_.size() * 8);
+    }
+    unwound_.push_back(kContextUser);
+    const std::size_t before = unwound_.size();
+    unwinder_.unwind(space, sample, attr.sample_regs_user, unwound_);
+    return unwound_.size() == before ? sample.chain : std::as_bytes(std::span(unwound_));
+}
+
+std::uint32_t ProfileBuilder::leaf_of(Sample sample, std::uint16_t misc) {
+    const AddressSpace& space = processes_.space(sample.pid);
+    const auto recorded = sample.chain;
+    sample.chain = whole_chain(sample, space);
+    const auto mode = static_cast<std::uint16_t>(misc & PERF_RECORD_MISC_CPUMODE_MASK);
+    std::uint64_t hash = mix(sample.ip ^ (std::uint64_t{space.version} << 40U) ^ mode);
+    std::size_t at = 0;
+    for (; at + 8 <= sample.chain.size(); at += 8) {
+        hash = (hash ^ load<std::uint64_t>(sample.chain.data() + at)) * 0x9e3779b97f4a7c15ULL;
+        hash ^= hash >> 32U;
+    }
+    for (;; hash = mix(hash + 1)) {
+        std::uint32_t& number = chain_numbers_.at(hash);
+        if (number == FlatMap::kNone) {
+            number = static_cast<std::uint32_t>(chains_.size());
+            Chain chain{sample.chain, sample.ip, space.version, 0, mode};
+            if (sample.chain.data() != recorded.data()) {
+                chain.bytes = std::as_bytes(std::span(made_.emplace_back(unwound_)));
+            }
+            chain.leaf = build_stack(sample, space, mode);
+            chains_.push_back(chain);
+            return chain.leaf;
+        }
+        const Chain& known = chains_[number];
+        if (known.ip == sample.ip && known.space == space.version && known.mode == mode &&
+            known.bytes.size() == sample.chain.size() &&
+            (sample.chain.empty() || std::memcmp(known.bytes.data(), sample.chain.data(), sample.chain.size()) == 0)) {
+            return known.leaf;
+        }
+    }
+}
+
+std::uint32_t ProfileBuilder::build_stack(const Sample& sample, const AddressSpace& space, std::uint16_t misc) {
+    std::vector<std::uint32_t> frames;  // innermost first
+    bool kernel = misc == PERF_RECORD_MISC_KERNEL;
+    bool skip = false;
+    bool in_kernel = false;  // any of the chain
+    const auto add = [&](std::uint64_t address) {
+        if (kernel) {
+            frames.push_back(kernel_frame(address));
+        } else {
+            add_user_frames(space, address, frames);
+        }
+    };
+    for (std::size_t at = 0; at + 8 <= sample.chain.size(); at += 8) {
+        const auto address = load<std::uint64_t>(sample.chain.data() + at);
+        if (address >= kContextMax) {
+            // A guest's or the hypervisor's part has no symbols of ours.
+            skip = address != kContextKernel && address != kContextUser;
+            kernel = address == kContextKernel;
+            continue;
+        }
+        if (!skip) {
+            in_kernel = in_kernel || kernel;
+            add(address);
+        }
+    }
+    if (frames.empty()) {
+        add(sample.ip);
+    } else if (misc == PERF_RECORD_MISC_KERNEL && !in_kernel) {
+        // perf record --user-callchains: the kernel's part was left out, but the sample is of the kernel.
+        frames.insert(frames.begin(), kernel_frame(sample.ip));
+    }
+    std::uint32_t node = 0;
+    for (const std::uint32_t frame : std::views::reverse(frames)) {
+        node = child(node, frame);
+    }
+    return node;
+}
+
+std::uint32_t ProfileBuilder::child(std::uint32_t parent, std::uint32_t frame) {
+    std::uint32_t& node = children_.at(std::uint64_t{parent} << 32U | frame);
+    if (node == FlatMap::kNone) {
+        node = static_cast<std::uint32_t>(profile_.stacks_.size());
+        profile_.stacks_.push_back({parent, frame});
+    }
+    return node;
+}
+
+std::uint32_t ProfileBuilder::kernel_frame(std::uint64_t address) {
+    std::uint32_t& frame = kernel_frames_.at(address);
+    if (frame == FlatMap::kNone) {
+        frame = intern(kernel_.find(address));
+    }
+    return frame;
+}
+
+void ProfileBuilder::add_user_frames(const AddressSpace& space, std::uint64_t address,
+                                     std::vector<std::uint32_t>& frames) {
+    const Mapping* mapping = space.find(address);
+    constexpr unsigned offset_bits = 44;
+    if (mapping == nullptr || (address - mapping->start + mapping->offset) >> offset_bits != 0) {
+        std::uint32_t& frame = unmapped_frames_.at(address);
+        if (frame == FlatMap::kNone) {
+            Place place;
+            place.module = "[unknown]";
+            place.key = address;
+            frame = intern(place);
+        }
+        frames.push_back(frame);
+        return;
+    }
+    const std::uint64_t offset = address - mapping->start + mapping->offset;
+    std::uint32_t& known = user_frames_.at(std::uint64_t{mapping->file} << offset_bits | offset);
+    if (known == FlatMap::kNone) {
+        Place place = user_.find(mapping->file, offset);
+        known = intern(place);
+        std::vector<std::uint32_t> all;
+        for (std::string& name : with_inlines_ ? inlines_.at(mapping->file, offset) : std::vector<std::string>{}) {
+            place.symbol = std::move(name);
+            place.kind = FrameKind::inlined;
+            all.push_back(intern(place));
+        }
+        if (!all.empty()) {
+            all.push_back(known);
+            known = kInlined | static_cast<std::uint32_t>(inlined_frames_.size());
+            inlined_frames_.push_back(std::move(all));
+        }
+    }
+    if ((known & kInlined) == 0) {
+        frames.push_back(known);
+    } else {
+        const auto& all = inlined_frames_[known & ~kInlined];
+        frames.insert(frames.end(), all.begin(), all.end());
+    }
+}
+
+std::uint32_t ProfileBuilder::intern(const Place& place) {
+    std::string identity = place.module;
+    identity += place.symbol.empty() ? '\1' : place.kind == FrameKind::inlined ? '\3' : '\2';
+    if (place.kind == FrameKind::inlined) {
+        identity += place.symbol;
+    } else {
+        identity.append(reinterpret_cast<const char*>(&place.key), sizeof(place.key));
+    }
+    const auto [found, fresh] = interned_.emplace(identity, static_cast<std::uint32_t>(profile_.frames_.size()));
+    if (fresh) {
+        Frame frame;
+        frame.module = profile_.names_->intern(plain_text(place.module));
+        frame.kind = place.kind;
+        frame.key = place.key;
+        frame.resolved = !place.symbol.empty();
+        if (frame.resolved) {
+            frame.name = profile_.names_->intern(plain_text(place.symbol));
+        } else if (place.module.empty() || place.module[0] == '[') {
+            frame.name = frame.module;
+        } else {
+            frame.name = profile_.names_->intern(plain_text("[" + base_name(place.module) + "]"));
+        }
+        profile_.frames_.push_back(frame);
+    }
+    return found->second;
+}
+
+void ProfileBuilder::finish() {
+    auto& metadata = profile_.metadata_;
+    for (const char* always : {"lost_records", "lost_samples", "throttled"}) {
+        metadata[always] = std::to_string(counts_[always]);
+    }
+    for (const auto& [name, count] : counts_) {
+        metadata[name] = std::to_string(count);
+    }
+    if (const auto& unwound = unwinder_.counts(); unwound.at("unwound") != 0) {
+        for (const auto& [name, count] : unwound) {
+            metadata[name] = std::to_string(count);
+        }
+    }
+    for (const auto& [kind, count] : profile_.file().damage()) {
+        metadata["damage_" + kind] = std::to_string(count);
+    }
+    std::string missing;
+    for (const auto& [path, why] : objects_.missing()) {
+        missing.append(missing.empty() ? "" : "; ").append(plain_text(path)).append(": ").append(plain_text(why));
+    }
+    if (!missing.empty()) {
+        metadata["files_without_symbols"] = missing;
+    }
+    profile_.symbol_files_ = objects_.found();
+    profile_.parents_ = processes_.parents();
+}
+
+}  // namespace sampleblk::profile

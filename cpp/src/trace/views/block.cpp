@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT
+#include "sampleblk/trace/block.hpp"
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "file/text.hpp"
+#include "sampleblk/interrupt.hpp"
+#include "sampleblk/trace/decode.hpp"
+#include "views/block_sink.hpp"
+
+namespace sampleblk::trace {
+
+namespace {
+
+// "FWS" is a write that flushes first; "FF" a flush. The letter of the operation itself.
+char operation_of(std::string_view rwbs) {
+    if (rwbs.empty()) {
+        return 'N';
+    }
+    if (rwbs[0] == 'F' && rwbs.size() > 1 && std::string_view("WRDFZ").find(rwbs[1]) != std::string_view::npos) {
+        return rwbs[1];
+    }
+    return rwbs[0];
+}
+
+}  // namespace
+
+std::string device_name(std::uint32_t dev) {
+    return std::to_string(dev >> 20U) + "," + std::to_string(dev & 0xfffffU);
+}
+
+BlockSink::BlockSink(const TraceFile& file)
+    : PlainSink(file), swap_(swap_needed(file.big_endian())), roles_(std::size_t{1} << 16U) {
+    static constexpr std::pair<std::string_view, Action> events[] = {
+        {"block_bio_queue", Action::queue},
+        {"block_getrq", Action::get},
+        {"block_rq_insert", Action::insert},
+        {"block_rq_issue", Action::issue},
+        {"block_rq_complete", Action::complete},
+        {"block_bio_complete", Action::bio_complete},
+        {"block_bio_backmerge", Action::merge_back},
+        {"block_bio_frontmerge", Action::merge_front},
+        {"block_rq_merge", Action::merge_requests},
+        {"block_split", Action::split},
+        {"block_plug", Action::plug},
+        {"block_unplug", Action::unplug},
+        {"block_rq_requeue", Action::requeue},
+    };
+    for (const EventFormat& format : file.formats()) {
+        if (format.system != "block" || file.find_event(format.id) != &format) {
+            continue;
+        }
+        for (const auto& [name, action] : events) {
+            if (format.name == name) {
+                add_role(format, action);
+            }
+        }
+    }
+}
+
+void BlockSink::record(const Event& event) {
+    if (!whole(event, kTypeSize)) [[unlikely]] {
+        return;
+    }
+    const Role* role = roles_[load<std::uint16_t>(event.data, swap_)].get();
+    if (role == nullptr || !whole(event, role->fixed_size)) {
+        return;
+    }
+    if (role->action == Action::plug) {
+        ++plugs;
+        return;
+    }
+    if (role->action == Action::unplug) {
+        ++unplugs;
+        return;
+    }
+    BlockRequest now;
+    now.buffer = event.place.buffer;
+    now.dev = static_cast<std::uint32_t>(role->dev.get(event.data));
+    now.sector = role->sector.get(event.data);
+    now.sectors = static_cast<std::uint32_t>(role->sectors.get(event.data));
+    now.pid = static_cast<std::int32_t>(role->pid.get(event.data));
+    std::string_view rwbs(reinterpret_cast<const char*>(event.data + role->rwbs_offset), role->rwbs_size);
+    rwbs = rwbs.substr(0, rwbs.find('\0'));
+    now.operation = operation_of(rwbs);
+    if (now.operation == 'F') {
+        now.sector = 0;  // a flush has no place; its completion says -1
+    }
+    now.rwbs = names->intern(printable(rwbs));
+    step(role->action, now, event.time, static_cast<std::int32_t>(role->error.get(event.data)));
+}
+
+void BlockSink::add_role(const EventFormat& format, Action action) {
+    Role role;
+    role.action = action;
+    role.fixed_size = format.fixed_size;
+    role.pid = FieldReader(format, "common_pid", swap_);
+    role.dev = FieldReader(format, "dev", swap_);
+    role.sector = FieldReader(format, "sector", swap_);
+    role.sectors = FieldReader(format, "nr_sector", swap_);
+    role.error = FieldReader(format, "error", swap_);
+    if (!role.error) {
+        role.error = FieldReader(format, "errors", swap_);
+    }
+    if (const Field* rwbs = format.find("rwbs"); rwbs != nullptr && rwbs->kind == FieldKind::text) {
+        role.rwbs_offset = rwbs->offset;
+        role.rwbs_size = rwbs->size;
+    }
+    roles_[format.id] = std::make_unique<Role>(role);
+}
+
+// The open request there, or a new one: the recording may begin anywhere in a request's life.
+BlockRequest& BlockSink::open(const BlockRequest& now) {
+    const auto [entry, fresh] = open_.try_emplace(key(now), requests.size());
+    if (fresh) {
+        requests.push_back(now);
+    }
+    return requests[entry->second];
+}
+
+void BlockSink::step(Action action, const BlockRequest& now, std::uint64_t time, std::int32_t error) {
+    switch (action) {
+        case Action::queue: {
+            // The same place queued again is a new life, unless the old one has not gone anywhere yet.
+            const auto old = open_.find(key(now));
+            if (old != open_.end() && requests[old->second].queued != 0) {
+                open_.erase(old);
+            }
+            BlockRequest& request = open(now);
+            request.queued = time;
+            break;
+        }
+        case Action::get:
+            open(now).gotten = time;
+            break;
+        case Action::insert: {
+            BlockRequest& request = open(now);
+            request.inserted = time;
+            request.sectors = now.sectors;
+            break;
+        }
+        case Action::issue: {
+            BlockRequest& request = open(now);
+            request.issued = time;
+            request.issuer = now.pid;
+            request.sectors = now.sectors;
+            request.rwbs = now.rwbs;
+            break;
+        }
+        case Action::complete:
+        case Action::bio_complete: {
+            const auto found = open_.find(key(now));
+            if (found == open_.end()) {
+                // A bio whose request completed already, a write ending again after the flush behind it, or
+                // a request from before the recording.
+                if (action == Action::complete) {
+                    ++(now.sectors == 0 ? flush_sequences : unpaired);
+                }
+                break;
+            }
+            BlockRequest& request = requests[found->second];
+            if (action == Action::bio_complete && (request.issued != 0 || request.gotten != 0)) {
+                break;  // its request's completion says it all
+            }
+            request.completed = time;
+            request.completer = now.pid;
+            // No errno is beyond 32 bits' negative, which has no positive.
+            request.error = static_cast<std::int32_t>(error < 0 ? 0U - static_cast<std::uint32_t>(error)
+                                                                : static_cast<std::uint32_t>(error));
+            open_.erase(found);
+            break;
+        }
+        case Action::merge_back:
+        case Action::merge_front:
+            merge(action, now);
+            break;
+        case Action::merge_requests:
+            ++merges;
+            break;
+        case Action::split:
+            ++splits;
+            break;
+        case Action::requeue:
+            ++requeues;
+            break;
+        default:
+            break;
+    }
+}
+
+// A bio that was queued joins a request that ends where it begins, or begins where it ends.
+void BlockSink::merge(Action action, const BlockRequest& now) {
+    ++merges;
+    if (const auto bio = open_.find(key(now)); bio != open_.end()) {
+        requests[bio->second].swallowed = true;
+        open_.erase(bio);
+    }
+    if (action == Action::merge_front) {
+        const auto found = open_.find(Key{now.buffer, now.dev, now.sector + now.sectors, now.operation});
+        if (found != open_.end()) {
+            const std::size_t index = found->second;
+            open_.erase(found);
+            requests[index].sector = now.sector;
+            requests[index].sectors += now.sectors;
+            ++requests[index].merges;
+            open_.insert_or_assign(key(now), index);
+        }
+        return;
+    }
+    // The last open request that begins before: keys are ordered by buffer and device, then sector.
+    auto at = open_.lower_bound(Key{now.buffer, now.dev, now.sector, '\0'});
+    for (std::size_t steps = 1; at != open_.begin(); ++steps) {
+        if (steps % 65536 == 0) {
+            check_interrupt();
+        }
+        --at;
+        BlockRequest& request = requests[at->second];
+        if (request.buffer != now.buffer || request.dev != now.dev) {
+            return;
+        }
+        if (request.operation == now.operation && request.sector + request.sectors == now.sector) {
+            request.sectors += now.sectors;
+            ++request.merges;
+            return;
+        }
+    }
+}
+
+Table block_table(const TraceFile& file, const Selection& selection) {
+    BlockSink sink(file);
+    WalkStats stats = walk(file, selection, sink);
+    stats.damage.add(sink.damage());
+    auto metadata = loss_metadata(file, selection, stats);
+    for (const auto& [name, count] :
+         {std::pair{"plugs", sink.plugs}, std::pair{"unplugs", sink.unplugs}, std::pair{"splits", sink.splits},
+          std::pair{"requeues", sink.requeues}, std::pair{"merges", sink.merges}, std::pair{"unpaired", sink.unpaired},
+          std::pair{"flush_sequences", sink.flush_sequences}}) {
+        metadata[name] = std::to_string(count);
+    }
+    std::erase_if(sink.requests, [](const BlockRequest& request) { return request.swallowed; });
+    const auto numbers = [&sink](const char* name, auto member, const std::string& unit = {}) {
+        std::vector<std::decay_t<decltype(std::declval<BlockRequest>().*member)>> values;
+        values.reserve(sink.requests.size());
+        for (const BlockRequest& request : sink.requests) {
+            values.push_back(request.*member);
+        }
+        return Column(name, std::move(values), unit);
+    };
+    auto devices = std::make_shared<StringPool>();
+    auto operations = std::make_shared<StringPool>();
+    std::vector<std::int32_t> device;
+    std::vector<std::int32_t> operation;
+    std::vector<std::int32_t> rwbs;
+    std::vector<std::uint16_t> buffer;
+    for (const BlockRequest& request : sink.requests) {
+        device.push_back(devices->intern(device_name(request.dev)));
+        operation.push_back(operations->intern(std::string(1, request.operation)));
+        rwbs.push_back(request.rwbs);
+        buffer.push_back(request.buffer);
+    }
+    const std::string unit(file.time_unit(selection.buffer));
+    std::vector<Column> columns;
+    columns.emplace_back("device", std::move(device), std::move(devices));
+    columns.push_back(numbers("sector", &BlockRequest::sector));
+    columns.push_back(numbers("sectors", &BlockRequest::sectors));
+    columns.emplace_back("operation", std::move(operation), std::move(operations));
+    columns.emplace_back("rwbs", std::move(rwbs), sink.names);
+    columns.push_back(numbers("pid", &BlockRequest::pid));
+    columns.push_back(numbers("issuer", &BlockRequest::issuer));
+    columns.push_back(numbers("completer", &BlockRequest::completer));
+    columns.push_back(numbers("queued", &BlockRequest::queued, unit));
+    columns.push_back(numbers("gotten", &BlockRequest::gotten, unit));
+    columns.push_back(numbers("inserted", &BlockRequest::inserted, unit));
+    columns.push_back(numbers("issued", &BlockRequest::issued, unit));
+    columns.push_back(numbers("completed", &BlockRequest::completed, unit));
+    columns.push_back(numbers("merges", &BlockRequest::merges));
+    columns.push_back(numbers("error", &BlockRequest::error));
+    BufferNames(file, selection.buffer).add_column(columns, buffer);
+    return Table(std::move(columns), std::move(metadata));
+}
+
+}  // namespace sampleblk::trace

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+// Block requests joined of the block:* events of their lives.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "events/sinks.hpp"
+#include "file/field_reader.hpp"
+#include "sampleblk/trace/block.hpp"
+
+namespace sampleblk::trace {
+
+// One request, or a bio of a driver without requests. Times are 0 where there was no such event.
+struct BlockRequest {
+    std::uint32_t dev = 0;
+    std::uint64_t sector = 0;
+    std::uint32_t sectors = 0;
+    char operation = 'N';
+    std::int32_t rwbs = -1;  // code in BlockSink::names
+    std::int32_t pid = 0;
+    std::int32_t issuer = -1, completer = -1;
+    std::uint64_t queued = 0, gotten = 0, inserted = 0, issued = 0, completed = 0;
+    std::uint32_t merges = 0;
+    std::int32_t error = 0;
+    std::uint16_t buffer = 0;
+    bool swallowed = false;  // merged into another: no row of its own
+};
+
+// "major,minor" of the kernel's own dev_t: 12 bits of major, 20 of minor.
+[[nodiscard]] std::string device_name(std::uint32_t dev);
+
+class BlockSink : public PlainSink {
+  public:
+    explicit BlockSink(const TraceFile& file);
+
+    void record(const Event& event);
+
+    std::vector<BlockRequest> requests;  // by the time of their first event
+    std::shared_ptr<StringPool> names = std::make_shared<StringPool>();
+    std::uint64_t plugs = 0, unplugs = 0, splits = 0, requeues = 0, merges = 0, unpaired = 0, flush_sequences = 0;
+
+  private:
+    enum class Action : std::uint8_t {
+        queue,
+        get,
+        insert,
+        issue,
+        complete,
+        bio_complete,
+        merge_back,
+        merge_front,
+        merge_requests,
+        split,
+        plug,
+        unplug,
+        requeue
+    };
+    struct Role {
+        Action action = Action::plug;
+        std::uint32_t fixed_size = 0;
+        FieldReader pid, dev, sector, sectors, error;
+        std::uint32_t rwbs_offset = 0;
+        std::uint32_t rwbs_size = 0;
+    };
+    // Ordered by buffer, device, then sector; within a place by operation.
+    using Key = std::tuple<std::uint16_t, std::uint32_t, std::uint64_t, char>;
+
+    static Key key(const BlockRequest& request) {
+        return {request.buffer, request.dev, request.sector, request.operation};
+    }
+    void add_role(const EventFormat& format, Action action);
+    BlockRequest& open(const BlockRequest& now);
+    void step(Action action, const BlockRequest& now, std::uint64_t time, std::int32_t error);
+    void merge(Action action, const BlockRequest& now);
+
+    bool swap_;
+    std::vector<std::unique_ptr<Role>> roles_;
+    std::map<Key, std::size_t> open_;
+};
+
+}  // namespace sampleblk::trace

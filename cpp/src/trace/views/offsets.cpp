@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+#include <map>
+#include <optional>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "sampleblk/error.hpp"
+#include "sampleblk/interrupt.hpp"
+#include "sampleblk/trace/block.hpp"
+
+namespace sampleblk::trace {
+
+namespace {
+
+enum class Call : std::uint8_t { other, open, close, read, write, pread, pwrite, seek, dup };
+
+Call call_of(std::string_view name) {
+    if (name == "open" || name == "openat" || name == "openat2" || name == "creat") {
+        return Call::open;
+    }
+    if (name == "close") {
+        return Call::close;
+    }
+    if (name == "read" || name == "readv") {
+        return Call::read;
+    }
+    if (name == "write" || name == "writev") {
+        return Call::write;
+    }
+    if (name == "pread64" || name == "preadv" || name == "preadv2") {
+        return Call::pread;
+    }
+    if (name == "pwrite64" || name == "pwritev" || name == "pwritev2") {
+        return Call::pwrite;
+    }
+    if (name == "lseek") {
+        return Call::seek;
+    }
+    return name == "dup" || name == "dup2" || name == "dup3" ? Call::dup : Call::other;
+}
+
+struct Position {
+    std::uint64_t offset = 0;
+    bool known = false;
+};
+
+// A column of any table that a caller may give us.
+template <typename T>
+const T* column(const Table& table, std::string_view name, ColumnType type = column_type_of<T>()) {
+    const Column* found = table.find(name);
+    if (found == nullptr) {
+        throw InputError("no column '" + std::string(name) + "'", {}, 0, "a system-call table");
+    }
+    if (found->type() != type) {
+        throw InputError("column '" + std::string(name) + "' of type " + std::string(type_name(found->type())), {}, 0,
+                         std::string(type_name(type)) + ", as in a system-call table");
+    }
+    return found->values<T>();
+}
+
+}  // namespace
+
+Table offset_table(const Table& calls) {
+    const auto* time = column<std::uint64_t>(calls, "time");
+    const auto* duration = column<std::uint64_t>(calls, "duration");
+    const auto* pid = column<std::int32_t>(calls, "pid");
+    const auto* name = column<std::int32_t>(calls, "syscall", ColumnType::string);
+    const bool several = calls.find("buffer") != nullptr;
+    const auto* buffer = several ? column<std::int32_t>(calls, "buffer", ColumnType::string) : nullptr;
+    const auto* arg0 = column<std::uint64_t>(calls, "arg0");
+    const auto* arg3 = column<std::uint64_t>(calls, "arg3");
+    const auto* ret = column<std::int64_t>(calls, "ret");
+    const StringPool& names = *calls.find("syscall")->pool();
+    std::vector<Call> kinds;
+    kinds.reserve(names.size());
+    for (std::size_t code = 0; code < names.size(); ++code) {
+        kinds.push_back(call_of(names.at(static_cast<std::int32_t>(code))));
+    }
+    // By buffer, task and descriptor: each buffer has the calls of its own events.
+    std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, Position> positions;
+    std::vector<std::uint64_t> out_time, out_duration, out_offset, out_size;
+    std::vector<std::int32_t> out_pid, out_fd, out_operation, out_buffer;
+    std::vector<std::uint8_t> out_known;
+    auto operations = std::make_shared<StringPool>();
+    const std::int32_t reads = operations->intern("read");
+    const std::int32_t writes = operations->intern("write");
+    for (std::size_t row = 0; row < calls.rows(); ++row) {
+        if ((row & 0xffff) == 0) {
+            check_interrupt();
+        }
+        const Call kind = name[row] < 0 ? Call::other : kinds[static_cast<std::size_t>(name[row])];
+        if (kind == Call::other || ret[row] < 0) {
+            continue;
+        }
+        const auto fd = static_cast<std::int32_t>(arg0[row]);
+        const std::int32_t of = several ? buffer[row] : 0;
+        const auto result = static_cast<std::uint64_t>(ret[row]);
+        switch (kind) {
+            case Call::open:
+                positions[{of, pid[row], static_cast<std::int32_t>(result)}] = {0, true};
+                continue;
+            case Call::close:
+                positions.erase({of, pid[row], fd});
+                continue;
+            case Call::seek:
+                positions[{of, pid[row], fd}] = {result, true};
+                continue;
+            case Call::dup:
+                positions[{of, pid[row], static_cast<std::int32_t>(result)}] = positions[{of, pid[row], fd}];
+                continue;
+            default:
+                break;
+        }
+        Position at{arg3[row], true};
+        if (kind == Call::read || kind == Call::write) {
+            Position& position = positions[{of, pid[row], fd}];
+            at = position;
+            position.offset += result;
+        }
+        out_time.push_back(time[row]);
+        out_duration.push_back(duration[row]);
+        out_pid.push_back(pid[row]);
+        out_buffer.push_back(of);
+        out_fd.push_back(fd);
+        out_operation.push_back(kind == Call::read || kind == Call::pread ? reads : writes);
+        out_offset.push_back(at.offset);
+        out_size.push_back(result);
+        out_known.push_back(at.known ? 1 : 0);
+    }
+    std::vector<Column> columns;
+    columns.emplace_back("time", std::move(out_time), calls.find("time")->unit());
+    columns.emplace_back("duration", std::move(out_duration), calls.find("duration")->unit());
+    columns.emplace_back("pid", std::move(out_pid));
+    columns.emplace_back("fd", std::move(out_fd));
+    columns.emplace_back("operation", std::move(out_operation), std::move(operations));
+    columns.emplace_back("offset", std::move(out_offset), "bytes");
+    columns.emplace_back("size", std::move(out_size), "bytes");
+    columns.emplace_back("known", std::move(out_known));
+    if (several) {
+        columns.emplace_back("buffer", std::move(out_buffer), calls.find("buffer")->pool());
+    }
+    return Table(std::move(columns), calls.metadata());
+}
+
+}  // namespace sampleblk::trace

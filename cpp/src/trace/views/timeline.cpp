@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT
+#include "sampleblk/trace/timeline.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <tuple>
+
+#include "events/dictionary.hpp"
+#include "sampleblk/interrupt.hpp"
+#include "sampleblk/trace/decode.hpp"
+#include "views/block_sink.hpp"
+#include "views/graph_sink.hpp"
+#include "views/syscall_sink.hpp"
+
+namespace sampleblk::trace {
+
+namespace {
+
+constexpr std::size_t kInterruptRows = 1 << 16;
+
+void check_row(std::size_t row) {
+    if (row % kInterruptRows == 0) {
+        check_interrupt();
+    }
+}
+
+// What each CPU was switched to.
+class SwitchSink : public PlainSink {
+  public:
+    struct Switch {
+        std::uint64_t time = 0;
+        std::int32_t pid = 0;
+        std::int32_t comm = -1;  // code in names
+        Place place;
+    };
+
+    explicit SwitchSink(const TraceFile& file) : PlainSink(file), swap_(swap_needed(file.big_endian())) {
+        const EventFormat* format = file.find_event("sched:sched_switch");
+        if (format == nullptr) {
+            return;
+        }
+        fixed_size_ = format->fixed_size;
+        const Field* pid = format->find("next_pid");
+        if (pid == nullptr || pid->kind != FieldKind::number || pid->size != 4) {
+            return;  // a format without a task to switch to says nothing about CPUs
+        }
+        id_ = static_cast<std::int32_t>(format->id);
+        pid_ = FieldReader(*format, "next_pid", swap_);
+        if (const Field* comm = format->find("next_comm"); comm != nullptr && comm->kind == FieldKind::text) {
+            comm_offset_ = comm->offset;
+            comm_size_ = comm->size;
+        }
+    }
+
+    void record(const Event& event) {
+        if (!whole(event, kTypeSize) || static_cast<std::int32_t>(load<std::uint16_t>(event.data, swap_)) != id_ ||
+            !whole(event, fixed_size_)) {
+            return;
+        }
+        Switch one{event.time, static_cast<std::int32_t>(pid_.get(event.data)), -1, event.place};
+        if (comm_size_ != 0) {
+            one.comm = names.code({reinterpret_cast<const char*>(event.data + comm_offset_), comm_size_});
+        }
+        switches.push_back(one);
+    }
+
+    std::vector<Switch> switches;
+    Dictionary names;
+
+  private:
+    bool swap_;
+    std::int32_t id_ = -1;
+    std::uint32_t fixed_size_ = 0;
+    FieldReader pid_;
+    std::uint32_t comm_offset_ = 0;
+    std::uint32_t comm_size_ = 0;
+};
+
+class Builder {
+  public:
+    Builder(const TraceFile& file, const SyscallRequest& request)
+        : file_(file), buffers_(file, request.selection.buffer) {
+        GraphRequest functions;
+        functions.selection = request.selection;
+        CallGraph graph;
+        SwitchSink switches(file);
+        std::vector<SyscallRow> calls;
+        SyscallSink syscalls(file, request, [&calls](const SyscallRow& call) { calls.push_back(call); });
+        GraphSink calls_of_functions(file, functions, graph);
+        BlockSink block(file);
+        Together all(switches, syscalls, calls_of_functions, block);
+        WalkStats stats = walk(file, request.selection, all);
+        for (const Damage* damage :
+             {&switches.damage(), &syscalls.damage(), &calls_of_functions.damage(), &block.damage()}) {
+            stats.damage.add(*damage);
+        }
+        out_.metadata = loss_metadata(file, request.selection, stats);
+        cpus(switches);
+        for (const SyscallRow& call : calls) {
+            check_row(row_++);
+            if (syscalls.counts(call.place.buffer, call.raw)) {
+                slice("system calls", call.pid, call.place.buffer, call.time, call.duration,
+                      syscalls.names()->at(call.name));
+            }
+        }
+        tasks_.clear();
+        calls_of_functions.arrange();
+        for (std::size_t row = 0; row < graph.size(); ++row) {
+            check_row(row);
+            slice("functions", graph.pid[row], graph.buffer.empty() ? std::uint16_t{0} : graph.buffer[row],
+                  graph.time[row], graph.duration[row], graph.names->at(graph.function[row]));
+        }
+        devices(block);
+    }
+
+    [[nodiscard]] Timeline take() { return std::move(out_); }
+
+  private:
+    Track& add(std::string group, std::string name) {
+        Track& track = out_.tracks.emplace_back();
+        track.group = std::move(group);
+        track.name = std::move(name);
+        return track;
+    }
+
+    // What ran on each CPU, from one switch to the next; the idle task is the gaps.
+    void cpus(SwitchSink& sink) {
+        std::map<std::pair<std::uint16_t, std::uint16_t>, std::pair<std::size_t, std::size_t>>
+            last;  // to track and row
+        for (std::size_t row = 0; row < sink.switches.size(); ++row) {
+            check_row(row);
+            const SwitchSink::Switch& now = sink.switches[row];
+            const auto [entry, fresh] =
+                last.try_emplace({now.place.buffer, now.place.cpu}, std::pair(out_.tracks.size(), row));
+            if (fresh) {
+                (void)add("CPUs" + buffers_.suffix(now.place.buffer), "CPU " + std::to_string(now.place.cpu));
+                continue;
+            }
+            auto& [index, before] = entry->second;
+            const SwitchSink::Switch& was = sink.switches[before];
+            if (was.pid != 0) {
+                Track& track = out_.tracks[index];
+                const std::string who =
+                    (was.comm < 0 ? std::string("?") : sink.names.pool()->at(was.comm)) + "-" + std::to_string(was.pid);
+                track.slices.push_back({was.time, now.time - was.time, track.names->intern(who)});
+            }
+            before = row;
+        }
+        // The switches come in time order, CPUs are looked for in their own.
+        std::ranges::sort(out_.tracks, {},
+                          [](const Track& track) { return std::tuple(track.group, track.name.size(), track.name); });
+    }
+
+    void slice(std::string_view kind, std::int32_t pid, std::uint16_t buffer, std::uint64_t time,
+               std::uint64_t duration, const std::string& name) {
+        const auto [entry, fresh] = tasks_.try_emplace({buffer, pid}, out_.tracks.size());
+        if (fresh) {
+            const auto command = file_.commands().find(pid);
+            const std::string comm = command == file_.commands().end() ? (pid == 0 ? "<idle>" : "?") : command->second;
+            (void)add("Tasks" + buffers_.suffix(buffer), comm + "-" + std::to_string(pid) + " " + std::string(kind));
+        }
+        Track& track = out_.tracks[entry->second];
+        track.slices.push_back({time, duration, track.names->intern(name)});
+    }
+
+    void devices(const BlockSink& sink) {
+        std::map<std::pair<std::uint16_t, std::uint32_t>, std::vector<const BlockRequest*>> devices;
+        std::vector<std::pair<std::uint16_t, std::uint32_t>> order;  // in which they appear
+        for (const BlockRequest& request : sink.requests) {
+            if (!request.swallowed && request.issued != 0 && request.completed >= request.issued) {
+                auto& own = devices[{request.buffer, request.dev}];
+                if (own.empty()) {
+                    order.emplace_back(request.buffer, request.dev);
+                }
+                own.push_back(&request);
+            }
+        }
+        for (const auto& place : order) {
+            check_interrupt();
+            auto& own = devices[place];
+            const std::string name = device_name(place.second);
+            const std::string group = "Device " + name + buffers_.suffix(place.first);
+            std::ranges::stable_sort(own, {}, [](const BlockRequest* request) { return request->issued; });
+            // Requests overlap, slices of one line must not: each goes to the first line that is free.
+            std::vector<std::pair<std::uint64_t, std::size_t>> lanes;  // until when it is taken, its track
+            std::vector<std::pair<std::uint64_t, std::int64_t>> steps;
+            for (const BlockRequest* request : own) {
+                auto lane =
+                    std::ranges::find_if(lanes, [&](const auto& taken) { return taken.first <= request->issued; });
+                if (lane == lanes.end()) {
+                    lane = lanes.insert(lane, {0, out_.tracks.size()});
+                    (void)add(group, name + " requests " + std::to_string(lanes.size() - 1));
+                }
+                Track& track = out_.tracks[lane->second];
+                const std::string text = sink.names->at(request->rwbs) + " " + std::to_string(request->sector) + " + " +
+                                         std::to_string(request->sectors);
+                track.slices.push_back(
+                    {request->issued, request->completed - request->issued, track.names->intern(text)});
+                lane->first = request->completed;
+                steps.emplace_back(request->issued, 1);
+                steps.emplace_back(request->completed, -1);
+            }
+            depth(group, name, std::move(steps));
+        }
+    }
+
+    void depth(const std::string& group, const std::string& device,
+               std::vector<std::pair<std::uint64_t, std::int64_t>> steps) {
+        // At one moment completions go first, so that the depth is never overstated.
+        std::ranges::sort(steps);
+        std::int64_t value = 0;
+        for (auto& [time, step] : steps) {
+            step = value += step;
+        }
+        add(group, device + " queue depth").counter = std::move(steps);
+    }
+
+    const TraceFile& file_;
+    BufferNames buffers_;
+    std::size_t row_ = 0;
+    std::map<std::pair<std::uint16_t, std::int32_t>, std::size_t> tasks_;  // to track, of one kind
+    Timeline out_;
+};
+
+}  // namespace
+
+Timeline make_timeline(const TraceFile& file, const SyscallRequest& syscalls) {
+    file.require_ns(syscalls.selection.buffer, "a timeline");
+    Timeline out = Builder(file, syscalls).take();
+    for (Track& track : out.tracks) {
+        // A caller before what it calls, where both begin at one moment.
+        std::ranges::stable_sort(track.slices, [](const Slice& a, const Slice& b) {
+            return a.start != b.start ? a.start < b.start : a.duration > b.duration;
+        });
+    }
+    return out;
+}
+
+}  // namespace sampleblk::trace

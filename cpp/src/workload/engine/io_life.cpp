@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+#include "engine/io_life.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+
+namespace sampleblk::workload {
+
+namespace {
+
+const char* operation_of(const Io& io) {
+    if (io.is_sync()) {
+        return "fsync";
+    }
+    return io.direction == Direction::read ? "read" : io.direction == Direction::write ? "write" : "trim";
+}
+
+}  // namespace
+
+IoLife::IoLife(Job& job) noexcept
+    : job_(job),
+      scrambles_(job.options.scramble_buffers && job.options.writes),
+      checks_reads_(job.verifier && job.options.reads && !job.options.writes) {}
+
+bool IoLife::backlog_is_full() const noexcept {
+    return job_.verifier && job_.options.verify_backlog != 0 && job_.verifier->pending() >= job_.options.verify_backlog;
+}
+
+Next IoLife::choose(Io& io) {
+    io.verify_read = false;
+    if (job_.replay) {
+        return job_.replay->next(io, job_.files.all(), job_.files);
+    }
+    if (backlog_left_ == 0 && backlog_is_full()) {
+        const std::uint64_t batch = job_.options.verify_backlog_batch;
+        backlog_left_ = batch != 0 ? batch : job_.verifier->pending();
+    }
+    if (backlog_left_ != 0) {
+        --backlog_left_;
+        if (choose_to_verify(io) == Next::io) {
+            return Next::io;
+        }
+        backlog_left_ = 0;
+    }
+    return job_.generator.next(io);
+}
+
+Next IoLife::choose_to_verify(Io& io) {
+    if (!job_.verifier->next(io, job_.files.all())) {
+        io.verify_read = false;
+        return Next::end;
+    }
+    if (!io.file->is_open()) {
+        job_.files.open(*io.file);
+    }
+    return Next::io;
+}
+
+bool IoLife::needs_idle() const noexcept {
+    return (job_.pacer && job_.pacer->needs_idle()) || (backlog_left_ == 0 && backlog_is_full()) ||
+           (job_.replay && job_.replay->needs_idle());
+}
+
+std::uint64_t IoLife::waits_until() {
+    const std::uint64_t now = job_.clock.ticks();
+    if (job_.replay) {
+        return job_.replay->waits_until(now);
+    }
+    return job_.pacer ? job_.pacer->waits_until(now, job_.generator.sync_is_due()) : 0;
+}
+
+bool IoLife::wait_until(std::uint64_t tick) {
+    return job_.timetable.sleep_until(tick, job_.pacer ? job_.pacer->spin_until() : 0);
+}
+
+void IoLife::prepare(Io& io) {
+    if (io.verify_read) {
+        return;
+    }
+    io.due_ticks = job_.pacer ? job_.pacer->begin_io(io) : job_.replay ? job_.replay->due() : 0;
+    if (io.direction == Direction::trim && job_.verifier) {
+        job_.verifier->forget(io);
+    }
+    if (io.direction != Direction::write) {
+        return;
+    }
+    const std::span<std::byte> buffer(io.buffer, static_cast<std::size_t>(io.length));
+    if (job_.verifier) {
+        job_.verifier->fill(io);
+    } else if (job_.refills) {
+        job_.filler.fill(buffer, io.offset);
+    } else if (scrambles_) {
+        scramble(buffer, io.offset, job_.clock.ticks());
+    }
+}
+
+void IoLife::finish_more(const Io& io, std::uint64_t now) {
+    if (job_.pacer) {
+        job_.pacer->end_io();
+    }
+    if (io.direction == Direction::write) {
+        io.file->first_written = std::min(io.file->first_written, io.offset);
+        io.file->last_written = std::max(io.file->last_written, io.offset + io.length);
+    }
+    check_latency(io, now);
+    if ((io.verify_read || (checks_reads_ && io.direction == Direction::read)) && !job_.verifier->check(io)) {
+        job_.control.finish();
+        over_ = true;
+    }
+}
+
+void IoLife::check_latency(const Io& io, std::uint64_t now) {
+    const std::uint64_t latency = job_.clock.ns(now - io.start_ticks);
+    const std::uint64_t most = job_.options.max_latency_ns[index_of(io.direction)];
+    if (most != 0 && latency > most) {
+        job_.control.fail({"max_latency", io.file->target->path, ETIMEDOUT,
+                           std::to_string(latency) + " ns at offset " + std::to_string(io.offset)});
+        over_ = true;
+    }
+    if (job_.options.latency_target_ns != 0 && !io.verify_read && job_.accounting.measuring() &&
+        !job_.pacer->meets_target(latency)) {
+        job_.control.fail({"latency_target", io.file->target->path, ETIMEDOUT, "not met even one I/O at a time"});
+        over_ = true;
+    }
+}
+
+Fate IoLife::complete_otherwise(Io& io, std::int64_t result, std::uint64_t now) {
+    if (result == -EINTR || (result == -EAGAIN && !job_.options.nowait)) {
+        return job_.control.stopping() ? Fate::ended : Fate::again;
+    }
+    if (result < 0) {
+        fail(io, static_cast<int>(-result), operation_of(io));
+        return Fate::ended;
+    }
+    if (io.is_sync()) {
+        io.file->first_written = UINT64_MAX;
+        io.file->last_written = 0;
+        job_.accounting.add_sync(io.issue_ticks, now, true);
+        return Fate::ended;
+    }
+    if (result == 0) {
+        fail(io, EIO, io.direction == Direction::read ? "read nothing" : "wrote nothing");
+        return Fate::ended;
+    }
+    job_.accounting.add_short(io);
+    io.moved += static_cast<std::uint64_t>(result);
+    if (io.position() < io.file->target->size_bytes) {
+        return Fate::again;
+    }
+    // The end of the file.
+    io.length = io.moved;
+    if (io.verify_read || checks_reads_) {
+        fail(io, EIO, "the file ends inside a block to verify");
+    } else {
+        finish(io, now);
+    }
+    return Fate::ended;
+}
+
+void IoLife::fail(const Io& io, int code, const char* operation) {
+    if (job_.verifier && io.direction == Direction::write) {
+        job_.verifier->forget(io);  // who knows what is there now
+    }
+    if (job_.options.fill_device && (code == ENOSPC || code == EDQUOT)) {
+        job_.budget.exhaust();  // what fill_device was asked to reach
+        return;
+    }
+    const std::uint8_t kind = io.verify_read                    ? continue_on_verify
+                              : io.direction == Direction::read ? continue_on_read
+                                                                : continue_on_write;
+    // fio's errors that may be continued on, unless ignore_error names others.
+    if ((code == EIO || code == EILSEQ) && (job_.options.continue_on_error & kind) != 0) {
+        ++job_.measured.error_count;
+        return;
+    }
+    const std::string where =
+        "at offset " + std::to_string(io.position()) + ", " + std::to_string(io.left()) + " bytes";
+    job_.control.fail({operation, io.file->target->path, code, io.is_sync() ? std::string() : where});
+    over_ = true;
+}
+
+void IoLife::abandon(const JobError& error) noexcept {
+    job_.control.fail(error);
+    over_ = true;
+}
+
+}  // namespace sampleblk::workload

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+#include "result/logs.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+
+#include "sampleblk/fd.hpp"
+
+namespace sampleblk::workload {
+
+namespace {
+
+// About 400 MB per log; what comes after is counted as lost.
+constexpr std::size_t most_lines = 10'000'000;
+constexpr std::uint64_t ms = 1'000'000;
+
+void append(std::string& out, std::uint64_t value) {
+    out += std::to_string(value);
+    out += ", ";
+}
+
+}  // namespace
+
+Logs::Logs(const JobPlan& plan, Measured& measured) : options_(plan.options), measured_(measured) {
+    wanted_[bw] = !options_.write_bw_log.empty();
+    wanted_[iops] = !options_.write_iops_log.empty();
+    wanted_[clat] = wanted_[lat] = !options_.write_lat_log.empty();
+    // As in fio, whose log of submissions stays empty where the call does the whole I/O.
+    wanted_[slat] = wanted_[lat] && !is_synchronous(options_.engine);
+    if (options_.log_avg_ns != 0) {
+        window_end_ns_ = options_.log_avg_ns;
+    }
+    if (!options_.write_hist_log.empty() && options_.log_hist_ns != 0) {
+        histogram_end_ns_ = options_.log_hist_ns;
+        for (auto& bins : previous_bins_) {
+            bins.assign(HistogramGeometry::bins, 0);
+        }
+    }
+}
+
+void Logs::add_line(Kind kind, std::uint64_t time_ns, std::uint64_t value, const Io& io) {
+    if (lines_[kind].size() >= most_lines) {
+        ++measured_.io_log_lost;
+        return;
+    }
+    lines_[kind].push_back({.time_ms = time_ns / ms,
+                            .value = value,
+                            .offset = io.offset,
+                            .block_bytes = io.length,
+                            .direction = static_cast<std::uint8_t>(io.direction)});
+}
+
+void Logs::add(const Io& io, std::uint64_t end_ns, std::uint64_t slat_ns, std::uint64_t clat_ns, std::uint64_t lat_ns) {
+    const std::uint64_t values[kinds] = {
+        // KiB/s of this one I/O, as fio has it where no window is asked for.
+        clat_ns == 0
+            ? 0
+            : static_cast<std::uint64_t>(static_cast<double>(io.length) * 1e9 / 1024 / static_cast<double>(clat_ns)),
+        1, slat_ns, clat_ns, lat_ns};
+    for (std::uint8_t kind = 0; kind < kinds; ++kind) {
+        if (!wanted_[kind]) {
+            continue;
+        }
+        if (options_.log_avg_ns == 0) {
+            add_line(static_cast<Kind>(kind), end_ns, values[kind], io);
+        } else {
+            Window& window = windows_[kind][index_of(io.direction)];
+            ++window.samples;
+            window.sum += kind == bw ? io.length : values[kind];
+            window.most = std::max(window.most, values[kind]);
+        }
+    }
+}
+
+std::uint64_t Logs::next_ns() const noexcept {
+    return std::min(window_end_ns_, histogram_end_ns_);
+}
+
+void Logs::on_time(std::uint64_t now_ns) {
+    if (now_ns >= window_end_ns_) {
+        end_window(now_ns);
+    }
+    if (now_ns >= histogram_end_ns_) {
+        end_histogram(now_ns);
+    }
+}
+
+void Logs::end_window(std::uint64_t now_ns) {
+    const std::uint64_t spent = std::max<std::uint64_t>(now_ns - window_begin_ns_, 1);
+    for (std::uint8_t kind = 0; kind < kinds; ++kind) {
+        for (std::size_t d = 0; d < data_directions; ++d) {
+            Window& window = windows_[kind][d];
+            if (window.samples == 0 || lines_[kind].size() >= most_lines) {
+                measured_.io_log_lost += window.samples;
+                continue;
+            }
+            const auto rate = [&](double amount) {
+                return static_cast<std::uint64_t>(amount * 1e9 / static_cast<double>(spent));
+            };
+            const std::uint64_t value = kind == bw               ? rate(static_cast<double>(window.sum) / 1024)
+                                        : kind == iops           ? rate(static_cast<double>(window.samples))
+                                        : options_.log_max_value ? window.most
+                                                                 : window.sum / window.samples;
+            lines_[kind].push_back({.time_ms = now_ns / ms,
+                                    .value = value,
+                                    .offset = 0,
+                                    .block_bytes = 0,
+                                    .direction = static_cast<std::uint8_t>(d)});
+            window = Window();
+        }
+    }
+    window_begin_ns_ = now_ns;
+    while (window_end_ns_ <= now_ns) {
+        window_end_ns_ += options_.log_avg_ns;
+    }
+}
+
+void Logs::end_histogram(std::uint64_t now_ns) {
+    const std::size_t step = std::size_t{1} << options_.log_hist_coarseness;
+    for (std::size_t d = 0; d < data_directions; ++d) {
+        const auto& bins = measured_.data[d].clat.bins;
+        std::vector<std::uint64_t>& before = previous_bins_[d];
+        if (std::ranges::equal(bins, before)) {
+            continue;
+        }
+        append(histogram_text_, (now_ns + epoch_ns_) / ms);
+        append(histogram_text_, d);
+        append(histogram_text_, options_.max_bs[d]);
+        for (std::size_t i = 0; i < bins.size(); i += step) {
+            std::uint64_t sum = 0;
+            for (std::size_t j = i; j < std::min(i + step, bins.size()); ++j) {
+                sum += bins[j] - before[j];
+            }
+            append(histogram_text_, sum);
+        }
+        histogram_text_.replace(histogram_text_.size() - 2, 2, "\n");
+        before.assign(bins.begin(), bins.end());
+    }
+    while (histogram_end_ns_ <= now_ns) {
+        histogram_end_ns_ += options_.log_hist_ns;
+    }
+}
+
+std::string Logs::path_of(const std::string& name, const char* kind) const {
+    const std::string number = options_.per_job_logs ? "." + std::to_string(options_.job_number + 1) : "";
+    return name + "_" + kind + number + ".log";
+}
+
+void Logs::write_lines(const std::string& name, const char* suffix, Kind kind) const {
+    std::string text;
+    for (const Line& line : lines_[kind]) {
+        append(text, line.time_ms + epoch_ns_ / ms);
+        append(text, line.value);
+        append(text, line.direction);
+        append(text, line.block_bytes);
+        if (options_.log_offset) {
+            append(text, line.offset);
+        }
+        text += "0\n";  // the priority
+    }
+    write_file(path_of(name, suffix), text, O_CREAT | O_TRUNC);
+}
+
+void Logs::write(std::uint64_t now_ns) {
+    if (options_.log_avg_ns != 0) {
+        end_window(now_ns);
+    }
+    if (wanted_[bw]) {
+        write_lines(options_.write_bw_log, "bw", bw);
+    }
+    if (wanted_[iops]) {
+        write_lines(options_.write_iops_log, "iops", iops);
+    }
+    if (wanted_[lat]) {
+        write_lines(options_.write_lat_log, "slat", slat);
+        write_lines(options_.write_lat_log, "clat", clat);
+        write_lines(options_.write_lat_log, "lat", lat);
+    }
+    if (!options_.write_hist_log.empty()) {
+        if (histogram_end_ns_ != UINT64_MAX) {
+            end_histogram(now_ns);
+        }
+        write_file(path_of(options_.write_hist_log, "clat_hist"), histogram_text_, O_CREAT | O_TRUNC);
+    }
+}
+
+}  // namespace sampleblk::workload

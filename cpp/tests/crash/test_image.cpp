@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+// tests/crash has the states' contents, against plain Python; here is what Python cannot see.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sampleblk/crash/walk.hpp"
+#include "sampleblk/error.hpp"
+#include "sampleblk/fd.hpp"
+#include "scratch.hpp"
+
+namespace sampleblk::crash {
+namespace {
+
+// A log of dm-log-writes of one-sector writes at these sectors, all of one byte.
+std::string log_of(const std::vector<std::pair<std::uint64_t, char>>& writes) {
+    std::string log(sector_bytes, '\0');
+    const std::uint64_t super[]{0x6a736677736872ULL, 1, writes.size(), sector_bytes};
+    std::memcpy(log.data(), super, sizeof(super));
+    for (const auto& [sector, byte] : writes) {
+        std::string head(sector_bytes, '\0');
+        const std::uint64_t entry[]{sector, 1, 0, 0};
+        std::memcpy(head.data(), entry, sizeof(entry));
+        log += head + std::string(sector_bytes, byte);
+    }
+    const std::string path = fuzz::ScratchFolder::one().file("log");
+    std::ofstream(path, std::ios::binary) << log;
+    return path;
+}
+
+TEST(CrashImage, OnlyWhatDiffersIsWritten) {
+    const Log log = Log::read(log_of({{0, 'a'}, {1, 'b'}, {2, 'c'}, {0, 'd'}}));
+    Image image(log, fuzz::ScratchFolder::one().file("image"), {}, 4 * sector_bytes);
+    image.take({.submitted = 3, .lost = {}, .torn = {}});
+    EXPECT_EQ(image.write(), 3U);
+    EXPECT_EQ(image.write(), 0U);
+    image.take({.submitted = 4, .lost = {}, .torn = {}});
+    EXPECT_EQ(image.write(), 1U);
+    image.take({.submitted = 4, .lost = {1, 3}, .torn = {}});
+    EXPECT_EQ(image.write(), 2U);
+    // There and back between two writes: nothing to do.
+    image.take({.submitted = 0, .lost = {}, .torn = {}});
+    image.take({.submitted = 4, .lost = {1, 3}, .torn = {}});
+    EXPECT_EQ(image.write(), 0U);
+}
+
+TEST(CrashImage, EqualContentsHaveEqualDigestsWhateverLedToThem) {
+    const Log log = Log::read(log_of({{0, 'a'}, {1, 'a'}, {0, 'a'}, {0, '\0'}}));
+    Image image(log, fuzz::ScratchFolder::one().file("image"), {}, 2 * sector_bytes);
+    const auto digest = [&](const State& state) {
+        image.take(state);
+        return image.digest();
+    };
+    const Digest nothing = digest({.submitted = 0, .lost = {}, .torn = {}});
+    const Digest first = digest({.submitted = 1, .lost = {}, .torn = {}});
+    const Digest second = digest({.submitted = 2, .lost = {0}, .torn = {}});
+    EXPECT_NE(first, second);  // the same bytes elsewhere
+    EXPECT_EQ(digest({.submitted = 3, .lost = {0, 1}, .torn = {}}), first);
+    EXPECT_EQ(digest({.submitted = 4, .lost = {1}, .torn = {}}), nothing);
+}
+
+// The discard of a whole disk, as mkfs begins: with a search through its sectors for each of them this takes hours.
+TEST(CrashImage, ATornWriteOfManySectorsIsBuiltInOnePass) {
+    constexpr std::uint64_t sectors = 1U << 20;
+    std::string text = read_file(log_of({{0, 'a'}}));
+    std::string head(sector_bytes, '\0');
+    const std::uint64_t discard[]{0, sectors, 4, 0};
+    std::memcpy(head.data(), discard, sizeof(discard));
+    text += head;
+    const std::uint64_t entries = 2;
+    std::memcpy(text.data() + 16, &entries, sizeof(entries));
+    const std::string path = fuzz::ScratchFolder::one().file("discard");
+    std::ofstream(path, std::ios::binary) << text;
+    const Log log = Log::read(path);
+    Image image(log, fuzz::ScratchFolder::one().file("image"), {}, sectors * sector_bytes);
+    image.take({.submitted = 2, .lost = {}, .torn = {{.write = 1, .first = 1, .sectors = sectors - 1}}});
+    EXPECT_EQ(image.write(), sectors);  // what was written first in its first, the discard in all others
+    image.take({.submitted = 2, .lost = {}, .torn = {{.write = 1, .first = 0, .sectors = sectors / 2}}});
+    (void)image.write();
+    const Digest torn = image.digest();
+    image.take({.submitted = 2, .lost = {}, .torn = {}});
+    EXPECT_EQ(image.digest(), torn);  // the other half was zeros before
+}
+
+TEST(CrashImage, ABaseThatGetsShorterIsAnError) {
+    const Log log = Log::read(log_of({{0, 'a'}, {1, 'b'}}));
+    const std::string base = fuzz::ScratchFolder::one().file("base");
+    constexpr std::size_t pages = 4;
+    std::ofstream(base, std::ios::binary) << std::string(pages * 4096, 'x');
+    Image image(log, fuzz::ScratchFolder::one().file("image"), base, pages * 4096);
+    image.take({.submitted = 2, .lost = {}, .torn = {}});
+    EXPECT_EQ(image.write(), 2U);
+    EXPECT_EQ(image.restore(), 0U);
+    std::filesystem::resize_file(base, 4096);
+    EXPECT_THROW(image.restore(), FormatError);
+    std::filesystem::resize_file(base, 0);
+    image.take({.submitted = 1, .lost = {}, .torn = {}});
+    EXPECT_THROW(image.write(), FormatError);
+}
+
+TEST(CrashWalk, LooksAtNoMoreThanItIsTold) {
+    const Log log = Log::read(log_of({{0, 'a'}, {0, 'a'}, {0, 'a'}, {0, 'b'}}));
+    Image image(log, fuzz::ScratchFolder::one().file("image"), {}, sector_bytes);
+    Walk walk(log, {.kind = Model::Kind::prefix}, image);
+    State state;
+    EXPECT_TRUE(walk.next(state, 1));   // empty
+    EXPECT_TRUE(walk.next(state, 1));   // a
+    EXPECT_FALSE(walk.next(state, 1));  // a again
+    EXPECT_FALSE(walk.at_end());
+    EXPECT_TRUE(walk.next(state, 10));  // b
+    EXPECT_FALSE(walk.next(state, 10));
+    EXPECT_TRUE(walk.at_end());
+    EXPECT_EQ(walk.looked_at(), 5U);
+    EXPECT_EQ(walk.repeated(), 2U);
+}
+
+}  // namespace
+}  // namespace sampleblk::crash

@@ -1,0 +1,687 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "block/command.h"
+
+#include "block/trace.h"
+#include "compat.h"
+#include "core/random.h"
+
+/* --- data */
+
+/* Reads the first `len` bytes. */
+static void io_read(struct sblk_store *store, const struct sblk_io *io, u64 len)
+{
+	u64 pos = io->pos;
+	u64 end = pos + len;
+	struct bio *bio;
+
+	for (bio = io->bio; bio && pos < end; bio = bio->bi_next) {
+		struct bvec_iter iter;
+		struct bio_vec bvec;
+
+		bio_for_each_segment(bvec, bio, iter) {
+			size_t part = min_t(u64, bvec.bv_len, end - pos);
+			void *to = sblk_bvec_map(&bvec);
+
+			sblk_store_read(store, pos, to, part);
+			flush_dcache_page(bvec.bv_page);
+			sblk_bvec_unmap(to);
+			pos += part;
+			if (unlikely(pos == end))
+				break;
+		}
+	}
+}
+
+/*
+ * Calls `write(arg, data, len)` for the first `len` bytes that are to be written, until it fails. Inlined, as `write` is
+ * a constant to each caller and an indirect call for each page is expensive with retpolines.
+ */
+static __always_inline int for_each_data(const struct sblk_io *io, u64 len,
+					 int (*write)(void *arg, const void *data, size_t len), void *arg)
+{
+	struct bio *bio;
+	int err = 0;
+
+	for (bio = io->bio; bio && len && !err; bio = bio->bi_next) {
+		struct bvec_iter iter;
+		struct bio_vec bvec;
+
+		bio_for_each_segment(bvec, bio, iter) {
+			size_t part = min_t(u64, bvec.bv_len, len);
+			void *from = sblk_bvec_map(&bvec);
+
+			err = write(arg, from, part);
+			sblk_bvec_unmap(from);
+			len -= part;
+			if (err || !len)
+				break;
+		}
+	}
+	return err;
+}
+
+static int writer_write(void *writer, const void *data, size_t len)
+{
+	return sblk_writer_write(writer, data, len);
+}
+
+static int io_write(struct sblk_store *store, const struct sblk_io *io, u64 pos, u64 len, gfp_t gfp)
+{
+	struct sblk_writer writer;
+	int err;
+
+	sblk_writer_begin(&writer, store, pos, len, gfp);
+	err = for_each_data(io, len, writer_write, &writer);
+	sblk_writer_end(&writer);
+	return err;
+}
+
+static int io_change(struct sblk_store *store, const struct sblk_io *io, u64 pos, u64 len, gfp_t gfp)
+{
+	switch (io->op) {
+	case SBLK_WRITE:
+		return io_write(store, io, pos, len, gfp);
+	case SBLK_DISCARD:
+	case SBLK_WRITE_ZEROES:
+		return io->nounmap ? sblk_store_zero(store, pos, len, gfp) : sblk_store_discard(store, pos, len, gfp);
+	default:
+		return 0;
+	}
+}
+
+/*
+ * Narrows a discard to the granules that it names whole, where the device has any: it is a hint, and a device that keeps
+ * account of larger pieces ignores the rest of it. False for nothing. Leaves other operations alone.
+ */
+static bool keep_whole_granules(const struct sblk_device *dev, enum sblk_op op, u64 *pos, u64 *len)
+{
+	u64 granule = dev->config.discard_granularity_bytes; /* a power of two */
+	u64 first = dev->config.discard_alignment_bytes;
+	u64 from = max(*pos, first), to = *pos + *len;
+
+	if (op != SBLK_DISCARD || !granule)
+		return true;
+	if (to < first)
+		return false;
+	from = first + round_up(from - first, granule);
+	to = first + round_down(to - first, granule);
+	if (from >= to)
+		return false;
+	*pos = from;
+	*len = to - from;
+	return true;
+}
+
+blk_status_t sblk_io_plain(struct sblk_device *dev, const struct sblk_io *io)
+{
+	if (unlikely(io->op >= SBLK_OPS))
+		return BLK_STS_NOTSUPP;
+	if (io->op == SBLK_READ) {
+		io_read(dev->medium.store, io, io->len);
+	} else {
+		u64 pos = io->pos, len = io->len;
+
+		if (unlikely(!keep_whole_granules(dev, io->op, &pos, &len)))
+			return BLK_STS_OK;
+		if (unlikely(io_change(dev->medium.store, io, pos, len, SBLK_GFP_ATOMIC)))
+			return BLK_STS_RESOURCE;
+	}
+	return BLK_STS_OK;
+}
+
+/* Changes the bytes that a fault corrupts, of `len` from `pos` on, through `change(arg, offset, mask, value)`. */
+static void corrupt(const struct sblk_fault *fault, u64 len,
+		    void (*change)(void *arg, u64 offset, u8 keep, u8 flip), void *arg)
+{
+	u64 bits;
+
+	if (!len)
+		return;
+	if (fault->action == SAMPLEBLK_FAULT_SET_BYTE && fault->arg0 < len)
+		change(arg, fault->arg0, 0, fault->arg1);
+	if (fault->action != SAMPLEBLK_FAULT_CORRUPT)
+		return;
+	for (bits = max_t(u64, fault->arg0, 1); bits--;)
+		change(arg, mul_u64_u64_shr(sblk_random(fault->random, bits), len, 64), 0xff,
+		       1U << (fault->random >> 32 & 7));
+}
+
+static void corrupt_bio(void *arg, u64 offset, u8 keep, u8 flip)
+{
+	struct bio *bio;
+
+	for (bio = arg; bio; bio = bio->bi_next) {
+		struct bvec_iter iter;
+		struct bio_vec bvec;
+
+		bio_for_each_segment(bvec, bio, iter) {
+			if (offset < bvec.bv_len) {
+				u8 *data = sblk_bvec_map(&bvec);
+
+				data[offset] = (data[offset] & keep) ^ flip;
+				sblk_bvec_unmap(data);
+			}
+			/* Wraps for all that follow: no other segment is hit. */
+			offset -= bvec.bv_len;
+		}
+	}
+}
+
+struct written {
+	struct sblk_store *store;
+	u64 pos;
+};
+
+static void corrupt_written(void *arg, u64 offset, u8 keep, u8 flip)
+{
+	const struct written *written = arg;
+	u8 value;
+
+	sblk_store_read(written->store, written->pos + offset, &value, 1);
+	value = (value & keep) ^ flip;
+	/* The page is there: it was written. */
+	sblk_store_write(written->store, written->pos + offset, &value, 1, SBLK_GFP_ATOMIC);
+}
+
+static void corrupt_change(void *change, u64 offset, u8 keep, u8 flip)
+{
+	u8 *byte = sblk_change_byte(change, offset);
+
+	*byte = (*byte & keep) ^ flip;
+}
+
+/* --- execution */
+
+struct fill {
+	struct sblk_change *change;
+	u64 offset;
+};
+
+static int change_fill(void *arg, const void *data, size_t len)
+{
+	struct fill *fill = arg;
+
+	sblk_change_fill(fill->change, fill->offset, data, len);
+	fill->offset += len;
+	return 0;
+}
+
+/* Executes the rest of a change, or a flush, with the log. */
+static int change_logged(struct sblk_cmd *cmd, u64 pos, u64 len, gfp_t gfp)
+{
+	struct sblk_device *dev = cmd->queue->dev;
+	struct sblk_medium *medium = &dev->medium;
+	u32 flags = cmd->io.fua && cmd->fault.action != SAMPLEBLK_FAULT_NOT_DURABLE ? SBLK_RECORD_FUA : 0;
+
+	if (cmd->io.atomic)
+		flags |= SBLK_RECORD_ATOMIC;
+	do {
+		struct sblk_record *record = sblk_medium_record(medium, cmd->io.op, pos + cmd->done, len - cmd->done,
+								cmd->io.nounmap, flags, gfp);
+		u64 part, overflow;
+		int err;
+
+		if (!record)
+			return -ENOMEM;
+		part = record->change.len;
+		if (cmd->io.op == SBLK_WRITE) {
+			struct fill fill = { .change = &record->change };
+
+			for_each_data(&cmd->io, len, change_fill, &fill);
+			corrupt(&cmd->fault, len, corrupt_change, &record->change);
+		}
+		err = sblk_medium_change(medium, &cmd->ticket, record, cmd->io.op, &overflow);
+		if (err == -EAGAIN)
+			continue;
+		if (err)
+			return err;
+		if (unlikely(overflow))
+			trace_sampleblk_journal_overflow(dev, overflow);
+		cmd->done += part;
+	} while (cmd->done < len);
+	return 0;
+}
+
+static bool has_power(const struct sblk_cmd *cmd)
+{
+	const struct sblk_medium *medium = &cmd->queue->dev->medium;
+
+	return !READ_ONCE(medium->off) && READ_ONCE(medium->power_epoch) == cmd->ticket.power_epoch;
+}
+
+static int change_store(struct sblk_cmd *cmd, u64 pos, u64 len, gfp_t gfp)
+{
+	struct sblk_store *store = cmd->queue->dev->medium.store;
+	int err;
+
+	if (!has_power(cmd))
+		return -EIO;
+	err = io_change(store, &cmd->io, pos, len, gfp);
+	if (!err)
+		corrupt(&cmd->fault, len, corrupt_written, &(struct written){ store, pos });
+	return err;
+}
+
+/* The same without the log. A power cut waits for whoever is in here. */
+static int change_unlogged(struct sblk_cmd *cmd, u64 pos, u64 len, gfp_t gfp)
+{
+	struct sblk_device *dev = cmd->queue->dev;
+	int err;
+
+	if (gfpflags_allow_blocking(gfp)) {
+		mutex_lock(&dev->worker_lock);
+		err = change_store(cmd, pos, len, gfp);
+		mutex_unlock(&dev->worker_lock);
+	} else {
+		rcu_read_lock();
+		err = change_store(cmd, pos, len, gfp);
+		rcu_read_unlock();
+	}
+	return err;
+}
+
+/* What of a command is executed under its fault, if one acts on it; false for nothing. */
+static bool faulty_range(const struct sblk_cmd *cmd, u64 *pos, u64 *len)
+{
+	u64 capacity = READ_ONCE(cmd->queue->dev->config.capacity_bytes);
+	u64 arg0 = cmd->fault.arg0;
+
+	*pos = cmd->io.pos;
+	*len = cmd->io.len;
+	switch (cmd->fault.action) {
+	case SAMPLEBLK_FAULT_LOST_WRITE:
+		return false;
+	case SAMPLEBLK_FAULT_TORN_WRITE:
+	case SAMPLEBLK_FAULT_BAD_SECTOR:
+		*len = min_t(u64, *len, min_t(u64, arg0, U64_MAX >> SECTOR_SHIFT) << SECTOR_SHIFT);
+		return *len;
+	case SAMPLEBLK_FAULT_MISDIRECTED_WRITE:
+		*pos = arg0 << SECTOR_SHIFT;
+		/* The device may have shrunk since the rule was checked. */
+		if (*pos >= capacity)
+			return false;
+		*len = min_t(u64, *len, capacity - *pos);
+		return true;
+	}
+	return true;
+}
+
+/* The status that a command is answered with whatever comes of its execution. */
+static blk_status_t faulty_status(const struct sblk_cmd *cmd)
+{
+	if (cmd->fault.action == SAMPLEBLK_FAULT_TORN_WRITE && cmd->fault.arg1)
+		return errno_to_blk_status(-(int)cmd->fault.arg1);
+	if (cmd->fault.action == SAMPLEBLK_FAULT_BAD_SECTOR)
+		return BLK_STS_MEDIUM;
+	return BLK_STS_OK;
+}
+
+/* 0, -ENOMEM or -EIO. */
+static int cmd_do(struct sblk_cmd *cmd, gfp_t gfp)
+{
+	struct sblk_device *dev = cmd->queue->dev;
+	u64 pos, len;
+
+	if (!faulty_range(cmd, &pos, &len) || !keep_whole_granules(dev, cmd->io.op, &pos, &len))
+		return 0;
+	if (cmd->io.op == SBLK_READ) {
+		if (!has_power(cmd))
+			return -EIO;
+		io_read(dev->medium.store, &cmd->io, len);
+		corrupt(&cmd->fault, len, corrupt_bio, cmd->io.bio);
+		return 0;
+	}
+	return sblk_medium_logs(&dev->medium) ? change_logged(cmd, pos, len, gfp) : change_unlogged(cmd, pos, len, gfp);
+}
+
+/* --- the answer */
+
+blk_status_t sblk_cmd_account(struct sblk_cmd *cmd, blk_status_t status)
+{
+	struct sblk_queue *queue = cmd->queue;
+	struct sblk_device *dev = queue->dev;
+	enum sblk_op op = cmd->io.op;
+	struct sblk_flushed flushed;
+	u64 now = ktime_get_ns();
+
+	if (!sblk_medium_complete(&dev->medium, &cmd->ticket, status, now, &flushed))
+		status = BLK_STS_IOERR;
+	else if (cmd->ticket.flush && !cmd->ticket.no_promise && !status)
+		trace_sampleblk_flush(dev, flushed.writes, flushed.epoch);
+	if (likely(op < SBLK_OPS))
+		sblk_stats_count(queue->stats, op, cmd->io.len, cmd->io.fua);
+	if (unlikely(status))
+		this_cpu_inc(queue->stats->errors);
+	if (test_bit(SBLK_SLOW_HISTOGRAMS, &dev->slow_path) && op < SBLK_OPS) {
+		struct sblk_histograms __percpu *histograms = READ_ONCE(queue->histograms);
+
+		if (histograms)
+			sblk_histograms_count(histograms, op, now - cmd->start_ns);
+	}
+	if (trace_sampleblk_complete_enabled())
+		trace_sampleblk_complete(cmd, blk_status_to_errno(status), now - cmd->start_ns);
+	return status;
+}
+
+void sblk_cmd_end(struct sblk_cmd *cmd, blk_status_t status)
+{
+	cmd->end(cmd, sblk_cmd_account(cmd, status));
+}
+
+/* --- waiting */
+
+static enum hrtimer_restart cmd_timer(struct hrtimer *timer)
+{
+	struct sblk_cmd *cmd = container_of(timer, struct sblk_cmd, timer);
+
+	if (sblk_cmd_stop_waiting(cmd, BIT(SBLK_WAIT_TIMER)))
+		sblk_cmd_end(cmd, cmd->status);
+	return HRTIMER_NORESTART;
+}
+
+void sblk_cmd_init(struct sblk_cmd *cmd, void (*end)(struct sblk_cmd *cmd, blk_status_t status))
+{
+	cmd->end = end;
+	cmd->waiting = SBLK_NOT_WAITING;
+	sblk_hrtimer_setup(&cmd->timer, cmd_timer, HRTIMER_MODE_REL);
+}
+
+bool sblk_cmd_stop_waiting(struct sblk_cmd *cmd, unsigned int ways)
+{
+	struct sblk_queue *queue = cmd->queue;
+	unsigned long irq;
+	bool waited;
+
+	spin_lock_irqsave(&queue->lock, irq);
+	waited = cmd->waiting != SBLK_NOT_WAITING && ways & BIT(cmd->waiting);
+	if (waited) {
+		cmd->waiting = SBLK_NOT_WAITING;
+		list_del(&cmd->list);
+	}
+	spin_unlock_irqrestore(&queue->lock, irq);
+	return waited;
+}
+
+void sblk_cmd_polled(struct sblk_queue *queue, struct list_head *list)
+{
+	struct sblk_cmd *cmd, *next;
+	unsigned long irq;
+	u64 now = 0;
+
+	spin_lock_irqsave(&queue->lock, irq);
+	list_for_each_entry_safe(cmd, next, &queue->waiting, list) {
+		if (cmd->waiting != SBLK_WAIT_POLL)
+			continue;
+		if (cmd->due_ns && !now)
+			now = ktime_get_ns();
+		if (cmd->due_ns > now)
+			continue;
+		cmd->waiting = SBLK_NOT_WAITING;
+		list_move_tail(&cmd->list, list);
+	}
+	spin_unlock_irqrestore(&queue->lock, irq);
+}
+
+void sblk_cmd_end_polled(struct sblk_device *dev)
+{
+	unsigned int i;
+
+	for (i = 0; i < dev->nr_queues; i++) {
+		struct sblk_cmd *cmd, *next;
+		LIST_HEAD(list);
+
+		sblk_cmd_polled(&dev->queues[i], &list);
+		list_for_each_entry_safe(cmd, next, &list, list) {
+			list_del(&cmd->list);
+			sblk_cmd_end(cmd, cmd->status);
+		}
+	}
+}
+
+/* Moves those that wait in one of the ways to `list`; whoever comes to wait later is not among them. */
+static void take_waiting(struct sblk_queue *queue, unsigned int ways, u64 generation, struct list_head *list)
+{
+	struct sblk_cmd *cmd, *next;
+
+	spin_lock_irq(&queue->lock);
+	list_for_each_entry_safe(cmd, next, &queue->waiting, list) {
+		if (!(ways & BIT(cmd->waiting)))
+			continue;
+		if (BIT(cmd->waiting) & (BIT(SBLK_WAIT_HUNG) | BIT(SBLK_WAIT_HELD)) &&
+		    cmd->fault.generation >= generation)
+			continue;
+		cmd->waiting = SBLK_NOT_WAITING;
+		list_move_tail(&cmd->list, list);
+	}
+	spin_unlock_irq(&queue->lock);
+}
+
+void sblk_cmd_release(struct sblk_device *dev, unsigned int ways, blk_status_t status, u64 generation)
+{
+	unsigned int i;
+
+	for (i = 0; i < dev->nr_queues; i++) {
+		struct sblk_cmd *cmd, *next;
+		LIST_HEAD(list);
+
+		take_waiting(&dev->queues[i], ways, generation, &list);
+		list_for_each_entry_safe(cmd, next, &list, list) {
+			list_del(&cmd->list);
+			/* It may be running, and then finds nothing to do. */
+			hrtimer_cancel(&cmd->timer);
+			sblk_cmd_end(cmd, status ? status : cmd->status);
+		}
+	}
+}
+
+/*
+ * False when the command must not wait: whoever ends those that do sets what is asked here first and then takes the lock,
+ * so that none is overlooked.
+ */
+static bool cmd_wait(struct sblk_cmd *cmd, enum sblk_wait way, u64 delay_ns, enum hrtimer_mode mode)
+{
+	struct sblk_queue *queue = cmd->queue;
+	struct sblk_device *dev = queue->dev;
+	unsigned long irq;
+	bool waits;
+
+	spin_lock_irqsave(&queue->lock, irq);
+	waits = !READ_ONCE(dev->closing) && has_power(cmd);
+	if (way == SBLK_WAIT_HUNG || way == SBLK_WAIT_HELD)
+		waits = waits && !READ_ONCE(dev->draining) &&
+			cmd->fault.generation == READ_ONCE(dev->faults_generation);
+	if (waits) {
+		cmd->waiting = way;
+		list_add_tail(&cmd->list, &queue->waiting);
+		if (way == SBLK_WAIT_TIMER)
+			hrtimer_start(&cmd->timer, ns_to_ktime(delay_ns), mode);
+	}
+	spin_unlock_irqrestore(&queue->lock, irq);
+	return waits;
+}
+
+/* When the command is to be answered, in ns from now. */
+static u64 cmd_delay(struct sblk_cmd *cmd)
+{
+	struct sblk_device *dev = cmd->queue->dev;
+	struct sblk_throttle *throttle;
+	struct sblk_latency *latency;
+	u64 due = cmd->start_ns;
+	u64 now;
+
+	if (READ_ONCE(dev->draining))
+		return 0;
+	rcu_read_lock();
+	throttle = rcu_dereference(dev->throttle);
+	latency = cmd->io.op < SBLK_OPS ? rcu_dereference(dev->latency[cmd->io.op]) : NULL;
+	if (latency)
+		due += sblk_latency_draw(latency);
+	if (throttle) {
+		u64 bytes = cmd->io.op == SBLK_READ || cmd->io.op == SBLK_WRITE ? cmd->io.len : 0;
+
+		/* Latency is the way there; the line is stood in on arrival. */
+		due = sblk_throttle_pass(throttle, due, bytes);
+	}
+	rcu_read_unlock();
+	if (cmd->fault.action == SAMPLEBLK_FAULT_DELAY)
+		due += cmd->fault.arg0;
+	if (due == cmd->start_ns)
+		return 0;
+	now = ktime_get_ns();
+	return due > now ? due - now : 0;
+}
+
+static bool cmd_is_polled(const struct sblk_cmd *cmd)
+{
+	return cmd->rq && cmd->rq->mq_hctx->type == HCTX_TYPE_POLL;
+}
+
+static void cmd_complete(struct sblk_cmd *cmd, blk_status_t status)
+{
+	struct sblk_device *dev = cmd->queue->dev;
+	u32 completion = READ_ONCE(dev->config.completion);
+	enum hrtimer_mode mode = HRTIMER_MODE_REL;
+	u64 delay = cmd_delay(cmd);
+	bool waits;
+
+	cmd->status = status;
+	if (cmd->fault.action == SAMPLEBLK_FAULT_HOLD && cmd_wait(cmd, SBLK_WAIT_HELD, 0, mode))
+		return;
+	if (delay) {
+		this_cpu_inc(cmd->queue->stats->delayed);
+		trace_sampleblk_delay(cmd, delay);
+	}
+	if (cmd_is_polled(cmd)) {
+		cmd->due_ns = delay ? ktime_get_ns() + delay : 0;
+		waits = cmd_wait(cmd, SBLK_WAIT_POLL, 0, mode);
+	} else if (!delay && completion == SAMPLEBLK_COMPLETE_INLINE) {
+		waits = false;
+	} else if (!delay && completion == SAMPLEBLK_COMPLETE_SOFTIRQ && cmd->rq) {
+		blk_mq_complete_request(cmd->rq);
+		return;
+	} else {
+		/* A softirq of its own is what a bio has instead of blk_mq_complete_request(). */
+		if (!delay && completion == SAMPLEBLK_COMPLETE_SOFTIRQ)
+			mode = HRTIMER_MODE_REL_SOFT;
+		sblk_hrtimer_setup(&cmd->timer, cmd_timer, mode);
+		waits = cmd_wait(cmd, SBLK_WAIT_TIMER, delay, mode);
+	}
+	if (!waits)
+		sblk_cmd_end(cmd, READ_ONCE(dev->closing) ? BLK_STS_IOERR : status);
+}
+
+/* --- the way of a command */
+
+static void cmd_defer(struct sblk_cmd *cmd)
+{
+	struct sblk_device *dev = cmd->queue->dev;
+
+	llist_add(&cmd->deferred, &dev->deferred);
+	queue_work(sblk_wq, &dev->deferred_work);
+}
+
+/* Does what the command says, and sends it to its answer. */
+static void cmd_execute(struct sblk_cmd *cmd, gfp_t gfp)
+{
+	blk_status_t status = faulty_status(cmd);
+	int err = 0;
+
+	if (trace_sampleblk_start_enabled())
+		trace_sampleblk_start(cmd, gfpflags_allow_blocking(gfp) ? ktime_get_ns() - cmd->start_ns : 0);
+	if (cmd->fault.action == SAMPLEBLK_FAULT_ERROR)
+		status = errno_to_blk_status(-(int)cmd->fault.arg0);
+	else
+		err = cmd_do(cmd, gfp);
+	if (err == -ENOMEM && !gfpflags_allow_blocking(gfp)) {
+		this_cpu_inc(cmd->queue->stats->deferred);
+		cmd_defer(cmd);
+		return;
+	}
+	if (err)
+		status = err == -ENOMEM ? BLK_STS_NOSPC : BLK_STS_IOERR;
+	cmd_complete(cmd, status);
+}
+
+/*
+ * Finds the rule that acts on a command. True when that lets it hang, which it does then: within the grace period that
+ * the removal of its rule waits for.
+ */
+static bool cmd_fault(struct sblk_cmd *cmd)
+{
+	struct sblk_device *dev = cmd->queue->dev;
+	struct sblk_fault_request request = {
+		.op = cmd->io.op,
+		.sector = cmd->io.pos >> SECTOR_SHIFT,
+		.sectors = cmd->io.len >> SECTOR_SHIFT,
+		.now_ns = cmd->start_ns,
+	};
+	struct sblk_faults *faults;
+	bool hangs = false;
+
+	rcu_read_lock();
+	faults = rcu_dereference(dev->faults);
+	if (faults && sblk_fault_match(faults, &request, &cmd->fault)) {
+		this_cpu_inc(cmd->queue->stats->faults);
+		trace_sampleblk_fault(cmd, cmd->fault.action);
+		cmd->ticket.no_promise = cmd->fault.action == SAMPLEBLK_FAULT_NOT_DURABLE;
+		hangs = cmd->fault.action == SAMPLEBLK_FAULT_HANG;
+		if (hangs && !cmd_wait(cmd, SBLK_WAIT_HUNG, 0, HRTIMER_MODE_REL))
+			sblk_cmd_end(cmd, BLK_STS_IOERR);
+	}
+	rcu_read_unlock();
+	return hangs;
+}
+
+void sblk_cmd_run(struct sblk_cmd *cmd)
+{
+	struct sblk_device *dev = cmd->queue->dev;
+
+	cmd->start_ns = ktime_get_ns();
+	cmd->done = 0;
+	cmd->fault.action = SAMPLEBLK_FAULTS;
+	trace_sampleblk_queue(cmd, 0);
+	if (!sblk_medium_submit(&dev->medium, &cmd->ticket, cmd->io.op, cmd->start_ns) || READ_ONCE(dev->closing) ||
+	    test_bit(SBLK_SLOW_REFUSE, &dev->slow_path) ||
+	    (test_bit(SBLK_SLOW_READ_ONLY, &dev->slow_path) && cmd->io.op != SBLK_READ && cmd->io.op != SBLK_FLUSH)) {
+		sblk_cmd_end(cmd, BLK_STS_IOERR);
+		return;
+	}
+	if (cmd->io.op >= SBLK_OPS) {
+		sblk_cmd_end(cmd, BLK_STS_NOTSUPP);
+		return;
+	}
+	if (test_bit(SBLK_SLOW_FAULTS, &dev->slow_path) && cmd_fault(cmd))
+		return;
+	cmd_execute(cmd, SBLK_GFP_ATOMIC);
+}
+
+void sblk_cmd_run_later(struct sblk_cmd *cmd)
+{
+	cmd->start_ns = 0;
+	cmd_defer(cmd);
+}
+
+void sblk_cmd_worker(struct work_struct *work)
+{
+	struct sblk_device *dev = container_of(work, struct sblk_device, deferred_work);
+	struct llist_node *list = llist_reverse_order(llist_del_all(&dev->deferred));
+	struct sblk_cmd *cmd, *next;
+
+	llist_for_each_entry_safe(cmd, next, list, deferred) {
+		if (cmd->start_ns)
+			cmd_execute(cmd, SBLK_GFP_WAIT);
+		else
+			sblk_cmd_run(cmd);
+	}
+}
+
+void sblk_slow_path_on(struct sblk_device *dev, enum sblk_slow reason)
+{
+	if (!test_and_set_bit(reason, &dev->slow_path))
+		synchronize_rcu();
+}
+
+void sblk_slow_path_off(struct sblk_device *dev, enum sblk_slow reason)
+{
+	clear_bit(reason, &dev->slow_path);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Waiting until nothing is on its way to a device. */
+#ifndef SBLK_FREEZE_H
+#define SBLK_FREEZE_H
+
+#include "block/device.h"
+
+struct sblk_freeze {
+	unsigned int noio; /* of memalloc_noio_save() */
+};
+
+/*
+ * Keeps commands from starting and waits for those that are on their way. What a rule lets hang is failed, as it would be
+ * waited for in vain, and what one holds is answered; what is delayed is waited for. 0; -EINTR for a signal, -EBUSY when a
+ * command takes longer than any delay: the device then goes on as before. In between memory is allocated without I/O,
+ * which might be for this device. May sleep.
+ */
+int sblk_freeze(struct sblk_device *dev, struct sblk_freeze *freeze);
+void sblk_unfreeze(struct sblk_device *dev, struct sblk_freeze *freeze);
+
+/*
+ * The same for a call that freezes the queue itself, without end if need be: between these nothing waits for long.
+ * -EINTR or -EBUSY as above.
+ */
+int sblk_drain_begin(struct sblk_device *dev);
+void sblk_drain_end(struct sblk_device *dev);
+
+/* Fails whatever is on its way and comes yet, from now on; waits until it has been. */
+void sblk_close(struct sblk_device *dev);
+
+#endif

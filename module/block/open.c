@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "block/open.h"
+
+#include "compat.h"
+
+/* With the lock that opening takes. */
+int sblk_open(struct gendisk *disk)
+{
+	struct sblk_device *dev = disk->private_data;
+
+	if (READ_ONCE(dev->closing))
+		return -ENXIO;
+	kref_get(&dev->kref);
+	return 0;
+}
+
+void sblk_release(struct gendisk *disk)
+{
+	sblk_device_put(disk->private_data);
+}
+
+unsigned int sblk_openers(struct sblk_device *dev)
+{
+	return sblk_disk_openers(dev->disk);
+}
+
+int sblk_exclusive_begin(struct sblk_device *dev, bool force)
+{
+	int err = sblk_claim_disk(dev->disk, dev);
+
+	if (err)
+		return err;
+	err = sblk_lock_open(dev->disk);
+	if (err) {
+		sblk_unclaim_disk(dev->disk, dev);
+		return err;
+	}
+	if (!force && sblk_disk_openers(dev->disk)) {
+		sblk_exclusive_end(dev);
+		return -EBUSY;
+	}
+	return 0;
+}
+
+void sblk_exclusive_end(struct sblk_device *dev)
+{
+	sblk_unlock_open(dev->disk);
+	sblk_unclaim_disk(dev->disk, dev);
+}
+
+void sblk_forget_pages(struct sblk_device *dev)
+{
+	sblk_truncate_disk(dev->disk);
+}

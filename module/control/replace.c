@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "control/replace.h"
+
+#include "block/command.h"
+#include "block/open.h"
+
+int sblk_replace_begin(struct sblk_device *dev, bool force, struct sblk_freeze *freeze)
+{
+	int err = sblk_exclusive_begin(dev, force);
+
+	if (err)
+		return err;
+	err = sblk_freeze(dev, freeze);
+	if (err) {
+		sblk_exclusive_end(dev);
+		return err;
+	}
+	if (sblk_openers(dev))
+		sblk_slow_path_on(dev, SBLK_SLOW_REFUSE);
+	return 0;
+}
+
+void sblk_replace_end(struct sblk_device *dev, struct sblk_freeze *freeze)
+{
+	/* Not while it is frozen: the page cache waits for what it is writing. */
+	sblk_unfreeze(dev, freeze);
+	sblk_forget_pages(dev);
+	sblk_slow_path_off(dev, SBLK_SLOW_REFUSE);
+	sblk_exclusive_end(dev);
+}

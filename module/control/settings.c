@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "control/settings.h"
+
+#include <linux/log2.h>
+#include <linux/uaccess.h>
+
+#include "block/command.h"
+#include "block/freeze.h"
+#include "compat.h"
+
+static int set_queues(struct sblk_device *dev, u32 queues)
+{
+	u32 poll = dev->config.poll_queues;
+	int err;
+
+	if (dev->bio_mode)
+		return -EOPNOTSUPP;
+	if (!queues || queues > dev->nr_queues - poll)
+		return -EINVAL;
+	/* The kernel freezes the queue with locks of its own taken first, so this cannot happen within sblk_freeze(). */
+	err = sblk_drain_begin(dev);
+	if (err)
+		return err;
+	blk_mq_update_nr_hw_queues(&dev->tag_set, queues + poll);
+	sblk_drain_end(dev);
+	dev->config.queues = dev->tag_set.nr_hw_queues - poll;
+	/* Without memory the kernel stays with what it had. */
+	return dev->config.queues == queues ? 0 : -ENOMEM;
+}
+
+static int set_histograms(struct sblk_device *dev, bool on)
+{
+	unsigned int i;
+
+	for (i = 0; on && i < dev->nr_queues; i++) {
+		struct sblk_histograms __percpu *histograms;
+
+		if (dev->queues[i].histograms)
+			continue;
+		histograms = alloc_percpu(struct sblk_histograms);
+		if (!histograms)
+			return -ENOMEM;
+		WRITE_ONCE(dev->queues[i].histograms, histograms);
+	}
+	sblk_slow_path_set(dev, SBLK_SLOW_HISTOGRAMS, on);
+	return 0;
+}
+
+static void set_flag(struct sblk_device *dev, u32 flag, bool on)
+{
+	if (on)
+		dev->config.flags |= flag;
+	else
+		dev->config.flags &= ~flag;
+}
+
+static int set_atomic(struct sblk_device *dev, bool on)
+{
+	struct sblk_freeze freeze;
+	int err;
+
+	if (on)
+		sblk_slow_path_on(dev, SBLK_SLOW_LOG);
+	err = sblk_freeze(dev, &freeze);
+	if (!err) {
+		set_flag(dev, SAMPLEBLK_F_SECTOR_ATOMIC, on);
+		dev->medium.sector_atomic = on;
+		sblk_unfreeze(dev, &freeze);
+	}
+	sblk_slow_path_set(dev, SBLK_SLOW_LOG, sblk_medium_logs(&dev->medium));
+	return err;
+}
+
+static void set_read_only(struct sblk_device *dev, bool on)
+{
+	set_flag(dev, SAMPLEBLK_F_READ_ONLY, on);
+	/* What has the disk open for writing does not look at this … */
+	set_disk_ro(dev->disk, on);
+	/* … so its writes fail. */
+	sblk_slow_path_set(dev, SBLK_SLOW_READ_ONLY, on);
+}
+
+int sblk_tune(struct sblk_device *dev, struct sampleblk_tune *tune)
+{
+	u32 set = tune->set;
+	int err = 0;
+
+	if (set & ~SAMPLEBLK_TUNE_ALL || tune->completion > SAMPLEBLK_COMPLETE_TIMER || tune->histograms > 1 ||
+	    tune->read_only > 1 || tune->sector_atomic > 1)
+		return -EINVAL;
+	if (set & SAMPLEBLK_TUNE_QUEUES)
+		err = set_queues(dev, tune->queues);
+	if (!err && set & SAMPLEBLK_TUNE_HISTOGRAMS)
+		err = set_histograms(dev, tune->histograms);
+	if (!err && set & SAMPLEBLK_TUNE_SECTOR_ATOMIC)
+		err = set_atomic(dev, tune->sector_atomic);
+	if (err)
+		return err;
+	if (set & SAMPLEBLK_TUNE_COMPLETION) {
+		WRITE_ONCE(dev->config.completion, tune->completion);
+		sblk_slow_path_set(dev, SBLK_SLOW_COMPLETION, tune->completion != SAMPLEBLK_COMPLETE_INLINE);
+	}
+	if (set & SAMPLEBLK_TUNE_READ_ONLY)
+		set_read_only(dev, tune->read_only);
+	tune->queues = dev->config.queues;
+	tune->completion = dev->config.completion;
+	tune->histograms = test_bit(SBLK_SLOW_HISTOGRAMS, &dev->slow_path);
+	tune->read_only = !!(dev->config.flags & SAMPLEBLK_F_READ_ONLY);
+	tune->sector_atomic = !!(dev->config.flags & SAMPLEBLK_F_SECTOR_ATOMIC);
+	return 0;
+}
+
+int sblk_resize(struct sblk_device *dev, u64 capacity_bytes)
+{
+	u64 before = dev->config.capacity_bytes;
+	struct sblk_freeze freeze;
+	int err;
+
+	if (capacity_bytes < SAMPLEBLK_MIN_CAPACITY_BYTES || capacity_bytes > SAMPLEBLK_MAX_CAPACITY_BYTES ||
+	    capacity_bytes & (dev->config.logical_block_bytes - 1))
+		return -EINVAL;
+	/* The journal has entries of what would be gone; snapshots have another size. */
+	if (dev->medium.journal || dev->nr_snapshots)
+		return -EBUSY;
+	if (capacity_bytes == before)
+		return 0;
+	/* Nothing is sent beyond the end any more before it is cut off, nor before what is new is there. */
+	if (capacity_bytes < before)
+		sblk_set_capacity(dev->disk, capacity_bytes >> SECTOR_SHIFT);
+	err = sblk_freeze(dev, &freeze);
+	if (!err) {
+		err = sblk_medium_resize(&dev->medium, capacity_bytes);
+		if (!err)
+			WRITE_ONCE(dev->config.capacity_bytes, capacity_bytes);
+		sblk_unfreeze(dev, &freeze);
+	}
+	if (!err && capacity_bytes > before)
+		sblk_set_capacity(dev->disk, capacity_bytes >> SECTOR_SHIFT);
+	if (err && capacity_bytes < before)
+		sblk_set_capacity(dev->disk, before >> SECTOR_SHIFT);
+	return err;
+}
+
+int sblk_histogram(struct sblk_device *dev, struct sampleblk_histogram *histogram)
+{
+	unsigned int i;
+
+	if (histogram->op >= SAMPLEBLK_OPS)
+		return -EINVAL;
+	if (histogram->queue != SAMPLEBLK_QUEUE_ALL && histogram->queue >= dev->nr_queues)
+		return -EINVAL;
+	for (i = 0; i < dev->nr_queues; i++)
+		if ((histogram->queue == SAMPLEBLK_QUEUE_ALL || histogram->queue == i) && dev->queues[i].histograms)
+			sblk_histograms_sum(dev->queues[i].histograms, histogram);
+	return 0;
+}
+
+int sblk_counters(struct sblk_device *dev, struct sampleblk_counters *counters)
+{
+	unsigned int i;
+
+	if (counters->queue != SAMPLEBLK_QUEUE_ALL && counters->queue >= dev->nr_queues)
+		return -EINVAL;
+	for (i = 0; i < dev->nr_queues; i++)
+		if (counters->queue == SAMPLEBLK_QUEUE_ALL || counters->queue == i)
+			sblk_stats_sum(dev->queues[i].stats, counters);
+	return 0;
+}
+
+int sblk_reset(struct sblk_device *dev)
+{
+	struct sblk_freeze freeze;
+	unsigned int i;
+	/* Counting is no atomic operation: nobody may be at it. */
+	int err = sblk_freeze(dev, &freeze);
+
+	if (err)
+		return err;
+	for (i = 0; i < dev->nr_queues; i++) {
+		sblk_stats_reset(dev->queues[i].stats);
+		if (dev->queues[i].histograms)
+			sblk_histograms_reset(dev->queues[i].histograms);
+	}
+	sblk_unfreeze(dev, &freeze);
+	return 0;
+}
+
+static void update_timing(struct sblk_device *dev)
+{
+	bool on = rcu_access_pointer(dev->throttle);
+	unsigned int i;
+
+	for (i = 0; i < SAMPLEBLK_OPS; i++)
+		on |= !!rcu_access_pointer(dev->latency[i]);
+	sblk_slow_path_set(dev, SBLK_SLOW_TIMING, on);
+}
+
+static struct sblk_latency *latency_from(const struct sampleblk_timing *timing, u32 op)
+{
+	struct sblk_latency *latency;
+	int err;
+
+	if (timing->nr_bins > SAMPLEBLK_MAX_BINS)
+		return ERR_PTR(-EINVAL);
+	latency = sblk_latency_create(timing->nr_bins);
+	if (!latency)
+		return ERR_PTR(-ENOMEM);
+	latency->model = timing->model;
+	latency->a = timing->a;
+	latency->b = timing->b;
+	/* Operations that share a call do not share their chance. */
+	latency->seed = timing->seed + op;
+	err = 0;
+	if (copy_from_user(latency->bins, u64_to_user_ptr(timing->bins), sizeof(*latency->bins) * timing->nr_bins))
+		err = -EFAULT;
+	if (!err)
+		err = sblk_latency_check(latency);
+	if (err) {
+		sblk_latency_destroy(latency);
+		return ERR_PTR(err);
+	}
+	return latency;
+}
+
+int sblk_set_timing(struct sblk_device *dev, const struct sampleblk_timing *timing)
+{
+	struct sblk_latency *latency[SAMPLEBLK_OPS] = {};
+	int err = 0;
+	u32 op;
+
+	if (!timing->ops || timing->ops >= 1U << SAMPLEBLK_OPS)
+		return -EINVAL;
+	for (op = 0; op < SAMPLEBLK_OPS; op++) {
+		if (!(timing->ops & 1U << op))
+			continue;
+		latency[op] = latency_from(timing, op);
+		if (IS_ERR(latency[op])) {
+			err = PTR_ERR(latency[op]);
+			latency[op] = NULL;
+			goto free;
+		}
+		if (timing->model == SAMPLEBLK_LATENCY_NONE) {
+			sblk_latency_destroy(latency[op]);
+			latency[op] = NULL;
+		}
+	}
+	for (op = 0; op < SAMPLEBLK_OPS; op++)
+		if (timing->ops & 1U << op)
+			latency[op] = rcu_replace_pointer(dev->latency[op], latency[op],
+							  lockdep_is_held(&dev->control));
+	update_timing(dev);
+	synchronize_rcu();
+free:
+	for (op = 0; op < SAMPLEBLK_OPS; op++)
+		sblk_latency_destroy(latency[op]);
+	return err;
+}
+
+int sblk_get_timing(struct sblk_device *dev, struct sampleblk_timing *timing)
+{
+	struct sampleblk_bin __user *user = u64_to_user_ptr(timing->bins);
+	const struct sblk_latency *latency;
+	u32 room = timing->nr_bins;
+	u64 before = 0;
+	u32 op, i;
+
+	/* Of one operation: others may have another model. */
+	if (!is_power_of_2(timing->ops) || timing->ops >= 1U << SAMPLEBLK_OPS)
+		return -EINVAL;
+	op = ilog2(timing->ops);
+	latency = rcu_dereference_protected(dev->latency[op], lockdep_is_held(&dev->control));
+	timing->model = latency ? latency->model : SAMPLEBLK_LATENCY_NONE;
+	timing->nr_bins = latency ? latency->nr_bins : 0;
+	timing->a = latency ? latency->a : 0;
+	timing->b = latency ? latency->b : 0;
+	timing->seed = latency ? latency->seed - op : 0;
+	for (i = 0; i < min(room, timing->nr_bins); i++) {
+		struct sampleblk_bin bin = latency->bins[i];
+
+		/* As it was uploaded: see struct sblk_latency. */
+		bin.count -= before;
+		before += bin.count;
+		if (copy_to_user(user + i, &bin, sizeof(bin)))
+			return -EFAULT;
+	}
+	return 0;
+}
+
+struct sampleblk_limits sblk_get_limits(struct sblk_device *dev)
+{
+	struct sampleblk_limits limits = {};
+	struct sblk_throttle *throttle;
+
+	rcu_read_lock();
+	throttle = rcu_dereference(dev->throttle);
+	if (throttle) {
+		limits.bytes_per_second = throttle->bytes_per_second;
+		limits.iops = throttle->iops;
+		limits.stall_period_ns = throttle->stall_period_ns;
+		limits.stall_ns = throttle->stall_ns;
+		limits.stall_offset_ns = throttle->stall_offset_ns;
+	}
+	rcu_read_unlock();
+	return limits;
+}
+
+int sblk_set_limits(struct sblk_device *dev, const struct sampleblk_limits *limits)
+{
+	struct sblk_throttle *throttle = NULL;
+
+	if (limits->bytes_per_second || limits->iops || limits->stall_period_ns || limits->stall_ns ||
+	    limits->stall_offset_ns) {
+		throttle = kzalloc(sizeof(*throttle), GFP_KERNEL);
+		if (!throttle)
+			return -ENOMEM;
+		throttle->bytes_per_second = limits->bytes_per_second;
+		throttle->iops = limits->iops;
+		throttle->stall_period_ns = limits->stall_period_ns;
+		throttle->stall_ns = limits->stall_ns;
+		throttle->stall_offset_ns = limits->stall_offset_ns;
+		if (sblk_throttle_check(throttle)) {
+			kfree(throttle);
+			return -EINVAL;
+		}
+	}
+	throttle = rcu_replace_pointer(dev->throttle, throttle, lockdep_is_held(&dev->control));
+	update_timing(dev);
+	synchronize_rcu();
+	kfree(throttle);
+	return 0;
+}
+
+int sblk_set_faults(struct sblk_device *dev, const struct sampleblk_faults *faults)
+{
+	struct sampleblk_rule __user *user = u64_to_user_ptr(faults->rules);
+	struct sblk_faults *table = NULL;
+	u32 i;
+
+	if (faults->nr_rules > SAMPLEBLK_MAX_RULES)
+		return -EINVAL;
+	if (faults->nr_rules) {
+		table = sblk_faults_create(faults->nr_rules, faults->seed, ktime_get_ns());
+		if (!table)
+			return -ENOMEM;
+		table->generation = dev->faults_generation + 1;
+	}
+	for (i = 0; i < faults->nr_rules; i++) {
+		struct sampleblk_rule rule;
+		int err = 0;
+
+		if (copy_from_user(&rule, user + i, sizeof(rule)))
+			err = -EFAULT;
+		if (!err)
+			err = sblk_fault_set(table, i, &rule, dev->config.capacity_bytes >> SECTOR_SHIFT);
+		if (err) {
+			sblk_faults_destroy(table);
+			return err;
+		}
+	}
+	WRITE_ONCE(dev->faults_generation, dev->faults_generation + 1);
+	table = rcu_replace_pointer(dev->faults, table, lockdep_is_held(&dev->control));
+	sblk_slow_path_set(dev, SBLK_SLOW_FAULTS, faults->nr_rules);
+	synchronize_rcu();
+	sblk_faults_destroy(table);
+	/* What old rules let wait is among these: what comes to wait later sees that its table is gone. */
+	sblk_cmd_release(dev, BIT(SBLK_WAIT_HUNG), BLK_STS_IOERR, dev->faults_generation);
+	sblk_cmd_release(dev, BIT(SBLK_WAIT_HELD), BLK_STS_OK, dev->faults_generation);
+	return 0;
+}
+
+int sblk_get_faults(struct sblk_device *dev, struct sampleblk_faults *faults)
+{
+	struct sblk_faults *table = rcu_dereference_protected(dev->faults, lockdep_is_held(&dev->control));
+	struct sampleblk_rule __user *user = u64_to_user_ptr(faults->rules);
+	u32 room = faults->nr_rules;
+	u32 i;
+
+	faults->nr_rules = table ? table->nr_rules : 0;
+	faults->seed = table ? table->seed : 0;
+	for (i = 0; i < min(room, faults->nr_rules); i++) {
+		struct sampleblk_rule rule = sblk_fault_get(table, i);
+
+		if (copy_to_user(user + i, &rule, sizeof(rule)))
+			return -EFAULT;
+	}
+	return 0;
+}
+
+void sblk_settings_destroy(struct sblk_device *dev)
+{
+	unsigned int i;
+
+	for (i = 0; i < SAMPLEBLK_OPS; i++)
+		sblk_latency_destroy(rcu_dereference_protected(dev->latency[i], true));
+	kfree(rcu_dereference_protected(dev->throttle, true));
+	sblk_faults_destroy(rcu_dereference_protected(dev->faults, true));
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The snapshots of a device; with dev->control held. */
+#ifndef SBLK_SNAPSHOT_H
+#define SBLK_SNAPSHOT_H
+
+#include "block/device.h"
+
+int sblk_snapshot(struct sblk_device *dev, struct sampleblk_snapshot *snapshot);
+
+/* A reference to what the snapshot holds, or NULL. */
+struct sblk_store *sblk_snapshot_store(struct sblk_device *dev, u32 id);
+
+/* Forgets all. */
+void sblk_snapshots_destroy(struct sblk_device *dev);
+
+#endif

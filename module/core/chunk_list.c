@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "core/chunk_list.h"
+
+/* How far the bytes from `pos` are all there, or all zero; pages are looked at one by one. */
+static u64 run_end(struct sblk_store *store, u64 pos, u64 end, bool *data)
+{
+	u64 absent_until;
+
+	*data = sblk_store_present(store, pos, &absent_until);
+	for (;;) {
+		if (*data)
+			pos = (pos | (SBLK_PAGE_BYTES - 1)) + 1;
+		else
+			pos = absent_until;
+		if (pos >= end)
+			return end;
+		if (sblk_store_present(store, pos, &absent_until) != *data)
+			return pos;
+	}
+}
+
+u64 sblk_chunks_size(struct sblk_store *store, u64 pos, u64 len)
+{
+	u64 end = pos + len;
+	u64 size = 0;
+
+	while (pos < end) {
+		bool data;
+		u64 next = run_end(store, pos, end, &data);
+
+		size += sizeof(struct sampleblk_chunk) + (data ? next - pos : 0);
+		pos = next;
+	}
+	return size;
+}
+
+u64 sblk_chunks_pack(struct sblk_store *store, u64 pos, u64 len, void *to)
+{
+	void *start = to;
+	u64 end = pos + len;
+
+	while (pos < end) {
+		bool data;
+		u64 next = run_end(store, pos, end, &data);
+		struct sampleblk_chunk *chunk = to;
+
+		chunk->sector = pos >> 9;
+		chunk->sectors = (next - pos) >> 9;
+		chunk->kind = data ? SAMPLEBLK_CHUNK_DATA : SAMPLEBLK_CHUNK_ZERO;
+		chunk->reserved = 0;
+		to += sizeof(*chunk);
+		if (data) {
+			sblk_store_read(store, pos, to, next - pos);
+			to += next - pos;
+		}
+		pos = next;
+	}
+	return to - start;
+}
+
+int sblk_chunks_apply(struct sblk_store *store, const void *chunks, u64 bytes, gfp_t gfp)
+{
+	const void *end = chunks + bytes;
+
+	while (chunks < end) {
+		const struct sampleblk_chunk *chunk = chunks;
+		u64 pos = chunk->sector << 9;
+		u64 len = chunk->sectors << 9;
+		int err;
+
+		chunks += sizeof(*chunk);
+		if (chunk->kind == SAMPLEBLK_CHUNK_DATA) {
+			err = sblk_store_write(store, pos, chunks, len, gfp);
+			chunks += len;
+		} else {
+			err = sblk_store_discard(store, pos, len, gfp);
+		}
+		if (err)
+			return err;
+	}
+	return 0;
+}

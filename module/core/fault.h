@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The table of fault rules: which request does one act on. */
+#ifndef SBLK_FAULT_H
+#define SBLK_FAULT_H
+
+#include <linux/sampleblk.h>
+
+#include "platform.h"
+
+/* The most sectors that one rule of bad sectors covers: it has a bit for each. */
+#define SBLK_MAX_BAD_SECTORS (1U << 24)
+
+struct sblk_fault_rule {
+	struct sampleblk_rule rule;
+	atomic64_t matched;
+	atomic64_t hits;
+	/* SAMPLEBLK_FAULT_BAD_SECTOR only: the sectors that are good again, a bit for each from first_sector on. */
+	unsigned long *repaired;
+	u64 nr_bad; /* of the device, bad at the beginning */
+	atomic64_t nr_repaired;
+};
+
+struct sblk_faults {
+	u64 seed;
+	u64 since_ns; /* from when rules' windows are counted */
+	u64 generation; /* the table's, counted by the device */
+	u32 nr_rules;
+	struct sblk_fault_rule rules[];
+};
+
+/* What a request is to the rules. */
+struct sblk_fault_request {
+	u32 op; /* SAMPLEBLK_OP_* */
+	u64 sector;
+	u64 sectors; /* 0 of a flush */
+	u64 now_ns;
+};
+
+/* What acts on it. */
+struct sblk_fault {
+	u32 action; /* SAMPLEBLK_FAULT_*, or SAMPLEBLK_FAULTS for none */
+	u64 arg0;
+	u64 arg1;
+	u64 random; /* for what the action leaves to chance: by the seed, the rule and how often it matched */
+	u64 generation; /* of the table */
+};
+
+/* Room for `nr_rules`, of which the caller hands over each with sblk_fault_set(); NULL without memory. */
+struct sblk_faults *sblk_faults_create(u32 nr_rules, u64 seed, u64 now_ns);
+/* NULL is fine. */
+void sblk_faults_destroy(struct sblk_faults *faults);
+
+/* 0, -ENOMEM, or -EINVAL for a rule that says nothing that can be done. May sleep. */
+int sblk_fault_set(struct sblk_faults *faults, u32 index, const struct sampleblk_rule *rule, u64 capacity_sectors);
+
+/* The rule with its counts. */
+struct sampleblk_rule sblk_fault_get(const struct sblk_faults *faults, u32 index);
+
+/* What acts on a request; false for nothing. Also repairs the bad sectors that a write is going to overwrite. */
+bool sblk_fault_match(struct sblk_faults *faults, const struct sblk_fault_request *request, struct sblk_fault *fault);
+
+#endif

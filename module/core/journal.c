@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "core/journal.h"
+
+#define ENTRY_BYTES sizeof(struct sampleblk_journal_entry)
+
+static struct sampleblk_journal_entry *entry_at(const struct sblk_journal *journal, u64 offset)
+{
+	return (void *)journal->header + offset;
+}
+
+int sblk_journal_init(struct sblk_journal *journal, u64 bytes)
+{
+	struct sampleblk_journal_header *header;
+
+	memset(journal, 0, sizeof(*journal));
+	if (!sblk_pages_charge(sblk_pages_of(bytes)))
+		return -ENOMEM;
+	header = vmalloc_user(bytes);
+	if (!header) {
+		sblk_pages_uncharge(sblk_pages_of(bytes));
+		return -ENOMEM;
+	}
+	journal->header = header;
+	journal->bytes = bytes;
+	journal->head = ALIGN(sizeof(*header), 64);
+	journal->position_end = journal->head;
+	journal->next_sequence = 1;
+	header->magic = SAMPLEBLK_JOURNAL_MAGIC;
+	header->bytes = bytes;
+	header->first = journal->head;
+	sblk_journal_publish(journal);
+	return 0;
+}
+
+void sblk_journal_destroy(struct sblk_journal *journal)
+{
+	vfree(journal->header);
+	sblk_pages_uncharge(sblk_pages_of(journal->bytes));
+	memset(journal, 0, sizeof(*journal));
+}
+
+u64 sblk_journal_write_room(u64 len)
+{
+	return len + sizeof(struct sampleblk_chunk);
+}
+
+u64 sblk_journal_pages_room(u64 pages)
+{
+	/* A chunk of data and one of zeroes for each, and zeroes before the first. */
+	return pages * (SBLK_PAGE_BYTES + 2 * sizeof(struct sampleblk_chunk)) + sizeof(struct sampleblk_chunk);
+}
+
+u64 sblk_journal_begin(struct sblk_journal *journal, struct sblk_store *store, const struct sblk_journal_op *op,
+		       u64 redo_room)
+{
+	u64 undo = op->len ? sblk_chunks_size(store, op->pos, op->len) : 0;
+	u64 bytes = ALIGN(ENTRY_BYTES + undo + redo_room, 8);
+	struct sampleblk_journal_entry *entry;
+	u64 sequence = journal->next_sequence++;
+	u64 offset = journal->head;
+
+	/* After a gap nothing more is taken: what lies before it stays a whole story. */
+	if (journal->overflow || bytes > journal->bytes - offset || bytes > U32_MAX) {
+		journal->overflow++;
+		return 0;
+	}
+	entry = entry_at(journal, offset);
+	*entry = (struct sampleblk_journal_entry){
+		.sequence = sequence,
+		.bytes = bytes,
+		.previous_bytes = journal->last_bytes,
+		.type = op->type,
+		.flags = op->flags,
+		.epoch = op->epoch,
+		.sector = op->pos >> 9,
+		.sectors = op->len >> 9,
+		.submit_ns = op->submit_ns,
+		.submit_order = op->submit_order,
+		.volatile_id = op->volatile_id,
+	};
+	entry->undo_bytes = op->len ? sblk_chunks_pack(store, op->pos, op->len, entry + 1) : 0;
+	journal->last_bytes = bytes;
+	journal->entries++;
+	journal->position = sequence;
+	journal->head = offset + bytes;
+	journal->position_end = journal->head;
+	return offset;
+}
+
+void sblk_journal_end(struct sblk_journal *journal, struct sblk_store *store, u64 offset)
+{
+	struct sampleblk_journal_entry *entry;
+	struct sampleblk_chunk *chunk;
+
+	if (!offset)
+		return;
+	entry = entry_at(journal, offset);
+	chunk = (void *)(entry + 1) + entry->undo_bytes;
+	if (entry->type == SAMPLEBLK_OP_DISCARD || entry->type == SAMPLEBLK_OP_WRITE_ZEROES) {
+		/* Known without looking, and a page that could not be freed would need more room than there is. */
+		*chunk = (struct sampleblk_chunk){ entry->sector, entry->sectors, SAMPLEBLK_CHUNK_ZERO, 0 };
+		entry->redo_bytes = sizeof(*chunk);
+	} else if (entry->sectors) {
+		entry->redo_bytes = sblk_chunks_pack(store, entry->sector << 9, entry->sectors << 9, chunk);
+	}
+}
+
+void sblk_journal_publish(struct sblk_journal *journal)
+{
+	struct sampleblk_journal_header *header = journal->header;
+
+	WRITE_ONCE(header->entries, journal->entries);
+	WRITE_ONCE(header->overflow, journal->overflow);
+	WRITE_ONCE(header->next_sequence, journal->next_sequence);
+	WRITE_ONCE(header->position, journal->position);
+	/* A reader who sees the head moved sees the entries before it. */
+	smp_store_release(&header->head, journal->head);
+}
+
+void sblk_journal_complete(struct sblk_journal *journal, u64 offset, u64 order, u64 epoch, u64 now_ns, bool failed)
+{
+	struct sampleblk_journal_entry *entry;
+
+	if (!offset)
+		return;
+	entry = entry_at(journal, offset);
+	if (failed)
+		WRITE_ONCE(entry->flags, entry->flags | SAMPLEBLK_JOURNAL_FAILED);
+	WRITE_ONCE(entry->epoch, epoch);
+	WRITE_ONCE(entry->complete_order, order);
+	/* One who sees the time sees the rest. */
+	smp_store_release(&entry->complete_ns, now_ns);
+}
+
+void sblk_journal_set_epoch(struct sblk_journal *journal, u64 epoch)
+{
+	WRITE_ONCE(journal->epoch, epoch);
+	WRITE_ONCE(journal->header->epoch, epoch);
+}
+
+u64 sblk_journal_mark(struct sblk_journal *journal, const char *text, u32 length, u64 order, u64 epoch, u64 now_ns)
+{
+	struct sblk_journal_op op = {
+		.type = SAMPLEBLK_JOURNAL_MARK,
+		.epoch = epoch,
+		.submit_order = order,
+		.submit_ns = now_ns,
+	};
+	u64 offset = sblk_journal_begin(journal, NULL, &op, length);
+	struct sampleblk_journal_entry *entry;
+
+	if (offset) {
+		entry = entry_at(journal, offset);
+		memcpy(entry + 1, text, length);
+		entry->redo_bytes = length;
+		entry->complete_order = order;
+		entry->complete_ns = now_ns;
+	}
+	sblk_journal_publish(journal);
+	return offset ? entry_at(journal, offset)->sequence : 0;
+}
+
+/* --- going back and forth */
+
+static int undo(const struct sampleblk_journal_entry *entry, struct sblk_store *store)
+{
+	return entry->sectors ? sblk_chunks_apply(store, entry + 1, entry->undo_bytes, GFP_KERNEL) : 0;
+}
+
+static int redo(const struct sampleblk_journal_entry *entry, struct sblk_store *store)
+{
+	const void *chunks = (const void *)(entry + 1) + entry->undo_bytes;
+
+	return entry->sectors ? sblk_chunks_apply(store, chunks, entry->redo_bytes, GFP_KERNEL) : 0;
+}
+
+/* The entry before `end`, which is not the first offset. */
+static struct sampleblk_journal_entry *entry_before(const struct sblk_journal *journal, u64 end)
+{
+	u32 bytes = end == journal->head ? journal->last_bytes : entry_at(journal, end)->previous_bytes;
+
+	return entry_at(journal, end - bytes);
+}
+
+/* Takes the store from one position to another, entry by entry. */
+static int travel(const struct sblk_journal *journal, struct sblk_store *store, u64 sequence, u64 *position, u64 *end,
+		  u64 *applied, const bool *stop)
+{
+	*applied = 0;
+	if (journal->overflow)
+		return -EOVERFLOW;
+	if (sequence >= journal->next_sequence)
+		return -EINVAL;
+	while (*position != sequence) {
+		bool back = *position > sequence;
+		const struct sampleblk_journal_entry *entry = back ? entry_before(journal, *end) : entry_at(journal, *end);
+		int err;
+
+		if (sblk_interrupted() || READ_ONCE(*stop))
+			return -EINTR;
+		err = back ? undo(entry, store) : redo(entry, store);
+		if (err)
+			return err;
+		*end = back ? *end - entry->bytes : *end + entry->bytes;
+		*position = back ? entry->sequence - 1 : entry->sequence;
+		++*applied;
+		cond_resched();
+	}
+	return 0;
+}
+
+int sblk_journal_seek(struct sblk_journal *journal, struct sblk_store *store, u64 sequence, u64 *applied, const bool *stop)
+{
+	int err = travel(journal, store, sequence, &journal->position, &journal->position_end, applied, stop);
+
+	sblk_journal_publish(journal);
+	return err;
+}
+
+int sblk_journal_view(const struct sblk_journal *journal, struct sblk_store *store, u64 sequence, const bool *stop)
+{
+	u64 position = journal->position;
+	u64 end = journal->position_end;
+	u64 applied;
+
+	return travel(journal, store, sequence, &position, &end, &applied, stop);
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The operations of a device, as the ABI numbers them. */
+#ifndef SBLK_OP_H
+#define SBLK_OP_H
+
+#include <linux/sampleblk.h>
+
+enum sblk_op {
+	SBLK_READ = SAMPLEBLK_OP_READ,
+	SBLK_WRITE = SAMPLEBLK_OP_WRITE,
+	SBLK_DISCARD = SAMPLEBLK_OP_DISCARD,
+	SBLK_WRITE_ZEROES = SAMPLEBLK_OP_WRITE_ZEROES,
+	SBLK_FLUSH = SAMPLEBLK_OP_FLUSH,
+	SBLK_OPS = SAMPLEBLK_OPS, /* none of them */
+};
+
+#endif

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT
+"""``with`` blocks that start something, and stop it at their end."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class StopsAtEnd(ABC):
+    """Starts with the block and stops with it; what it has by then is kept, also where the block raises."""
+
+    # What is lost where stopping fails as well, for the exception's notes.
+    _KEPT: ClassVar[str]
+
+    @abstractmethod
+    def start(self) -> Self:
+        """Starts it."""
+
+    @abstractmethod
+    def stop(self) -> object:
+        """Stops it, and keeps what it has."""
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.stop()
+            return
+        # The block's own exception passes, whatever happens here.
+        try:
+            self.stop()
+        except Exception as error:
+            if value is not None:
+                value.add_note(f"{self._KEPT} could not be kept: {error}")

@@ -1,0 +1,402 @@
+# SPDX-License-Identifier: MIT
+"""Running the distribution's bpftrace beside a job: probes attached before, maps printed after."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from sampleblk_lab import leftovers, paths
+from sampleblk_lab._native import core
+from sampleblk_lab.blocks import StopsAtEnd
+from sampleblk_lab.bpftrace.output import BpfOutput
+from sampleblk_lab.bpftrace.script import find, probe_lists
+from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_VM = "run inside the VM: vm.bpftrace(), sampleblk-python, or sampleblk-lab bpf"
+_INSTALL = "install it: apt-get install bpftrace (the VM has the host's programs)"
+# From SIGINT to the end: detaching waits for RCU, and then all maps are printed.
+_STOP_S = 60.0
+_POLL_S = 0.02
+# After which SIGINT is sent again; sent, although it is not seen to wait for events.
+_AGAIN_S = 1.0
+_BUSY_S = 5.0
+# debugfs mounts tracefs here when somebody looks, as bpftrace does; it stays until it is unmounted.
+_AUTOMOUNT = "/sys/kernel/debug/tracing"
+# bpftrace's own message, at a place of the script: stdin:1:9-14: ERROR: ...
+_AT = re.compile(r"^(?P<file>[^\n]*?):(?P<line>\d+):(?P<column>\d+)-\d+: ERROR: (?P<message>.*)$", re.MULTILINE)
+_ERROR = re.compile(r"^(?:ERROR: |.*?: error: )(?P<message>.*)$", re.MULTILINE)
+# What says that it is the kernel that lacks something, not the script that is wrong.
+_LACKS = re.compile(
+    r"tracepoint not found|not available for your kernel|not traceable|No probes to attach|Error attaching probe"
+    r"|[Uu]nable to attach|Could not (?:attach|resolve)|[Nn]o BTF|failed to load|Error loading|not supported by"
+    r"|Couldn't get target|probe matched|Failed to attach"
+)
+# Of lists of probes; a probe of its own that cannot be attached ends it.
+_SKIPPED = re.compile(r"could not attach probe (\S+), skipping")
+_SCRIPT = "script.bt"
+# bpftrace says the one of every start where the limit is fixed, at which kernels from 5.11 on do not look; the other of
+# a variable that is set for older releases.
+_HARMLESS = re.compile(rb"[^\n]*(?:couldn't set RLIMIT_MEMLOCK|BPFTRACE_MAP_KEYS_MAX is deprecated)[^\n]*\n?")
+
+
+class BpftraceError(SampleblkError, RuntimeError):
+    """bpftrace failed.
+
+    Attributes:
+        message: What it said, or what happened to it.
+        output: What it had printed, where its probes were attached by then.
+    """
+
+    def __init__(self, message: str, output: BpfOutput | None = None) -> None:
+        super().__init__(f"bpftrace: {message}")
+        self.message = message
+        self.output = output
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.message, self.output)
+
+
+def require() -> str:
+    """The path of bpftrace, where this machine can run it.
+
+    Raises:
+        UnsupportedError: It is not installed, we are not root, or the kernel is built without what it needs.
+    """
+    program = paths.find_program("bpftrace")
+    if program is None:
+        raise UnsupportedError("bpftrace", "it is not installed", _INSTALL)
+    if os.geteuid() != 0:
+        raise UnsupportedError("bpftrace", "only root may load BPF programs", f"run as root, or {_VM}")
+    if not Path("/proc/sys/kernel/unprivileged_bpf_disabled").exists():
+        raise UnsupportedError("bpftrace", "this kernel is built without CONFIG_BPF_SYSCALL", _VM)
+    if not Path("/sys/kernel/btf/vmlinux").exists():
+        raise UnsupportedError("bpftrace", "this kernel is built without CONFIG_DEBUG_INFO_BTF", _VM)
+    core.tracefs_dir()  # mounts it where it is not, or raises
+    return program
+
+
+class Bpf(StopsAtEnd):
+    """A bpftrace script that runs, and then what it found. Made by :func:`bpf`."""
+
+    _KEPT = "what bpftrace found"
+
+    def __init__(
+        self,
+        script: str | os.PathLike[str],
+        *,
+        args: Sequence[Any],
+        unsafe: bool,
+        max_map_keys: int | None,
+        timeout_s: float,
+    ) -> None:
+        self._script = find(script)
+        self._args = [_argument(arg) for arg in args]
+        self._unsafe = unsafe
+        if max_map_keys is not None and max_map_keys < 1:
+            raise InputError(f"max_map_keys={max_map_keys}", expected="at least 1")
+        self._max_map_keys = max_map_keys
+        self._timeout_s = timeout_s
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._found: BpfOutput | None = None
+        self._mounts = False
+        self._descriptors = 0
+
+    # -- starting
+
+    def start(self) -> Self:
+        """Starts bpftrace, and returns when all its probes are attached.
+
+        Raises:
+            UnsupportedError: bpftrace cannot run here, or the kernel lacks what the script probes.
+            InputError: The script is wrong; has bpftrace's message and line.
+            BpftraceError: It failed otherwise, or did not attach its probes in time.
+        """
+        if self._process is not None or self._found is not None:
+            raise RuntimeError("a Bpf runs once; make another one with bpf()")
+        program = require()
+        self._mounts = not _is_mounted(_AUTOMOUNT)
+        self._folder = tempfile.TemporaryDirectory(prefix="sampleblk-bpftrace-")
+        folder = Path(self._folder.name)
+        script = folder / _SCRIPT
+        script.write_text(self._script.text, errors="surrogateescape")
+        environment = {**os.environ, "LC_ALL": "C", "PATH": paths.search_path()}
+        if self._max_map_keys is not None:
+            # Before 0.20, and since.
+            environment["BPFTRACE_MAP_KEYS_MAX"] = environment["BPFTRACE_MAX_MAP_KEYS"] = str(self._max_map_keys)
+        # -k: what a full map drops is said, not silent.
+        command = [program, "-f", "json", "-k", *(["--unsafe"] if self._unsafe else []), str(script), *self._args]
+        if setpriv := paths.find_program("setpriv"):
+            # It ends with us, whatever happens to us.
+            command = [setpriv, "--pdeathsig", "INT", *command]
+        try:
+            with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
+                # Ctrl-C in a terminal is for us, who then stop it.
+                self._process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True
+                )
+            self._await_attached(self._process, time.monotonic() + self._timeout_s)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _await_attached(self, process: subprocess.Popen[bytes], end: float) -> None:
+        """Until it waits for events, which it does when the last probe is attached, in all releases.
+
+        It says "attached_probes" before it attaches them, and runs BEGIN before the others.
+        """
+        said = False
+        while process.poll() is None:
+            said = said or b'"attached_probes"' in self._read("out")
+            if said and _waits_for_events(process.pid):
+                self._descriptors = _descriptors(process.pid)
+                self._check_attached()
+                return
+            if time.monotonic() > end:
+                raise BpftraceError(
+                    f"its probes were not attached after {self._timeout_s:.0f} s{_told(self._messages())}"
+                )
+            time.sleep(_POLL_S)
+        if process.returncode != 0:
+            raise self._failure(process.returncode)
+
+    def _check_attached(self) -> None:
+        """It goes on without probes that the kernel lacks; an action needs one at least."""
+        skipped = set(_SKIPPED.findall(self._messages().decode(errors="backslashreplace")))
+        for probes in probe_lists(self._script.text):
+            if skipped.issuperset(probes):
+                lacks = f"this kernel has not {' nor '.join(probes)}"
+                raise UnsupportedError(self._script.source, lacks, "another kernel may: --kernel; or tracepoints")
+
+    def _messages(self) -> bytes:
+        """Standard error, with the script called what the user calls it."""
+        assert self._folder is not None
+        said = _HARMLESS.sub(b"", self._read("err"))
+        return said.replace(f"{self._folder.name}/{_SCRIPT}".encode(), os.fsencode(self._script.source))
+
+    def _failure(self, status: int) -> SampleblkError:
+        """What is wrong, of bpftrace's message."""
+        said = self._messages().decode(errors="backslashreplace").strip()
+        placed, error = _AT.search(said), _ERROR.search(said)
+        if lacks := _LACKS.search(said):
+            lines = [line for line in said.splitlines() if lacks[0] in line]
+            reason = re.sub(r"^.*?(?:ERROR|WARNING): ", "", lines[0])
+            return UnsupportedError(self._script.source, f"this kernel cannot run it: {reason}", _details(said, lines))
+        if placed:
+            return InputError(placed["message"], self._script.source, int(placed["line"]))
+        ended = f"signal {-status}" if status < 0 else f"exit status {status}"
+        return BpftraceError(f"{error['message'] if error else said or 'no message'} ({ended})")
+
+    def _read(self, name: str) -> bytes:
+        assert self._folder is not None
+        return (Path(self._folder.name) / name).read_bytes()
+
+    # -- stopping
+
+    @property
+    def running(self) -> bool:
+        """Whether it still runs: a script may end itself with ``exit()``."""
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self) -> BpfOutput:
+        """Ends the script as Ctrl-C does, so that END runs and the maps are printed, and returns all. Idempotent.
+
+        Raises:
+            BpftraceError: It had failed, or did not end and was killed; what it had printed is the error's ``output``.
+        """
+        if self._found is not None:
+            return self._found
+        process = self._process
+        if process is None:
+            raise RuntimeError("this script was not started")
+        incomplete = ""
+        try:
+            if not self._interrupt(process, time.monotonic() + max(_STOP_S, self._timeout_s)):
+                incomplete = "it did not end and was killed, so its maps were not printed"
+            elif process.returncode != 0:
+                incomplete = f"it failed{_told(self._messages())}"
+        except BaseException:
+            self.close()
+            raise
+        _kill(process)
+        found = BpfOutput(self._read("out"), self._messages(), script=self._script, incomplete=incomplete)
+        self.close()
+        self._found = found
+        if incomplete:
+            raise BpftraceError(incomplete, found)
+        return found
+
+    def _interrupt(self, process: subprocess.Popen[bytes], end: float) -> bool:
+        """Sends SIGINT until it is heard, and waits for the end. False where that does not come.
+
+        bpftrace (0.17 at least) notices the signal only while it waits for events, and else waits on. A second one that
+        comes when the first was noticed would end the printing of the maps; but then the probes are detached, whose
+        descriptors it closes, and it catches the signal no more.
+        """
+        due = time.monotonic()
+        busy = due + _BUSY_S
+        while process.poll() is None:
+            now = time.monotonic()
+            if now > end:
+                return False
+            attached = _descriptors(process.pid) >= self._descriptors and _catches_interrupts(process.pid)
+            # With very many events it may never be seen to wait.
+            if attached and now >= due and (_waits_for_events(process.pid) or now >= busy):
+                process.send_signal(signal.SIGINT)
+                due, busy = now + _AGAIN_S, now + _BUSY_S
+            time.sleep(_POLL_S)
+        return True
+
+    def close(self) -> None:
+        """Ends a script that still runs, without keeping what it found. Idempotent."""
+        process, self._process = self._process, None
+        if process is not None:
+            _kill(process)
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+            if self._mounts and _is_mounted(_AUTOMOUNT):
+                with contextlib.suppress(subprocess.CalledProcessError):  # somebody uses it by now
+                    leftovers.unmount(_AUTOMOUNT)
+
+    # -- afterwards
+
+    @property
+    def output(self) -> BpfOutput:
+        """What it found."""
+        if self._found is None:
+            raise RuntimeError("the script still runs, or was not started; what it found is there after the with block")
+        return self._found
+
+    def __getitem__(self, name: str) -> Any:
+        """See :meth:`BpfOutput.table`."""
+        return self.output.table(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.output
+
+    def __repr__(self) -> str:
+        return f"<Bpf {self._script.source}>" if self._found is None else repr(self._found)
+
+    def _repr_html_(self) -> str | None:
+        return None if self._found is None else self._found._repr_html_()
+
+
+def bpf(
+    script: str | os.PathLike[str],
+    *,
+    args: Sequence[Any] = (),
+    unsafe: bool = False,
+    max_map_keys: int | None = None,
+    timeout_s: float = 120.0,
+) -> Bpf:
+    """A bpftrace script beside whatever the ``with`` block does.
+
+    Args:
+        script: Its text, its path, or its name: one of ours (``"block-latency"``), or one of bpftrace's own tools
+            (``"biosnoop.bt"``).
+        args: What the script has as ``$1``, ``$2``, …; a :class:`Device`, or the path of a block device as a
+            :class:`~pathlib.Path`, is its number, as block tracepoints have it.
+        unsafe: Allow ``system()`` and its like.
+        max_map_keys: How many entries a map takes; None: as bpftrace has it (4096). A map that is full drops the rest,
+            which the metadata counts as ``helper_errors``.
+        timeout_s: How long starting may take, and ending: its compiler is slow in a VM without KVM.
+
+    Example:
+        >>> with lab.bpf("tracepoint:syscalls:sys_enter_pwrite64 { @[comm, args->count] = count(); }") as found:
+        ...     job.run()
+        >>> found["@"]
+    """
+    return Bpf(script, args=args, unsafe=unsafe, max_map_keys=max_map_keys, timeout_s=timeout_s)
+
+
+def run_command(
+    script: str | os.PathLike[str], command: Sequence[str], *, cwd: str | None = None, **options: Any
+) -> tuple[BpfOutput, int]:
+    """Runs a command to its end beside a script.
+
+    Args:
+        script: See :func:`bpf`.
+        command: The program and its arguments.
+        cwd: Where it runs.
+        options: Those of :func:`bpf`.
+
+    Returns:
+        What the script found, and the command's exit status: 128 and the signal where one ended it.
+
+    Raises:
+        InputError: There is no such program.
+    """
+    program = shutil.which(command[0])
+    if program is None:
+        raise InputError(f"no program {command[0]!r}", expected="one on the PATH, or its path")
+    with bpf(script, **options) as found:
+        status = subprocess.run([program, *command[1:]], cwd=cwd, check=False).returncode
+    return found.output, status if status >= 0 else 128 - status
+
+
+def _argument(value: Any) -> str:
+    path = getattr(value, "path", value)
+    if not isinstance(path, os.PathLike) and path is value:
+        return str(value)
+    status = Path(path).stat()
+    # The kernel's own dev_t, not that of stat(2) (linux/kdev_t.h).
+    return str(os.major(status.st_rdev) << 20 | os.minor(status.st_rdev)) if stat.S_ISBLK(status.st_mode) else str(path)
+
+
+def _is_mounted(path: str) -> bool:
+    return any(place == path for _, place in leftovers.mounts())
+
+
+def _waits_for_events(pid: int) -> bool:
+    try:
+        where = Path(f"/proc/{pid}/wchan").read_text()
+    except OSError:
+        return False
+    return where in ("ep_poll", "do_epoll_wait")  # the one may be inlined in the other
+
+
+def _catches_interrupts(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return caught is not None and bool(int(caught[1], 16) & 1 << (signal.SIGINT - 1))
+
+
+def _descriptors(pid: int) -> int:
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208
+    except OSError:
+        return 0
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+
+
+def _told(messages: bytes) -> str:
+    said = messages.decode(errors="backslashreplace").strip()
+    return f": {said}" if said else ""
+
+
+def _details(said: str, told: list[str]) -> str:
+    others = [line.strip() for line in said.splitlines() if line not in told and line.strip(" ~")]
+    return "bpftrace says: " + " / ".join(others) if others else ""

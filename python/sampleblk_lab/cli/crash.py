@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: MIT
+"""``sampleblk-lab crash explore|show|import``: what a crash may leave of a recording."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sampleblk_lab.cli.output import add_json, show
+from sampleblk_lab.errors import InputError
+from sampleblk_lab.functions import named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sampleblk_lab import crash
+
+MODELS = ("prefix", "reorder", "torn", "sample")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the actions to the command's parser."""
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+
+    exploring = actions.add_parser("explore", help="build the states that a crash may leave, and check them")
+    _add_log(exploring)
+    exploring.add_argument("--fs", metavar="TYPE", help="the file system recovers, by its own tools: ext4, btrfs")
+    exploring.add_argument(
+        "--mount",
+        action="store_true",
+        help="this machine's kernel mounts and recovers it, as root: ext4, xfs, btrfs, f2fs",
+    )
+    exploring.add_argument(
+        "--check",
+        metavar="MODULE:FUNCTION",
+        help="a function of a path (the image's; with --fs of a folder with the recovered files; with --mount of the "
+        "mount point) and the state, which fails by raising",
+    )
+    exploring.add_argument("--model", choices=MODELS, default="reorder", help="which states (reorder)")
+    exploring.add_argument(
+        "--complete-up-to", type=int, default=8, metavar="N", help="reorder: all subsets of up to N open writes (8)"
+    )
+    exploring.add_argument(
+        "--at-most", type=int, default=2, metavar="N", help="reorder: of more, up to N lost or up to N kept (2)"
+    )
+    exploring.add_argument(
+        "--block", type=int, default=512, metavar="BYTES", help="torn, sample: what the disk writes whole (512)"
+    )
+    exploring.add_argument("--seed", type=int, default=1, help="sample: the same seed draws the same states (1)")
+    exploring.add_argument("--seconds", type=float, metavar="N", help="begin no check after N seconds")
+    exploring.add_argument("--states", type=int, metavar="N", help="check at most N states")
+    exploring.add_argument("--failures", type=int, default=1, metavar="N", help="stop after N failures (1)")
+    exploring.add_argument("--workers", type=int, metavar="N", help="processes that check (one for each CPU)")
+    exploring.add_argument(
+        "--save", metavar="DIR", help="write each failure out as DIR/failure-N, where pytest reproduces it"
+    )
+    exploring.set_defaults(run=_explore)
+
+    showing = actions.add_parser("show", help="what a log holds, and how many states each model has")
+    _add_log(showing)
+    showing.set_defaults(run=_show)
+
+    importing = actions.add_parser("import", help="keep a log of dm-log-writes, also from its device, as a recording")
+    _add_log(importing)
+    importing.add_argument("folder", metavar="FOLDER", help="the recording to make: base.img and log")
+    importing.set_defaults(run=_import)
+    for action in (exploring, showing, importing):
+        add_json(action)
+
+
+def _add_log(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "log", metavar="LOG", help="the driver's journal, a log of dm-log-writes, or a recording's folder"
+    )
+    parser.add_argument("--base", metavar="IMG", help="what the disk held before; zeros: nothing")
+    parser.add_argument("--no-flush", action="store_true", help="a disk that ignores flushes")
+    parser.add_argument("--no-fua", action="store_true", help="a disk that ignores FUA")
+
+
+def _log(options: argparse.Namespace, base: str | None = None) -> crash.Log:
+    """The log; `base` where the caller needs to know nothing of the disk."""
+    from sampleblk_lab import crash
+
+    path = Path(options.log)
+    chosen = options.base or base
+    if path.is_dir():
+        chosen = options.base or str(path / "base.img")
+        path = path / "log"
+    return crash.Log(path, base=chosen, flush=not options.no_flush, fua=not options.no_fua)
+
+
+def _check(options: argparse.Namespace) -> Callable[..., object]:
+    from sampleblk_lab import crash
+
+    own = named(options.check, "--check") if options.check else None
+    if options.mount:
+        return crash.mounted(options.fs or "ext4", own)
+    if options.fs:
+        return crash.recovers(options.fs, own)
+    if own is None:
+        raise InputError("nothing is checked", expected="--fs TYPE, --check MODULE:FUNCTION, or both")
+    return own
+
+
+def _model(options: argparse.Namespace) -> crash.Model:
+    from sampleblk_lab import crash
+
+    made: dict[str, Callable[[], crash.Model]] = {
+        "prefix": crash.Prefix,
+        "reorder": lambda: crash.Reorder(options.complete_up_to, options.at_most),
+        "torn": lambda: crash.Torn(options.block),
+        "sample": lambda: crash.Sample(options.seed, options.block),
+    }
+    return made[options.model]()
+
+
+def _explore(options: argparse.Namespace) -> int:
+    log = _log(options)
+    check = _check(options)
+    workers = len(os.sched_getaffinity(0)) if options.workers is None else options.workers
+    found = log.explore(
+        check,
+        model=_model(options),
+        states=options.states,
+        seconds=options.seconds,
+        failures=options.failures,
+        workers=workers,
+    )
+    saved = []
+    if options.save:
+        saved = [
+            str(failure.save(Path(options.save) / f"failure-{number}"))
+            for number, failure in enumerate(found.failures, start=1)
+        ]
+    lines = [found.text(), *(f"reproduce it with pytest {folder}" for folder in saved)]
+    show(options, {**found.json(), "saved": saved}, "\n".join(lines))
+    if found.interrupted:
+        return 130
+    return 0 if found.ok else 1
+
+
+def _show(options: argparse.Namespace) -> int:
+    from sampleblk_lab import crash
+
+    log = _log(options, base="zeros")
+    table = log.table()
+    zeroes = sum(row["type"] == "zeroes" for row in table.rows())
+    counts = {name: log.count(getattr(crash, name.capitalize())()) for name in MODELS}
+    value = {
+        "log": str(log.path),
+        "format": log.native.format,
+        "disk_bytes": log.size_bytes if log.base else None,
+        "writes": len(log) - zeroes,
+        "zeroes": zeroes,
+        "fua": int(table["fua"].values.sum()),
+        "flushes": log.native.flushes,
+        "written_bytes": int(table["sectors"].values.sum()) * 512,
+        "end_bytes": log.native.end_sector * 512,
+        "marks": [{"sequence": sequence, "text": text} for sequence, _, text in log.native.marks],
+        "states": {name: count if count != float("inf") else None for name, count in counts.items()},
+    }
+    lines = [
+        f"{log.path}: {log.native.format}",
+        f"  {value['writes']} writes ({value['fua']} with FUA), {zeroes} discards and write-zeroes, "
+        f"{value['flushes']} flushes; {value['written_bytes']} bytes, up to byte {value['end_bytes']} of the disk",
+        f"  {len(log.native.marks)} marks",
+        *(f"    {sequence} {text!r}" for sequence, _, text in log.native.marks),
+        "  states:",
+        *(
+            f"    {name:8} {_count(count)}{', and torn ones' if name == 'sample' else ''}"
+            for name, count in counts.items()
+        ),
+    ]
+    show(options, value, "\n".join(lines))
+    return 0
+
+
+def _count(count: float) -> str:
+    return f"{count:.0f}" if count < 1e15 else f"{count:.1e}"
+
+
+def _import(options: argparse.Namespace) -> int:
+    from sampleblk_lab.crash.recording import keep
+
+    log = _log(options)
+    folder = keep(log, options.folder)
+    show(
+        options,
+        {"folder": str(folder), "writes": len(log), "disk_bytes": log.size_bytes},
+        f"{folder}: {len(log)} writes to a disk of {log.size_bytes} bytes; sampleblk-lab crash explore {folder} …",
+    )
+    return 0

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: MIT
+"""``sampleblk-lab sweep run|status|resume|show``: a function over all combinations of its parameters."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from sampleblk_lab.cli.output import add_json, show, show_table
+
+if TYPE_CHECKING:
+    from sampleblk_lab.sweeps.file import File
+    from sampleblk_lab.sweeps.result import Sweep
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the actions to the command's parser."""
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+
+    running = actions.add_parser("run", help="run the trials that are not done")
+    resuming = actions.add_parser("resume", help="the same of a sweep that was begun; where none was, say so")
+    for action in (running, resuming):
+        _add_file(action)
+        action.add_argument("--workers", type=int, metavar="N", help="trials at a time (by processors and memory)")
+        action.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster to run on: tcp://host:8786")
+        action.add_argument("--dry-run", action="store_true", help="say what would be run, and how long it would take")
+        action.add_argument("--quiet", action="store_true", help="show no progress")
+    running.set_defaults(run=_run)
+    resuming.set_defaults(run=_resume)
+
+    status = actions.add_parser("status", help="how many trials are done, and why the others are not")
+    _add_file(status)
+    status.set_defaults(run=_status)
+
+    showing = actions.add_parser("show", help="the table, or a comparison, also while the sweep runs")
+    _add_file(showing)
+    showing.add_argument("--compare", metavar="AXIS", help="compare the values of this axis")
+    showing.add_argument("--metric", metavar="COLUMN", help="what is compared, where the function returns several")
+    showing.add_argument("--better", choices=["lower", "higher"], default="lower", help="which is better (lower)")
+    showing.add_argument("--across", action="append", default=[], help="accelerator, kernel, machine: may differ")
+    showing.add_argument("--html", metavar="PAGE", help="write a page of the whole matrix, with pictures")
+    showing.add_argument("--missing", action="store_true", help="the trials that are not done, and why")
+    showing.add_argument("--files", action="store_true", help="the files that trials left in their directories")
+    showing.set_defaults(run=_show)
+    for action in (running, resuming, status, showing):
+        add_json(action)
+
+
+def _add_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE.toml", help="function, axes and the rest; see the reference of the file")
+
+
+def _file(options: argparse.Namespace) -> File:
+    from sampleblk_lab.sweeps.file import load
+
+    return load(options.file)
+
+
+def _open(options: argparse.Namespace) -> Sweep:
+    from sampleblk_lab.sweeps.result import Sweep
+
+    folder = _file(options).spec.folder
+    assert folder is not None
+    return Sweep(folder)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from sampleblk_lab.sweeps.api import look, run
+
+    file = _file(options)
+    # What the command line says counts.
+    client = options.scheduler or (None if options.workers else file.scheduler)
+    workers = options.workers or (None if client else file.workers)
+    if options.dry_run:
+        found = look(file.spec, workers=workers, client=client)
+        show(options, found.json(), found.text())
+        return 0
+    made = run(file.spec, workers=workers, client=client, progress=False if options.quiet else None)
+    show(options, made.json(), made.text())
+    if made.interrupted:
+        return 130
+    return 0 if made.complete else 1
+
+
+def _resume(options: argparse.Namespace) -> int:
+    _open(options)  # raises where there is none
+    return _run(options)
+
+
+def _status(options: argparse.Namespace) -> int:
+    made = _open(options)
+    show(options, made.json(), made.text())
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    made = _open(options)
+    if options.html:
+        page = made.report(options.html, options.metric, better=options.better, across=options.across)
+        show(options, {"page": str(page)}, f"The page: {page}")
+        return 0
+    if options.compare:
+        rows = made.compare(options.compare, options.metric, better=options.better, across=options.across)
+        from sampleblk_lab.results import sets
+
+        show(options, sets.to_json(rows), rows.text())
+        return 0
+    if options.files:
+        show_table(options, made.artefacts(), "no trial has left a file")
+        return 0
+    table = made.missing() if options.missing else made.table()
+    show_table(options, table, "nothing is missing" if options.missing else "no trial is done")
+    return 0

@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: MIT
+"""What is asked of a state: that its file system recovers, and that its contents are right.
+
+:func:`recovers` and :func:`mounted` take a state's image and give its files to a check of them; the others are such
+checks, for both.
+"""
+
+from __future__ import annotations
+
+import functools
+import sqlite3
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+from sampleblk_lab.device.filesystem import Filesystem, ToolError, checker, find_tool, run_tool
+from sampleblk_lab.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sampleblk_lab.crash.log import State
+
+# type -> the command that replays its log without the kernel, with the exit statuses that are well, and the Debian
+# package; empty: nothing is replayed, and its checker is content with what a crash leaves.
+_REPLAY: dict[str, tuple[list[str], tuple[int, ...], str]] = {
+    # e2fsck(8): 1 is "errors corrected", as the journal replayed.
+    "ext4": (["e2fsck", "-y", "-E", "journal_only"], (0, 1), "e2fsprogs"),
+    "btrfs": ([], (0,), "btrfs-progs"),
+}
+
+# debugfs has one exit status; what it complains of it says on standard error, after a line with its version.
+_DUMPED = "debugfs "
+
+_LOOP_CONTROL = Path("/dev/loop-control")
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True)
+class Check:
+    """A ready check, and how it was made: so that a failure can be written down as a program.
+
+    Attributes:
+        name: The function of :mod:`sampleblk_lab.crash` that made it.
+        arguments: What it was given.
+        keywords: The same of what was named.
+        run: Called with a path and a state.
+    """
+
+    name: str
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    run: Callable[[Path, State], object]
+
+    def __call__(self, path: Path, state: State) -> None:
+        """Checks; what it raises is the failure."""
+        self.run(path, state)
+
+
+def ready(make: Callable[P, Callable[[Path, State], object]]) -> Callable[P, Check]:
+    """Makes a function that returns a check return a :class:`Check`."""
+
+    @functools.wraps(make)
+    def made(*arguments: P.args, **keywords: P.kwargs) -> Check:
+        home = make.__module__.removeprefix("sampleblk_lab.crash").removeprefix(".checks").removeprefix(".")
+        return Check(
+            f"{home}.{make.__name__}" if home else make.__name__,
+            arguments,
+            dict(keywords),
+            make(*arguments, **keywords),
+        )
+
+    return made
+
+
+@ready
+def recovers(
+    fstype: str = "ext4", check: Callable[[Path, State], object] | None = None
+) -> Callable[[Path, State], object]:
+    """A check that the file system is whole once its log has been replayed, by its own tools, on any machine.
+
+    ext4: ``e2fsck -E journal_only``, then ``e2fsck -fn``. btrfs: ``btrfs check``, which replays no log.
+
+    Args:
+        fstype: ``"ext4"`` or ``"btrfs"``.
+        check: Called with a folder that has the files of the recovered file system, and the state; ext4 only, whose
+            debugfs writes them there.
+
+    Raises:
+        InputError: Another file system: only the kernel replays its log, see :func:`mounted`. The same with `check` for
+            all but ext4.
+        UnsupportedError: The tool is not installed.
+    """
+    if fstype not in _REPLAY:
+        raise InputError(f"file system {fstype!r}", expected=f"{' or '.join(_REPLAY)}; for others crash.mounted()")
+    replay, well, package = _REPLAY[fstype]
+    if replay:
+        replay = [find_tool(replay[0], package), *replay[1:]]
+    whole = checker(fstype)
+    if check is not None and fstype != "ext4":
+        raise InputError(f"the files of a {fstype} without its kernel", expected="ext4; for others crash.mounted()")
+    debugfs = "" if check is None else find_tool("debugfs", package)
+
+    def run(image: Path, state: State) -> None:
+        if replay:
+            run_tool([*replay, str(image)], ok=well)
+        run_tool([*whole, str(image)])
+        if check is not None:
+            with tempfile.TemporaryDirectory(prefix="sampleblk-files-") as folder:
+                said = run_tool([debugfs, "-R", f"rdump / {folder}", str(image)])
+                # It cannot give them to their owners where it is not root: that is not asked for.
+                wrong = [
+                    line for line in said.splitlines() if not line.startswith(_DUMPED) and "changing owner" not in line
+                ]
+                if wrong:
+                    raise ToolError([debugfs, "-R", "rdump", str(image)], 0, "\n".join(wrong))
+                check(Path(folder), state)
+
+    return run
+
+
+@ready
+def mounted(
+    fstype: str, check: Callable[[Path, State], object] | None = None, *, options: str = ""
+) -> Callable[[Path, State], object]:
+    """A check that the kernel mounts the state, that `check` passes on it, and that it is whole afterwards.
+
+    Runs as root where loop devices are: in a VM, or here if you mean it.
+
+    Args:
+        fstype: Such as ``"xfs"``.
+        check: Called with the mount point and the state: your own, or :func:`promised`, :func:`replaced`,
+            :func:`appended`, :func:`sqlite`, and several of them by :func:`all_of`.
+        options: As after ``mount -o``.
+
+    Raises:
+        UnsupportedError: The tool that checks it is not installed.
+        ToolError: The kernel has no loop devices.
+    """
+    checker(fstype)
+    if not _LOOP_CONTROL.exists():
+        # A guest has neither udev nor the node that loads the module when it is opened.
+        run_tool([find_tool("modprobe", "kmod"), "loop"])
+
+    def run(image: Path, state: State) -> None:
+        filesystem = Filesystem(str(image), fstype)
+        with filesystem.mount(options=",".join(filter(None, ("loop", options)))) as mount:
+            if check is not None:
+                check(mount.path, state)
+        filesystem.fsck()
+
+    return run
+
+
+@ready
+def all_of(*checks: Callable[[Path, State], object]) -> Callable[[Path, State], object]:
+    """A check that all of these pass, one after another."""
+
+    def run(path: Path, state: State) -> None:
+        for check in checks:
+            check(path, state)
+
+    return run
+
+
+def _set(state: State, promises: Mapping[str, Any]) -> dict[str, Any]:
+    """What the marks of a state promise, in the order in which they were set. Raises InputError for an unknown mark."""
+    known = {text for _, _, text in state.log.native.marks}
+    for mark in promises:
+        if mark not in known:
+            raise InputError(f"mark {mark!r}", str(state.log.path), expected=f"a mark of the log: {sorted(known)}")
+    return {mark: promises[mark] for mark in dict.fromkeys(state.marks) if mark in promises}
+
+
+def _content(path: Path) -> bytes | None:
+    """What a file holds; None when there is none."""
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _told(content: bytes | None) -> str:
+    if content is None:
+        return "nothing, there is no such file"
+    shown = repr(content[:40]) + ("..." if len(content) > 40 else "")
+    return f"{len(content)} bytes, {shown}"
+
+
+@ready
+def promised(
+    promises: Mapping[str, Any], check: Callable[[Path, dict[str, Any]], object] | None = None
+) -> Callable[[Path, State], object]:
+    """A check that what was promised when a mark was set is there.
+
+    Without `check` a promise is a dictionary: a file's name -> what it holds, None where there must be none, or a tuple
+    of which it must be one (for a file that is changed after the mark). Of several promises about a file the last one
+    counts.
+
+    Args:
+        promises: Mark -> what holds from there on.
+        check: Called with the path and the part of `promises` whose marks had been set for certain.
+    """
+
+    def run(path: Path, state: State) -> None:
+        due = _set(state, promises)
+        if check is not None:
+            check(path, due)
+            return
+        files: dict[str, tuple[str, Any]] = {}
+        for mark, promise in due.items():
+            files.update({name: (mark, wanted) for name, wanted in promise.items()})
+        for name, (mark, wanted) in files.items():
+            found = _content(path / name)
+            allowed = wanted if isinstance(wanted, tuple) else (wanted,)
+            if found not in allowed:
+                raise AssertionError(
+                    f"{mark!r} promised that {name} has {' or '.join(map(_told, allowed))}; it has {_told(found)}"
+                )
+
+    return run
+
+
+@ready
+def replaced(
+    name: str, old: bytes | None, new: bytes, *, begun: str | None = None, done: str | None = None
+) -> Callable[[Path, State], object]:
+    """A check that a file which was replaced by a rename is the old or the new one, never neither.
+
+    Args:
+        name: The file.
+        old: What it held before; None: there was none.
+        new: What it holds after.
+        begun: A mark: before it nothing is asked. None: always.
+        done: A mark: after it the file is the new one.
+    """
+
+    def run(path: Path, state: State) -> None:
+        due = _set(state, dict.fromkeys(mark for mark in (begun, done) if mark is not None))
+        if begun is not None and begun not in due and done not in due:
+            return
+        found = _content(path / name)
+        if found == new or (found == old and done not in due):
+            return
+        if found == old:
+            raise AssertionError(f"{done!r} promised the new {name}; it is the old one")
+        raise AssertionError(f"{name} is neither old nor new: it has {_told(found)}")
+
+    return run
+
+
+@ready
+def appended(name: str, content: bytes, acknowledged: Mapping[str, int]) -> Callable[[Path, State], object]:
+    """A check that a file that is only appended to has a begin of what was written, with all that was acknowledged.
+
+    Args:
+        name: The file.
+        content: All that was written to it, in the end.
+        acknowledged: Mark -> the bytes that were there for certain when it was set.
+    """
+
+    def run(path: Path, state: State) -> None:
+        due = _set(state, acknowledged)
+        least = max(due.values(), default=0)
+        found = _content(path / name)
+        if found is None:
+            if due:
+                raise AssertionError(f"{name} is gone, of which {least} bytes were acknowledged")
+            return
+        if len(found) < least:
+            raise AssertionError(f"{name} has {len(found)} bytes, {least} were acknowledged")
+        if found != content[: len(found)]:
+            same = next((i for i, (a, b) in enumerate(zip(found, content, strict=False)) if a != b), len(content))
+            raise AssertionError(f"{name} has {len(found)} bytes, which differ from what was appended at byte {same}")
+
+    return run
+
+
+@ready
+def sqlite(name: str, query: str, acknowledged: Mapping[str, Sequence[Any]]) -> Callable[[Path, State], object]:
+    """A check that SQLite recovers a database, finds it sound, and that it has the rows that were acknowledged.
+
+    With a rollback journal, ``PRAGMA synchronous=EXTRA`` is what keeps them: FULL does not sync the folder from which
+    the journal was removed, and a journal that is back undoes the last transaction.
+
+    Args:
+        name: The database's file.
+        query: Selects the rows.
+        acknowledged: Mark -> rows, as tuples, that were committed when it was set and that nobody has removed since.
+    """
+
+    def run(path: Path, state: State) -> None:
+        due = _set(state, acknowledged)
+        wanted = [tuple(row) for rows in due.values() for row in rows]
+        if not (path / name).exists():
+            if due:
+                raise AssertionError(f"{name} is gone, of which {len(wanted)} rows were acknowledged")
+            return
+        base = sqlite3.connect(path / name)
+        try:
+            said = [row[0] for row in base.execute("PRAGMA integrity_check")]
+            if said != ["ok"]:
+                raise AssertionError(f"{name}: integrity_check says {'; '.join(map(str, said))}")
+            found = set(base.execute(query)) if wanted else set()
+        except sqlite3.Error as error:
+            raise AssertionError(f"{name}: SQLite says {error}") from error
+        finally:
+            base.close()
+        if gone := [row for row in wanted if row not in found]:
+            raise AssertionError(f"{name}: {len(gone)} of {len(wanted)} acknowledged rows are gone, such as {gone[0]}")
+
+    return run

@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: MIT
+"""Going through the states of a log: each content once, failures reduced to what they take."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sampleblk_lab._native import core
+from sampleblk_lab.crash.log import State, some
+from sampleblk_lab.crash.model import Sample
+from sampleblk_lab.errors import InputError, UnsupportedError
+from sampleblk_lab.progress import Line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sampleblk_lab.crash.log import Log
+    from sampleblk_lab.crash.model import Model
+
+# States that are looked at between two looks at the clock.
+_LOOK = 100_000
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A state that did not pass.
+
+    Attributes:
+        state: As it was found.
+        reduced: The same crash with as little lost and torn as fails still: what the failure takes.
+        error: What the check raised for the reduced state.
+        check: The check.
+    """
+
+    state: State
+    reduced: State
+    error: Exception
+    check: Callable[[Path, State], object]
+
+    def text(self) -> str:
+        """The reduced state, its missing writes, and what the check said."""
+        lines = [f"{self.reduced!r}: {type(self.error).__name__}: {self.error}"]
+        lines += [f"  {text}" for text in self.missing]
+        return "\n".join(lines)
+
+    @property
+    def missing(self) -> list[str]:
+        """The writes that the reduced state misses, a line each: where, how much, and what they are."""
+        log = self.reduced.log
+        table = log.table()
+        lines = []
+        torn = [(write, first, count) for write, first, count in self.reduced.native.torn]
+        for write, first, count in [*((write, 0, 0) for write in self.reduced.native.lost), *torn]:
+            sequence = int(table["sequence"].values[write])
+            # Of a torn one: what is not there.
+            gone = [
+                what
+                for begin, sectors, what in log.names(sequence)
+                if not first <= begin <= begin + sectors <= first + count
+            ]
+            lines.append(
+                f"write {sequence}: {table['sectors'].values[write]} sectors at {table['sector'].values[write]}"
+                f"{': ' if gone else ''}{some(gone, '; ')}"
+            )
+        return lines
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Writes it out: ``pytest FOLDER`` then builds the reduced state and fails as it did, on any machine.
+
+        The folder has the recording, compressed, and ``test_crash_state.py``, which has a second test, of the same
+        crash with nothing lost. A module of your own that the check is from is copied to it; what that imports is not.
+        A check that mounts is run in the VM.
+
+        Args:
+            folder: Made if it is not there.
+
+        Raises:
+            InputError: The check cannot be written down, such as a function within a function; or the folder has a
+                saved failure.
+            OSError: It cannot be written.
+        """
+        from sampleblk_lab.crash.reproduce import save
+
+        return save(self, folder)
+
+    def json(self) -> dict[str, Any]:
+        """The same as JSON has it: the writes by their sequence in the log."""
+        return {
+            "after": self.reduced.after,
+            "submitted": self.reduced.submitted,
+            "lost": self.reduced.lost,
+            "torn": [list(torn) for torn in self.reduced.torn],
+            "missing": self.missing,
+            "marks": self.reduced.marks,
+            "error": type(self.error).__name__,
+            "message": str(self.error),
+        }
+
+
+@dataclass
+class Exploration:
+    """What an exploration looked at and found.
+
+    Attributes:
+        states: States that were looked at.
+        checked: Of those, the ones with contents of their own, each of which was built and checked.
+        total: How many the model has; infinity where that is too many to say, or has no end.
+        complete: Whether that were all.
+        interrupted: Whether Ctrl-C ended it.
+        elapsed_s: Seconds it took.
+        failures: What did not pass.
+    """
+
+    states: int = 0
+    checked: int = 0
+    total: float = 0
+    complete: bool = False
+    interrupted: bool = False
+    elapsed_s: float = 0
+    failures: list[Failure] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether something was checked, and all of it passed."""
+        return self.checked > 0 and not self.failures
+
+    def text(self) -> str:
+        """A line that says what was looked at, then the failures."""
+        of = "" if self.complete or self.total == float("inf") else f" of {self.total:.0f}"
+        rate = self.checked / self.elapsed_s if self.elapsed_s else 0
+        head = (
+            f"{self.states}{of} states, {self.checked} with contents of their own checked in {self.elapsed_s:.1f} s "
+            f"({rate:.1f}/s){', all there are' if self.complete else ''}"
+            f"{', interrupted' if self.interrupted else ''}: {len(self.failures)} failed"
+        )
+        return "\n".join([head, *(failure.text() for failure in self.failures)])
+
+    def json(self) -> dict[str, Any]:
+        """The same as JSON has it. ``total`` is None where that is too many to say."""
+        return {
+            "states": self.states,
+            "checked": self.checked,
+            "total": self.total if self.total != float("inf") else None,
+            "complete": self.complete,
+            "interrupted": self.interrupted,
+            "elapsed_s": self.elapsed_s,
+            "failures": [failure.json() for failure in self.failures],
+        }
+
+    def __repr__(self) -> str:
+        return f"<Exploration {self.text().splitlines()[0]}>"
+
+
+class Bench:
+    """The image that states are checked on."""
+
+    def __init__(self, log: Log, check: Callable[[Path, State], object], folder: Path) -> None:
+        self.path = folder / "disk.img"
+        self._log = log
+        self._check = check
+        self.image = log.image(self.path)
+
+    def check(self, state: State) -> Exception | None:
+        """What the check says of the state that the image has taken."""
+        self.image.write()
+        try:
+            self._check(self.path, state)
+        except UnsupportedError:
+            # Cannot be checked here: that is no finding.
+            raise
+        except Exception as error:
+            return error
+        finally:
+            self.image.restore()
+        return None
+
+    def try_without(self, state: State, missing: list[int]) -> tuple[State, Exception | None]:
+        """The same crash, of which only some of what is lost or torn is missing: indices into both lists."""
+        lost, torn = state.native.lost, state.native.torn
+        tried = State(
+            self._log,
+            core.CrashState(
+                state.submitted,
+                [lost[i] for i in missing if i < len(lost)],
+                [torn[i - len(lost)] for i in missing if i >= len(lost)],
+            ),
+        )
+        self.image.take(tried.native)
+        return tried, self.check(tried)
+
+
+def _reduce(bench: Bench, state: State, error: Exception) -> tuple[State, Exception, bool]:
+    """Delta debugging (Zeller and Hildebrandt, 2002): a failing state of which nothing can be spared.
+
+    Returns:
+        The state, what the check said of it, and whether Ctrl-C ended the reducing.
+    """
+    missing = list(range(len(state.native.lost) + len(state.native.torn)))
+    best, said = state, error
+    parts = 2
+    try:
+        while missing:
+            size = -(-len(missing) // parts)
+            for start in range(0, len(missing), size):
+                fewer = missing[:start] + missing[start + size :]
+                tried, found = bench.try_without(state, fewer)
+                if found is not None:
+                    missing, best, said = fewer, tried, found
+                    parts = max(parts - 1, 2)
+                    break
+            else:
+                if size == 1:
+                    break
+                parts = min(parts * 2, len(missing))
+    except KeyboardInterrupt:
+        return best, said, True
+    return best, said, False
+
+
+def _folder_for(bytes_needed: int) -> str | None:
+    """Where images are kept: in memory, where that has room for twice as much."""
+    shared = Path("/dev/shm")
+    if shared.is_dir() and os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 2 * bytes_needed:
+        return str(shared)
+    return None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A state of a walk that was checked.
+
+    Attributes:
+        number: Which of the contents it has, from 0.
+        looked_at: States that the walk had looked at by then.
+        failure: If it did not pass.
+    """
+
+    number: int
+    looked_at: int
+    failure: Failure | None
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is explored, and how far: the same for each worker.
+
+    Attributes:
+        until: In seconds of the monotonic clock.
+    """
+
+    log: Log
+    check: Callable[[Path, State], object]
+    model: Model
+    states: int | None
+    until: float | None
+
+
+class Walker:
+    """Goes through the contents of a model and checks every `of`-th of them, beginning with `share`."""
+
+    def __init__(self, task: Task, folder: Path, share: int = 0, of: int = 1) -> None:
+        self._task = task
+        self._share = share
+        self._of = of
+        self._bench = Bench(task.log, task.check, folder)
+        self._walk = core.CrashWalk(task.log.native, task.model.native(), self._bench.image)
+        self.looked_at = 0
+        self.complete = False
+        self.interrupted = False
+
+    def run(self, stop: Callable[[int], bool]) -> Iterator[Checked]:
+        """Yields each state that it has checked.
+
+        Args:
+            stop: Asked before each check whether contents of this number are too many.
+        """
+        task, walk = self._task, self._walk
+        number = 0
+        while task.states is None or number < task.states:
+            if task.until is not None and time.monotonic() >= task.until:
+                return
+            native = walk.next(_LOOK)
+            if native is None:
+                # A sample never ends; where a hundred thousand draws bring nothing new there is little left.
+                if walk.at_end or isinstance(task.model, Sample):
+                    self.looked_at = walk.looked_at
+                    self.complete = walk.at_end
+                    return
+                continue
+            if stop(number):
+                return
+            # Whose the contents are depends on nothing but how many there were before them.
+            if number % self._of == self._share:
+                self.looked_at = walk.looked_at
+                state = State(task.log, native)
+                error = self._bench.check(state)
+                failure = None
+                if error is not None:
+                    reduced, said, self.interrupted = _reduce(self._bench, state, error)
+                    failure = Failure(state, reduced, said, task.check)
+                yield Checked(number, self.looked_at, failure)
+                if self.interrupted:
+                    return
+            number += 1
+
+
+def explore(
+    log: Log,
+    check: Callable[[Path, State], object],
+    model: Model,
+    states: int | None,
+    seconds: float | None,
+    failures: int,
+    workers: int,
+    progress: bool,
+) -> Exploration:
+    """See :meth:`Log.explore`."""
+    if isinstance(model, Sample) and states is None and seconds is None:
+        raise InputError("a sample without an end", expected="states=, or seconds=")
+    for name, value in (("workers", workers), ("failures", failures)):
+        if value < 1:
+            raise InputError(f"{name} {value}", expected="1 or more")
+    found = Exploration(total=float("inf") if isinstance(model, Sample) else log.count(model))
+    begin = time.monotonic()
+    task = Task(log, check, model, states, None if seconds is None else begin + seconds)
+    line = Line(every_s=0.5, shown=progress and sys.stderr.isatty())
+    folder = Path(tempfile.mkdtemp(prefix="sampleblk-crash-", dir=_folder_for(log.size_bytes * workers)))
+    try:
+        if workers == 1:
+            _explore_here(task, found, failures, folder, line)
+        else:
+            from sampleblk_lab.crash.workers import explore_in_processes
+
+            explore_in_processes(task, found, failures, workers, folder, line)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    found.elapsed_s = time.monotonic() - begin
+    return found
+
+
+def _explore_here(task: Task, found: Exploration, failures: int, folder: Path, line: Line) -> None:
+    walker = Walker(task, folder)
+    try:
+        for checked in walker.run(lambda _: len(found.failures) >= failures):
+            found.checked += 1
+            if checked.failure is not None:
+                found.failures.append(checked.failure)
+            if len(found.failures) >= failures:
+                break
+            line.show(f"{found.checked} checked, {len(found.failures)} failed")
+    except KeyboardInterrupt:
+        found.interrupted = True
+    finally:
+        line.clear()
+        found.interrupted = found.interrupted or walker.interrupted
+        found.states = walker.looked_at
+        found.complete = walker.complete

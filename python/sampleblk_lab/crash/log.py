@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: MIT
+"""A log of writes, and the states that a crash may leave of it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sampleblk_lab._native import core
+from sampleblk_lab.crash.model import Reorder
+from sampleblk_lab.errors import InputError
+from sampleblk_lab.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from sampleblk_lab.crash.explore import Exploration
+    from sampleblk_lab.crash.model import Model
+
+
+class State:
+    """A crash after a submission, and what is missing of what was submitted by then.
+
+    Attributes:
+        log: The log that it is of.
+        native: The core's form of it.
+    """
+
+    def __init__(self, log: Log, native: core.CrashState) -> None:
+        self.log = log
+        self.native = native
+
+    @property
+    def submitted(self) -> int:
+        """How many writes had been submitted."""
+        return self.native.submitted
+
+    @property
+    def after(self) -> int:
+        """The log's sequence of the last write that had been submitted; 0 when none had."""
+        if not self.submitted:
+            return 0
+        return int(self.log.sequences[self.log.order[self.submitted - 1]])
+
+    @property
+    def lost(self) -> list[int]:
+        """The sequences of the writes that are missing."""
+        return [int(self.log.sequences[write]) for write in self.native.lost]
+
+    @property
+    def torn(self) -> list[tuple[int, int, int]]:
+        """(sequence, first sector, sectors) of the writes of which only those sectors are there, from their begin."""
+        return [(int(self.log.sequences[write]), first, count) for write, first, count in self.native.torn]
+
+    @property
+    def marks(self) -> list[str]:
+        """The marks that had been set for certain, so that what they promise holds.
+
+        Those before the crash, and those after it that left the disk as it is: a crash just after such a mark may leave
+        this state too.
+        """
+        gone = [*self.native.lost, *(write for write, _, _ in self.native.torn)]
+        order = self.log.order
+        until = self.log.submissions[order[self.submitted]] if self.submitted < len(order) else np.inf
+        if gone:
+            until = min(until, float(self.log.durable[gone].min()) + 1)
+        return [text for _, at, text in self.log.native.marks if at < until]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, State) and self.log is other.log and self.native == other.native
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        text = f"crash after write {self.after}"
+        if lost := self.lost:
+            text += f", lost: {some(lost)}"
+        if torn := self.torn:
+            there = [f"{number} (sectors {first} to {first + count - 1} there)" for number, first, count in torn]
+            text += f", torn: {some(there)}"
+        return f"<{text}>"
+
+
+def some(values: list[int] | list[str], between: str = ", ") -> str:
+    """The first few of them, and how many more there are."""
+    shown = between.join(map(str, values[:6]))
+    return shown + (f" and {len(values) - 6} more" if len(values) > 6 else "")
+
+
+class Log:
+    """What was written to a disk: a journal of our driver (:func:`recording`), or a log of dm-log-writes.
+
+    A log of dm-log-writes says when writes completed, not when they were submitted: its states have nothing of what was
+    on its way at a crash.
+
+    Args:
+        path: The file.
+        base: An image of the disk as it was when the recording began; ``"zeros"`` when it held nothing.
+        size_bytes: Of the disk; None: of the base.
+        flush: Believe that flushes make writes durable. False: a disk that ignores them.
+        fua: The same of FUA.
+
+    Raises:
+        FormatError: The file is truncated or malformed.
+        InputError: A journal that overflowed, or that has a power cut; a base that is not known or too large.
+        OSError: It cannot be read.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        base: str | os.PathLike[str] | None = None,
+        size_bytes: int | None = None,
+        flush: bool = True,
+        fua: bool = True,
+    ) -> None:
+        self.path = Path(path)
+        self.flush = flush
+        self.fua = fua
+        self.native = core.CrashLog.read(os.fspath(path), flush, fua)
+        if base is None:
+            raise InputError(
+                "what the disk held before is not known",
+                str(path),
+                expected="base=IMAGE, or base='zeros' for nothing",
+            )
+        self.base = None if base == "zeros" else Path(base)
+        if size_bytes is None:
+            size_bytes = self.base.stat().st_size if self.base else self.native.end_sector * 512
+        self.size_bytes = size_bytes
+        self.order = self.native.by_submission
+        table = self.table()
+        self.sequences = table["sequence"].values
+        self.submissions = table["submit_order"].values
+        durable = table["durable_order"].values.astype(np.float64)
+        self.durable = np.where(durable == 0, np.inf, durable)
+
+    def table(self) -> Table:
+        """A row for each write.
+
+        Columns are sequence, type, sector, sectors (of 512 bytes), fua, atomic, failed, submit_order, complete_order
+        and durable_order: from when on no crash may lose it, 0 where that is not within the log. Metadata: format,
+        flushes.
+        """
+        return Table(self.native.table())
+
+    def states(self, model: Model | None = None) -> Iterator[State]:
+        """The states, one after another, the same ones each time; :class:`Reorder` unless said."""
+        states = core.CrashStates(self.native, (model or Reorder()).native())
+        while (state := states.next()) is not None:
+            yield State(self, state)
+
+    def count(self, model: Model | None = None) -> float:
+        """How many states a model has; infinity above 1.8e308. Of :class:`Sample`: those without a torn write."""
+        return core.CrashStates(self.native, (model or Reorder()).native()).count()
+
+    def state(
+        self,
+        submitted: int,
+        lost: Sequence[int] = (),
+        torn: Sequence[tuple[int, int, int]] = (),
+    ) -> State:
+        """One state: after so many submissions, without the writes of these sequences.
+
+        Args:
+            submitted: How many writes had been submitted.
+            lost: Sequences of writes that are missing.
+            torn: (sequence, first sector, sectors) of writes of which only those sectors are there.
+
+        Raises:
+            InputError: There is no such write.
+        """
+        index = {int(sequence): write for write, sequence in enumerate(self.sequences)}
+        wanted = [*lost, *(sequence for sequence, _, _ in torn)]
+        unknown = [sequence for sequence in wanted if sequence not in index]
+        if unknown or not 0 <= submitted <= len(self):
+            raise InputError(
+                f"a state after {submitted} submissions without {wanted}",
+                str(self.path),
+                expected=f"0 to {len(self)} submissions, sequences of the log's writes",
+            )
+        parts = sorted((index[sequence], first, sectors) for sequence, first, sectors in torn)
+        return State(self, core.CrashState(submitted, sorted(index[sequence] for sequence in lost), parts))
+
+    @functools.cached_property
+    def _names(self) -> core.CrashNames:
+        return core.CrashNames(self.native, os.fspath(self.base or ""))
+
+    def names(self, sequence: int) -> list[tuple[int, int, str]]:
+        """What a write put on the disk, in the terms of its file system: ``"inode table, inode 12"``.
+
+        Returns:
+            (first sector, counted from the write's own begin, sectors, what they are), in order; empty when the file
+            system is not known: ext4 is, with its journal.
+
+        Raises:
+            InputError: The log has no such write.
+        """
+        index = np.flatnonzero(self.sequences == sequence)
+        if not index.size:
+            raise InputError(f"write {sequence}", str(self.path), expected="the sequence of one of its writes")
+        return self._names.of(int(index[0]))
+
+    def image(self, path: str | os.PathLike[str]) -> core.CrashImage:
+        """An image of the disk at `path` that takes one state after another."""
+        return core.CrashImage(self.native, os.fspath(path), os.fspath(self.base or ""), self.size_bytes)
+
+    def write(self, state: State, path: str | os.PathLike[str]) -> None:
+        """Writes the image of a state to a file. Raises InputError for one that the log does not allow, OSError."""
+        image = self.image(path)
+        image.take(state.native)
+        image.write()
+
+    def check(self, state: State, check: Callable[[Path, State], object]) -> None:
+        """Builds one state and checks it, as :meth:`explore` does each. What the check raises is raised."""
+        with tempfile.TemporaryDirectory(prefix="sampleblk-crash-") as folder:
+            path = Path(folder) / "disk.img"
+            self.write(state, path)
+            check(path, state)
+
+    def explore(
+        self,
+        check: Callable[[Path, State], object],
+        *,
+        model: Model | None = None,
+        states: int | None = None,
+        seconds: float | None = None,
+        failures: int = 1,
+        workers: int = 1,
+        progress: bool = True,
+    ) -> Exploration:
+        """Builds the states, each content once, and checks them.
+
+        Args:
+            check: Called with the image's path and the state; it may write to the image. What it raises is a failure.
+            model: Which states; :class:`Reorder` unless said.
+            states: Check at most so many.
+            seconds: Begin no check after so many seconds.
+            failures: Stop when so many were found; each is reduced.
+            workers: Processes that check at the same time, each on an image of its own. What is found is the same with
+                any number of them; what a check keeps in memory is its worker's own.
+            progress: Show it, on a terminal.
+
+        Returns:
+            What was looked at and found, also when it was interrupted by Ctrl-C.
+
+        Raises:
+            InputError: A model, or an endless one without `states` or `seconds`.
+            OSError: The image cannot be written.
+            SampleblkError: A worker was killed.
+        """
+        from sampleblk_lab.crash.explore import explore
+
+        return explore(self, check, model or Reorder(), states, seconds, failures, workers, progress)
+
+    def __len__(self) -> int:
+        return len(self.native)
+
+    def __repr__(self) -> str:
+        return f"<crash.Log {self.path} ({self.native.format}): {len(self)} writes, {self.native.flushes} flushes>"

@@ -1,0 +1,615 @@
+# SPDX-License-Identifier: MIT
+"""An oracle that writes itself: a program runs, and what its calls promise is known when they return.
+
+:func:`watched` runs any program beside a recording and takes down, at each fsync(2), fdatasync(2), syncfs(2) and
+sync(2), what is durable from then on; at each call that changes a file or a name, what may be otherwise from then on::
+
+    with crash.recording(device, folder) as log:
+        with fs.mount() as mount:
+            promises = crash.watched(["./my-program"], mount, device.mark)
+    crash.Log(log, base=folder / "base.img").explore(crash.mounted("ext4", crash.as_watched(promises)))
+
+Both are taken from the live file system and from the calls themselves; nothing is asked of the program. A file or name
+that was changed after it was made durable may be as it was or as it is, and of a file only the bytes that were changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import functools
+import hashlib
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sampleblk_lab.crash import intercept
+from sampleblk_lab.crash.checks import ready
+from sampleblk_lab.errors import InputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from sampleblk_lab.crash.intercept import Call
+    from sampleblk_lab.crash.log import State
+
+RULES = ("posix", "ext4")
+
+_BLOCK = 4096
+# The begin of the marks, so that other marks can be beside them.
+_MARK = "watched "
+
+# What a name stands for that a call was about to make.
+_ANY = "?"
+
+_SYNCS = ("fsync", "fdatasync", "sync", "syncfs")
+_OPENS = {"open": (0, 1), "creat": (0, None), "openat": (1, 2), "openat2": (1, None)}
+_RENAMES = {"rename": (None, 0, None, 1), "renameat": (0, 1, 2, 3), "renameat2": (0, 1, 2, 3)}
+_LINKS = {"link": (None, 0, None, 1), "linkat": (0, 1, 2, 3)}
+_MAKES = {"mkdir": 0, "mknod": 0, "symlink": 1, "mkdirat": 1, "mknodat": 1, "symlinkat": 2}
+_REMOVES = {"unlink": 0, "rmdir": 0, "unlinkat": 1}
+_WRITES = ("write", "writev", "pwrite64", "pwritev", "pwritev2", "ftruncate", "fallocate")
+_COPIES = {"sendfile": 0, "splice": 2, "copy_file_range": 2}
+_SEEN = (
+    *_SYNCS,
+    *_OPENS,
+    *_RENAMES,
+    *_LINKS,
+    *_MAKES,
+    *_REMOVES,
+    *_WRITES,
+    *_COPIES,
+    *("truncate", "mmap", "ioctl"),
+)
+# Writes that no call of the program's makes. Programs that find these missing use others.
+_REFUSED = ("io_uring_setup", "io_setup")
+
+# linux/falloc.h, linux/fs.h, linux/fcntl.h
+_KEEP_SIZE, _PUNCH_HOLE, _ZERO_RANGE = 0x01, 0x02, 0x10
+_CLONES = (0x40049409, 0x4020940D, 0xC0189436)
+_EXCHANGE = 2
+_AT_SYMLINK_FOLLOW, _AT_EMPTY_PATH = 0x400, 0x1000
+
+Event = dict[str, Any]
+
+
+@dataclass
+class Watched:
+    """What a program was promised.
+
+    Attributes:
+        rule: Whose promises.
+        events: Promises and changes, in their order; a mark of the recording has the number of each.
+        status: The program's exit status; negative: the signal that it died of.
+        unjudged: What is not looked at, and why.
+    """
+
+    rule: str
+    events: list[Event] = field(default_factory=list)
+    status: int = 0
+    unjudged: list[str] = field(default_factory=list)
+
+    @property
+    def promises(self) -> int:
+        """How many calls promised something."""
+        return sum("names" in event or "facts" in event for event in self.events)
+
+
+def watched(
+    what: Sequence[str] | Callable[[], object],
+    mount: str | os.PathLike[str],
+    mark: Callable[[str], object],
+    *,
+    rule: str = "ext4",
+    auto_da_alloc: bool = False,
+) -> Watched:
+    """Runs a program on a file system and takes down what it is promised, for :func:`as_watched`.
+
+    Its threads and what it starts are watched too. Descriptors opened with O_SYNC or O_DSYNC, shared mappings and
+    extended attributes promise nothing here; io_uring and Linux AIO are refused with ENOSYS, on which programs use
+    other calls. Nobody else may change the file system meanwhile.
+
+    Args:
+        what: The command, or a function, which runs in a fork.
+        mount: Where the file system is mounted; it is synced first, and all that it holds then is promised.
+        mark: Such as :meth:`Device.mark`.
+        rule: ``"posix"``: a file's contents are promised by its own fsync, a name by its folder's. ``"ext4"``: an fsync
+            also commits all names that were changed before, as ext4 does with its journal (without ``fast_commit``).
+        auto_da_alloc: A file that replaces another one by rename has its contents when it has its name, as ext4 has it
+            with that mount option.
+
+    Raises:
+        InputError: Another rule, no folder, an empty command.
+        UnsupportedError: This machine's system calls are not known; the file system gives no handles of its files.
+        OSError: The program cannot be executed.
+    """
+    if rule not in RULES:
+        raise InputError(f"rule {rule!r}", expected=" or ".join(RULES))
+    top = Path(mount).resolve()
+    if not top.is_dir():
+        raise InputError(f"{mount} is no folder", expected="where the file system is mounted")
+    try:
+        _identity(str(top))
+    except OSError as error:
+        reason = f"files at {top} have no handles: {error.strerror}"
+        raise UnsupportedError("watching a program", reason, "use ext4, xfs, btrfs, f2fs or tmpfs") from None
+    watcher = _Watcher(top, mark, rule, auto_da_alloc)
+    watcher.begin()
+    watcher.found.status = intercept.run(what, _SEEN, watcher.see, refused=_REFUSED)
+    return watcher.found
+
+
+# --- while it runs
+
+
+class _Watcher:
+    def __init__(self, top: Path, mark: Callable[[str], object], rule: str, auto_da_alloc: bool) -> None:
+        self._top = top
+        self._device = top.stat().st_dev
+        self._mark = mark
+        self._replaces = auto_da_alloc
+        self.found = Watched(rule)
+        self._last: dict[int, tuple[int, int]] = {}  # of a thread: its newest change, and that call's number
+
+    def begin(self) -> None:
+        os.sync()
+        self._note({"names": _names(self._top), "facts": self._all_facts()})
+
+    def see(self, call: Call) -> int | None:
+        """Called before each call of the program's that could matter."""
+        event: Event | None = None
+        result = None
+        with contextlib.suppress(OSError):  # it is gone, or the call will fail as ours did
+            if call.name in _SYNCS:
+                event, result = self._sync(call)
+            elif (event := self._change(call)) is not None:
+                self._last[call.thread] = len(self.found.events), call.code
+        if event is not None:
+            self._note(event)
+        return result
+
+    def _note(self, event: Event) -> None:
+        self._mark(f"{_MARK}{len(self.found.events)}")
+        self.found.events.append(event)
+
+    def _unjudged(self, why: str) -> None:
+        if why not in self.found.unjudged:
+            self.found.unjudged.append(why)
+
+    # -- promises
+
+    def _sync(self, call: Call) -> tuple[Event | None, int | None]:
+        """Makes the call in the program's place: what is promised, and its result."""
+        whole = call.name in ("sync", "syncfs")
+        event: Event = {"by": call.name, "open": self._on_their_way(call.thread)}
+        descriptor = -1 if call.name == "sync" else call.borrow(call.number(0, 32))
+        try:
+            if descriptor >= 0 and os.fstat(descriptor).st_dev != self._device:
+                return None, None
+            if whole:
+                event.update(names=_names(self._top), facts=self._all_facts())
+            else:
+                event.update(self._of_file(descriptor, call.name))
+            try:
+                {"fsync": os.fsync, "fdatasync": os.fdatasync, "syncfs": _sync_one}.get(call.name, _sync_all)(
+                    descriptor
+                )
+            except OSError as error:
+                return None, -(error.errno or errno.EIO)
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+        return event, 0
+
+    def _on_their_way(self, thread: int) -> list[int]:
+        """The changes of other threads that may come before or after what this one does now."""
+        for other, (_, code) in list(self._last.items()):
+            try:
+                now = Path(f"/proc/{other}/syscall").read_text().split()[0]
+            except OSError:
+                now = ""  # it has ended
+            if other == thread or now not in (str(code), "running"):
+                del self._last[other]
+        return [number for number, _ in self._last.values()]
+
+    def _of_file(self, descriptor: int, name: str) -> Event:
+        event: Event = {"facts": {}}
+        way = f"/proc/self/fd/{descriptor}"
+        status = os.fstat(descriptor)
+        file = _identity(way)
+        path = self._relative(str(Path(way).readlink())) if status.st_nlink else None
+        event["of"] = path
+        if stat.S_ISREG(status.st_mode):
+            event["facts"][file] = _facts(way)
+        if self.found.rule == "ext4" and name == "fsync":
+            event.update(names=_names(self._top), until=self._changed_last(file, path, status.st_size))
+        elif stat.S_ISDIR(status.st_mode) and path is not None and name == "fsync":
+            event.update(names=_names(self._top), folder=path)
+        return event
+
+    def _changed_last(self, file: str, path: str | None, size: int) -> int:
+        """The newest event for which the file's inode is in the journal for certain; -1: none."""
+        for number in range(len(self.found.events) - 1, -1, -1):
+            event = self.found.events[number]
+            if event.get("file") == file and event["grows_to"] is not None and size >= event["grows_to"]:
+                return number
+            for name, value in event.get("changes", ()):
+                if path is not None and (name == path or (file[0] == "d" and _parent(name) == path)):
+                    return number
+                if value == file:
+                    return number
+        return -1
+
+    def _all_facts(self) -> dict[str, Any]:
+        found = {}
+        for path in _walk(self._top):
+            if path.is_file() and not path.is_symlink():
+                found[_identity(str(path))] = _facts(str(path))
+        return found
+
+    # -- changes
+
+    def _change(self, call: Call) -> Event | None:
+        name = call.name
+        if name in _OPENS:
+            return self._opened(call)
+        if name in _WRITES:
+            return self._written(call, call.number(0, 32))
+        if name in _COPIES:
+            return self._touched(self._descriptor(call, call.number(_COPIES[name], 32)), 0, None)
+        if name == "truncate":
+            return self._cut(self._resolved(call, None, 0), call.number(1))
+        if name == "mmap":
+            # PROT_WRITE of a file, MAP_SHARED or MAP_SHARED_VALIDATE
+            if call.arguments[2] & 2 and call.arguments[3] & 0xF in (1, 3) and not call.arguments[3] & 0x20:
+                event = self._touched(self._descriptor(call, call.number(4, 32)), 0, None)
+                if event is not None:
+                    event["for_ever"] = True
+                    self._unjudged(f"the contents of {event['of']}, which is mapped writable and shared")
+                return event
+            return None
+        if name == "ioctl":
+            if call.arguments[1] & 0xFFFFFFFF in _CLONES:
+                return self._touched(self._descriptor(call, call.number(0, 32)), 0, None)
+            return None
+        return self._named(call)
+
+    def _descriptor(self, call: Call, descriptor: int) -> str | None:
+        """A way to a regular file of ours that the program has open."""
+        way = f"/proc/{call.thread}/fd/{descriptor}"
+        status = os.stat(way)  # noqa: PTH116
+        return way if status.st_dev == self._device and stat.S_ISREG(status.st_mode) else None
+
+    def _touched(
+        self, way: str | None, first: int, last: int | None, *, size: int | None = None, end: int = 0
+    ) -> Event | None:
+        """Bytes from `first` to before `last` may change, and the file may be as short as `size`.
+
+        `end` is where it ends for certain when the call has succeeded.
+        """
+        if way is None:
+            return None
+        name = self._relative(str(Path(way).readlink() if way.startswith("/proc/") else way))
+        grows_to = end if end > os.stat(way).st_size else None  # noqa: PTH116
+        return {"file": _identity(way), "of": name, "first": first, "last": last, "size": size, "grows_to": grows_to}
+
+    def _cut(self, way: str | None, size: int) -> Event | None:
+        return None if size < 0 else self._touched(way, size, None, size=size, end=size)
+
+    def _written(self, call: Call, descriptor: int) -> Event | None:
+        way = self._descriptor(call, descriptor)
+        if way is None:
+            return None
+        if call.name == "ftruncate":
+            return self._cut(way, call.number(1))
+        if call.name == "fallocate":
+            mode, first, size = call.arguments[1] & 0xFFFFFFFF, call.number(2), call.number(3)
+            if mode & ~(_KEEP_SIZE | _PUNCH_HOLE | _ZERO_RANGE):
+                return self._touched(way, max(first, 0), None, size=0)  # collapses or inserts a range
+            return self._touched(way, max(first, 0), first + size)
+        opened = dict(
+            line.split(":", 1)
+            for line in Path(f"/proc/{call.thread}/fdinfo/{descriptor}").read_text().splitlines()
+            if ":" in line
+        )
+        if int(opened["flags"], 8) & os.O_APPEND:
+            size = os.stat(way).st_size  # noqa: PTH116
+            return self._touched(way, size, None, end=size + (call.arguments[2] if call.name == "write" else 0))
+        if call.name == "pwrite64":
+            first = max(call.number(3), 0)
+            return self._touched(way, first, first + call.arguments[2], end=first + call.arguments[2])
+        if call.name in ("write", "writev") or (call.name == "pwritev2" and call.number(3) == -1):
+            first = int(opened["pos"])
+            return self._touched(way, first, None, end=first + (call.arguments[2] if call.name == "write" else 0))
+        return self._touched(way, max(call.number(3), 0), None)
+
+    def _opened(self, call: Call) -> Event | None:
+        at, index = _OPENS[call.name]
+        if call.name == "openat2":
+            flags = int.from_bytes(call.bytes(2, 8), "little")
+        else:
+            flags = os.O_CREAT | os.O_TRUNC if index is None else call.arguments[index] & 0xFFFFFFFF
+        if not flags & (os.O_CREAT | os.O_TRUNC | os.O_SYNC):
+            return None
+        path = self._resolved(call, 0 if at else None, at)
+        if path is None:
+            return None
+        if flags & os.O_DSYNC:
+            self._unjudged(f"what is written to {self._relative(path)} through O_SYNC or O_DSYNC promises nothing here")
+        if not Path(path).exists():
+            return {"changes": [[self._relative(path), _ANY]]} if flags & os.O_CREAT else None
+        return self._cut(path, 0) if flags & os.O_TRUNC and Path(path).is_file() else None
+
+    def _named(self, call: Call) -> Event | None:
+        name = call.name
+        if name in _RENAMES or name in _LINKS:
+            places = _RENAMES.get(name) or _LINKS[name]
+            old = self._place(call, places[0], places[1])
+            new = self._place(call, places[2], places[3])
+            if new is None:
+                return None
+            if name in _LINKS:
+                there = old is not None and old in (names := _names(self._top))
+                return {"changes": [[new, names[old] if there and old is not None else _ANY]]}
+            exchange = name == "renameat2" and call.arguments[4] & _EXCHANGE
+            return None if old is None else self._renamed(old, new, bool(exchange))
+        place = self._place(call, 0 if name.endswith("at") else None, (_MAKES | _REMOVES)[name])
+        if name == "symlinkat":
+            place = self._place(call, 1, 2)
+        if place is None:
+            return None
+        return {"changes": [[place, _ANY if name in _MAKES else None]]}
+
+    def _renamed(self, old: str, new: str, exchange: bool) -> Event | None:
+        names = _names(self._top)
+        if old not in names:
+            return None
+        changes: list[list[str | None]] = []
+        for there, here in ((old, new), (new, old)) if exchange else ((old, new),):
+            for path in names:
+                if path == there or path.startswith(f"{there}/"):
+                    changes.append([here + path[len(there) :], names[path]])
+                    if not exchange:
+                        changes.append([path, None])
+        event: Event = {"changes": changes}
+        if not exchange:
+            event["moves"] = [old, new, names[old]]
+            source = self._top / old
+            if self._replaces and new in names and source.is_file() and not source.is_symlink():
+                event["replaces"] = _facts(str(source))
+        return event
+
+    def _resolved(self, call: Call, folder: int | None, index: int) -> str | None:
+        """The file that a path means, symbolic links followed, if it is one of ours."""
+        path = os.path.realpath(self._absolute(call, folder, index))
+        return path if self._relative(path) is not None else None
+
+    def _place(self, call: Call, folder: int | None, index: int) -> str | None:
+        """The name that a path is, below the top."""
+        path = self._absolute(call, folder, index)
+        parent, name = os.path.split(path.rstrip("/"))
+        return self._relative(os.path.join(os.path.realpath(parent), name))  # noqa: PTH118
+
+    def _absolute(self, call: Call, folder: int | None, index: int) -> str:
+        path = call.text(index)
+        at = -100 if folder is None else call.number(folder, 32)
+        if at == -100:  # AT_FDCWD
+            base = Path(f"/proc/{call.thread}/cwd").readlink()
+        else:
+            base = Path(f"/proc/{call.thread}/fd/{at}").readlink()
+        return os.path.join(base, path) if path else str(base)  # noqa: PTH118
+
+    def _relative(self, path: str) -> str | None:
+        if path == str(self._top):
+            return "."
+        return path[len(str(self._top)) + 1 :] if path.startswith(f"{self._top}/") else None
+
+
+def _sync_all(_: int) -> None:
+    os.sync()
+
+
+def _sync_one(descriptor: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def _identity(way: str) -> str:
+    """What no other file of the file system has or has had: its handle, with the generation of its inode."""
+    handle = ctypes.create_string_buffer(8 + 128)
+    ctypes.c_uint32.from_buffer(handle).value = 128
+    mount = ctypes.c_int()
+    libc = ctypes.CDLL(None, use_errno=True)
+    flags = _AT_SYMLINK_FOLLOW if way.startswith("/proc/") else 0
+    if libc.name_to_handle_at(-100, os.fsencode(way), handle, ctypes.byref(mount), flags):
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), way)
+    size = ctypes.c_uint32.from_buffer(handle).value
+    kind = stat.S_IFMT(os.stat(way, follow_symlinks=flags != 0).st_mode)  # noqa: PTH116
+    letter = {stat.S_IFREG: "f", stat.S_IFDIR: "d", stat.S_IFLNK: "l"}.get(kind, "o")
+    return letter + handle.raw[4 : 8 + size].hex()
+
+
+def _walk(top: Path) -> Iterator[Path]:
+    """All that is below, but for what fsck makes room with."""
+    for folder, folders, files in os.walk(top):
+        if Path(folder) == top and "lost+found" in folders:
+            folders.remove("lost+found")
+        for name in (*folders, *files):
+            yield Path(folder) / name
+
+
+def _names(top: Path) -> dict[str, str]:
+    """Each name with what it stands for."""
+    found = {}
+    for path in _walk(top):
+        with contextlib.suppress(FileNotFoundError):  # its thread goes on
+            found[str(path.relative_to(top))] = _identity(str(path))
+    return found
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "."
+
+
+def _digests(data: bytes) -> list[str]:
+    return [hashlib.blake2b(data[at : at + _BLOCK], digest_size=8).hexdigest() for at in range(0, len(data), _BLOCK)]
+
+
+def _facts(way: str) -> dict[str, Any]:
+    """What a regular file holds: its size and a digest of each block."""
+    data = Path(way).read_bytes()
+    return {"size": len(data), "blocks": _digests(data)}
+
+
+# --- what it means for a state
+
+
+class _Contents:
+    """What is known of a file: its facts, and what may be otherwise since."""
+
+    def __init__(self, facts: dict[str, Any] | None, why: str) -> None:
+        self.facts = facts
+        self.why = why
+        self.changed: list[Event] = []
+
+    def wrong(self, data: bytes) -> str:
+        """How the file differs from all that it may be; empty when it does not."""
+        if self.facts is None:
+            return ""
+        size = self.facts["size"]
+        least = min([size, *(each["size"] for each in self.changed if each["size"] is not None)])
+        if len(data) < least or (not self.changed and len(data) > size):
+            return f"has {len(data)} bytes, not {'at least ' if self.changed else ''}{least} ({self.why})"
+        found = _digests(data[:size])
+        for block, digest in enumerate(self.facts["blocks"]):
+            first, last = block * _BLOCK, min((block + 1) * _BLOCK, size)
+            if len(data) < last or any(
+                each["first"] < last and (each["last"] is None or each["last"] > first) for each in self.changed
+            ):
+                continue
+            if found[block] != digest:
+                return f"has other bytes from {first} to {last} than it had ({self.why})"
+        return ""
+
+
+class _Known:
+    """What is durable after some of the events, and what may be there instead."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.names: dict[str, str | None] = {}
+        self.pending: list[tuple[str, str | None, int]] = []  # with the number of its event
+        self.moves: list[tuple[str, str, str, int]] = []
+        self.contents: dict[str, _Contents] = {}
+        self.replaced: dict[tuple[str, str], _Contents] = {}
+        for number, event in enumerate(events):
+            self._apply(number, event)
+            for open_ in event.get("open", ()):
+                self._apply(open_, events[open_])
+
+    def _apply(self, number: int, event: Event) -> None:
+        if "names" in event:
+            self._commit(event["names"], event.get("folder"), event.get("until", number))
+        for file, facts in event.get("facts", {}).items():
+            kept = [each for each in self._of(file).changed if each.get("for_ever")]
+            self.contents[file] = _Contents(facts, self._because(number, event))
+            self.contents[file].changed = kept
+            for (name, each), _ in list(self.replaced.items()):
+                if each == file:
+                    del self.replaced[name, each]
+        if "moves" in event:
+            old, new, value = event["moves"]
+            # What has its old name for certain cannot lose both.
+            if self.names.get(old) == value and all(path != old for path, _, _ in self.pending):
+                self.moves.append((old, new, value, number))
+            if "replaces" in event:
+                self.replaced[new, value] = _Contents(event["replaces"], f"when it replaced {new}")
+        for path, value in event.get("changes", ()):
+            self.pending.append((path, value, number))
+        if "file" in event:
+            self._of(event["file"]).changed.append(event)
+            for (_, file), contents in self.replaced.items():
+                if file == event["file"]:
+                    contents.changed.append(event)
+
+    def _of(self, file: str) -> _Contents:
+        return self.contents.setdefault(file, _Contents(None, ""))
+
+    @staticmethod
+    def _because(number: int, event: Event) -> str:
+        return f"promise {number}: {event['by']} {event.get('of') or ''}".rstrip() if "by" in event else "at the start"
+
+    def _commit(self, names: dict[str, str], folder: str | None, until: int) -> None:
+        """All changes up to an event are durable; `names` is what they came to, where nothing changed after it."""
+        open_ = {path for path, _, number in self.pending if number > until}
+        for path in {*names, *self.names, *(path for path, _, _ in self.pending)} - open_:
+            if folder is None or _parent(path) == folder:
+                self.names[path] = names.get(path)
+                self.pending = [each for each in self.pending if each[0] != path]
+        left = {path for path, _, _ in self.pending}
+        self.moves = [each for each in self.moves if each[0] in left or each[1] in left]
+
+    def wrong(self, top: Path) -> str:
+        """What a folder has otherwise than it may; empty when it is right."""
+        there = {str(path.relative_to(top)): path for path in _walk(top)}
+        for path in sorted({*self.names, *(path for path, _, _ in self.pending), *there}):
+            if said := self._wrong_name(path, there.get(path)):
+                return said
+        for old, new, value, number in self.moves:
+            later = any(changed in (old, new) for changed, _, at in self.pending if at > number)
+            if not later and old not in there and self._differs(new, value, there.get(new)):
+                return f"neither {old} nor {new} is the file that was renamed from one to the other"
+        return ""
+
+    def _wrong_name(self, path: str, found: Path | None) -> str:
+        allowed = [self.names.get(path), *(value for name, value, _ in self.pending if name == path)]
+        if found is None:
+            if None in allowed or _ANY in allowed:
+                return ""
+            return f"{path} is gone"
+        if _ANY in allowed:
+            return ""
+        said = [self._differs(path, value, found) for value in allowed if value is not None]
+        if not said:
+            return f"{path} is there, which " + ("was removed" if path in self.names else "never was")
+        return "" if "" in said else f"{path} {said[0]}"
+
+    def _differs(self, path: str, value: str, found: Path | None) -> str:
+        """How what a name has differs from what that may be; empty when it does not."""
+        if found is None:
+            return "is gone"
+        kind = found.lstat().st_mode
+        letter = {stat.S_IFREG: "f", stat.S_IFDIR: "d", stat.S_IFLNK: "l"}.get(stat.S_IFMT(kind), "o")
+        if letter != value[0]:
+            return "is of another type than it was"
+        if letter != "f":
+            return ""
+        data = found.read_bytes()
+        for contents in (self.contents.get(value), self.replaced.get((path, value))):
+            if contents is not None and (said := contents.wrong(data)):
+                return said
+        return ""
+
+
+@ready
+def as_watched(promises: Watched) -> Callable[[Path, State], object]:
+    """A check that all is there that a program was promised, and nothing that it had removed.
+
+    Args:
+        promises: What :func:`watched` returned.
+    """
+
+    @functools.lru_cache(maxsize=64)
+    def known(count: int) -> _Known:
+        return _Known(promises.events[:count])
+
+    def check(path: Path, state: State) -> None:
+        set_ = [int(mark.removeprefix(_MARK)) for mark in state.marks if mark.startswith(_MARK)]
+        if set_ and (wrong := known(max(set_) + 1).wrong(path)):
+            raise AssertionError(wrong)
+
+    return check

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: MIT
+"""Exploring in several processes, each with an image of its own.
+
+Every worker walks through all contents, which costs little beside checking them, and checks those whose number is its
+own: so each is checked by one of them, and which one depends on nothing but the log, the model and how many there are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import pickle
+import signal
+import time
+import warnings
+from multiprocessing.connection import Connection, Pipe, wait
+from typing import TYPE_CHECKING, Any
+
+from sampleblk_lab._native import core
+from sampleblk_lab.crash.explore import Exploration, Failure, Task, Walker
+from sampleblk_lab.crash.log import State
+from sampleblk_lab.errors import SampleblkError
+from sampleblk_lab.interrupts import counted_ctrl_c
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sampleblk_lab.crash.log import Log
+    from sampleblk_lab.progress import Line
+
+# How long a worker that was interrupted may take to undo what its check did.
+_GRACE_S = 10.0
+
+# Between two looks at whether Ctrl-C was pressed.
+_LOOK_S = 0.2
+
+_NEVER = 2**64 - 1
+
+# What a worker leaves in the shared words: how many it has checked, how far it had looked by then.
+_WORDS = 2
+
+
+class _Shared:
+    """Numbers that all processes see, each written by one of them."""
+
+    def __init__(self, workers: int) -> None:
+        self._words = memoryview(mmap.mmap(-1, 8 * (1 + _WORDS * workers))).cast("Q")
+        self.last = _NEVER
+
+    @property
+    def last(self) -> int:
+        """The number of the last contents that are of interest: with that one there are failures enough."""
+        return self._words[0]
+
+    @last.setter
+    def last(self, number: int) -> None:
+        self._words[0] = number
+
+    def report(self, worker: int, checked: int, looked_at: int) -> None:
+        """A worker's own numbers."""
+        self._words[1 + _WORDS * worker] = checked
+        self._words[2 + _WORDS * worker] = looked_at
+
+    @property
+    def checked(self) -> int:
+        """Contents that all of them have checked."""
+        return sum(self._words[1::_WORDS])
+
+    @property
+    def looked_at(self) -> int:
+        """How far the foremost has looked."""
+        return max(self._words[2::_WORDS])
+
+
+def _bare(state: State) -> tuple[int, list[int], list[tuple[int, int, int]]]:
+    return state.native.submitted, state.native.lost, state.native.torn
+
+
+def _state(log: Log, bare: tuple[int, list[int], list[tuple[int, int, int]]]) -> State:
+    return State(log, core.CrashState(*bare))
+
+
+def _packed(error: Exception) -> Exception | tuple[str, str]:
+    """An exception as it can be sent: itself, or its name and what it says where it cannot be."""
+    with contextlib.suppress(Exception):
+        back = pickle.loads(pickle.dumps(error))
+        if type(back) is type(error) and str(back) == str(error):
+            return error
+    return type(error).__name__, str(error)
+
+
+def _unpacked(sent: Exception | tuple[str, str]) -> Exception:
+    if isinstance(sent, Exception):
+        return sent
+    name, text = sent
+    rebuilt: Exception = type(name, (SampleblkError,), {})(text)
+    return rebuilt
+
+
+def _work(task: Task, folder: Path, share: int, workers: int, shared: _Shared, to: Connection, parent: int) -> None:
+    """What a worker does. Sends ("failure", number, …) for each, then ("end", complete, interrupted)."""
+    folder.mkdir()
+    try:
+        walker = Walker(task, folder, share, workers)
+        interrupted = False
+        try:
+            # A parent that was killed cannot stop anybody.
+            for count, checked in enumerate(
+                walker.run(lambda number: number > shared.last or os.getppid() != parent), start=1
+            ):
+                shared.report(share, count, checked.looked_at)
+                if (failure := checked.failure) is not None:
+                    found = _bare(failure.state), _bare(failure.reduced), _packed(failure.error)
+                    to.send(("failure", checked.number, checked.looked_at, *found))
+        except KeyboardInterrupt:
+            interrupted = True
+        to.send(("end", walker.complete, interrupted or walker.interrupted, walker.looked_at))
+    except Exception as error:
+        to.send(("error", _packed(error)))
+
+
+class _Crew:
+    """The processes; none is left when the block ends."""
+
+    def __init__(self, task: Task, folder: Path, workers: int, shared: _Shared) -> None:
+        self._ids: dict[Connection, int] = {}
+        parent = os.getpid()
+        try:
+            for share in range(workers):
+                here, there = Pipe(duplex=False)
+                with warnings.catch_warnings():
+                    # Python 3.12 warns of other threads, whose locks a child might wait for: ours uses none of theirs.
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    child = os.fork()
+                if child == 0:
+                    status = 1
+                    try:
+                        # Out of reach of the terminal's Ctrl-C, which is the parent's to pass on.
+                        os.setpgid(0, 0)
+                        signal.signal(signal.SIGINT, signal.default_int_handler)
+                        here.close()
+                        for other in self._ids:
+                            other.close()
+                        _work(task, folder / f"worker-{share}", share, workers, shared, there, parent)
+                        status = 0
+                    finally:
+                        os._exit(status)
+                there.close()
+                with contextlib.suppress(OSError):  # it has done so itself, or has ended
+                    os.setpgid(child, child)
+                self._ids[here] = child
+        except BaseException:
+            self.end()
+            raise
+
+    @property
+    def busy(self) -> list[Connection]:
+        """Those that have not ended."""
+        return list(self._ids)
+
+    def ended(self, one: Connection) -> int:
+        """Waits for the end of a worker; returns its wait status."""
+        child = self._ids.pop(one)
+        one.close()
+        return os.waitpid(child, 0)[1]
+
+    def interrupt(self) -> None:
+        """What Ctrl-C does, for all of them and what they have started."""
+        self._signal(signal.SIGINT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for child in self._ids.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child, number)
+
+    def end(self) -> None:
+        """Ends those that are left, at once."""
+        self._signal(signal.SIGKILL)
+        for one in self.busy:
+            self.ended(one)
+
+
+def explore_in_processes(task: Task, found: Exploration, failures: int, workers: int, folder: Path, line: Line) -> None:
+    """Fills in `found`: the same failures as one process finds, whichever of the workers is the faster."""
+    shared = _Shared(workers)
+    reached: dict[int, tuple[int, Failure]] = {}
+    ends: list[tuple[bool, bool, int]] = []
+    deadline = float("inf")
+    with counted_ctrl_c() as pressed:
+        crew = _Crew(task, folder, workers, shared)
+        try:
+            # The second time it ends at once.
+            while crew.busy and time.monotonic() < deadline and pressed() < 2:
+                for one in wait(crew.busy, timeout=_LOOK_S):
+                    assert isinstance(one, Connection)
+                    _receive(task, one, crew, reached, ends)
+                if len(reached) >= failures:
+                    shared.last = sorted(reached)[failures - 1]
+                line.show(f"{shared.checked} checked, {len(reached)} failed")
+                if not found.interrupted and (pressed() or any(interrupted for _, interrupted, _ in ends)):
+                    found.interrupted = True
+                    deadline = time.monotonic() + _GRACE_S
+                    crew.interrupt()
+        finally:
+            crew.end()
+            line.clear()
+    numbers = sorted(reached)[:failures]
+    found.failures = [reached[number][1] for number in numbers]
+    if len(numbers) == failures and not found.interrupted:
+        # What comes after the last one was looked at by chance.
+        found.checked = numbers[-1] + 1
+        found.states = reached[numbers[-1]][0]
+    else:
+        found.checked = shared.checked
+        found.states = max([shared.looked_at, *(looked_at for _, _, looked_at in ends)])
+        found.complete = len(ends) == workers and all(complete for complete, _, _ in ends)
+
+
+def _receive(
+    task: Task,
+    one: Connection,
+    crew: _Crew,
+    reached: dict[int, tuple[int, Failure]],
+    ends: list[tuple[bool, bool, int]],
+) -> None:
+    """Takes what a worker has sent, or its end."""
+    message: tuple[Any, ...]
+    try:
+        message = one.recv()
+    except EOFError:
+        status = os.waitstatus_to_exitcode(crew.ended(one))
+        how = f"signal {-status}" if status < 0 else f"exit status {status}"
+        raise SampleblkError(f"a worker ended by itself, with {how}: what was found is lost") from None
+    kind, *rest = message
+    if kind == "failure":
+        number, looked_at, state, reduced, error = rest
+        reached[number] = (
+            looked_at,
+            Failure(_state(task.log, state), _state(task.log, reduced), _unpacked(error), task.check),
+        )
+    elif kind == "end":
+        complete, interrupted, looked_at = rest
+        ends.append((complete, interrupted, looked_at))
+        crew.ended(one)
+    else:
+        raise _unpacked(rest[0])

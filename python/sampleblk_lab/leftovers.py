@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: MIT
+"""What a killed experiment left on this machine, put back by the next one: devices, mounts, the module, tracing state.
+
+Each process that makes any of these on a machine that outlives it notes them in a file of its own, which it keeps
+locked (flock(2)); a file that nobody holds is a dead process's. Notes are by identity: a device of the same number that
+somebody else has made since is not ours to remove.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import json
+import os
+import subprocess
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sampleblk_lab._native import core
+from sampleblk_lab.paths import find_program
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+CONTROL_PATH = Path("/dev/sampleblk-control")
+
+_SUFFIX = ".made"
+_numbers = itertools.count()
+_lock = threading.Lock()
+_file: TextIO | None = None
+_owner = 0
+_noted: dict[tuple[str, str], dict[str, Any]] = {}
+
+
+def directory() -> Path:
+    """Where notes lie: per machine, gone at the next boot as what they tell of is."""
+    if os.geteuid() == 0:
+        return Path("/run/sampleblk-lab")
+    return Path(os.environ.get("XDG_RUNTIME_DIR", f"/tmp/user-{os.getuid()}")) / "sampleblk-lab"
+
+
+def device_identity(index: int) -> int:
+    """A number that no other device of this machine has had since it booted: its folder's inode in sysfs; 0: none."""
+    try:
+        return Path(f"/sys/block/sampleblk{index}").stat().st_ino
+    except FileNotFoundError:
+        return 0
+
+
+def note(kind: str, key: str, **detail: Any) -> None:
+    """Notes what this process has just made.
+
+    Args:
+        kind: ``"device"``, ``"mount"`` or ``"module"``.
+        key: Its number or its path.
+        detail: What undoing it takes.
+    """
+    with _lock:
+        _noted[kind, key] = detail
+        _append({"kind": kind, "key": key, **detail})
+
+
+def drop(kind: str, key: str) -> None:
+    """Notes that something is gone again, or is to stay."""
+    with _lock:
+        if _noted.pop((kind, key), None) is None:
+            return
+        _append({"kind": kind, "key": key, "gone": True})
+        if not _noted:
+            _close()
+
+
+def _append(record: dict[str, Any]) -> None:
+    global _file, _owner
+    if _file is not None and _owner != os.getpid():
+        # We are a fork of the process that made these: they are its own to undo.
+        _file.close()
+        _file = None
+        _noted.clear()
+    if _file is None:
+        folder = directory()
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{os.getpid()}-{next(_numbers)}{_SUFFIX}"
+        fresh = path.with_name(f".{path.name}")
+        # Locked under another name first, so that nobody meets it unlocked.
+        _file, _owner = fresh.open("w"), os.getpid()
+        fcntl.flock(_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fresh.rename(path)
+    _file.write(json.dumps(record) + "\n")
+    _file.flush()
+
+
+def _close() -> None:
+    global _file
+    if _file is not None:
+        with contextlib.suppress(FileNotFoundError):
+            (directory() / Path(_file.name).name.removeprefix(".")).unlink()
+        _file.close()
+        _file = None
+
+
+def clean() -> list[str]:
+    """Puts back what dead processes have left.
+
+    Returns:
+        A line for each thing that was undone; one that begins with "not undone: " for each that could not be.
+    """
+    folder = directory()
+    done: list[str] = core.recover_tracing(str(folder))
+    for path in sorted(folder.glob(f"*{_SUFFIX}")):
+        with contextlib.suppress(FileNotFoundError), path.open("r+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue  # its owner lives
+            done += _undo(_read(file))
+            path.unlink()
+    return done
+
+
+def pending() -> list[str]:
+    """What :func:`clean` would look at: the notes of dead processes. Changes nothing."""
+    found = []
+    for path in sorted(directory().glob(f"*{_SUFFIX}")):
+        # One that is locked has an owner who lives; another user's is not ours to read.
+        with contextlib.suppress(OSError), path.open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            found += [f"{kind} {key}" for kind, key in _read(file)]
+    return found
+
+
+def _read(file: TextIO) -> dict[tuple[str, str], dict[str, Any]]:
+    noted: dict[tuple[str, str], dict[str, Any]] = {}
+    for line in file:
+        try:
+            record = json.loads(line)
+            name = record.pop("kind"), record.pop("key")
+        except (ValueError, LookupError, TypeError, AttributeError):
+            continue  # cut off by the end of its writer
+        if record.pop("gone", False):
+            noted.pop(name, None)
+        else:
+            noted[name] = record
+    return noted
+
+
+def _undo(noted: dict[tuple[str, str], dict[str, Any]]) -> list[str]:
+    done = []
+    for (kind, key), detail in reversed(noted.items()):
+        try:
+            if _UNDO[kind](key, detail):
+                done.append(f"{kind} {key}")
+        except subprocess.CalledProcessError as error:
+            done.append(f"not undone: {kind} {key}: {(error.stderr or str(error)).strip()}")
+        except (OSError, subprocess.SubprocessError) as error:
+            done.append(f"not undone: {kind} {key}: {error}")
+    return done
+
+
+def _undo_mount(path: str, detail: dict[str, Any]) -> bool:
+    mounted = any(each == (detail.get("device"), path) for each in mounts())
+    if mounted:
+        # Whoever has a file open keeps it; nobody finds the file system by its path any more.
+        unmount(path, detach=True)
+    if detail.get("made"):
+        with contextlib.suppress(OSError):
+            os.rmdir(path)  # noqa: PTH106
+    return mounted
+
+
+def _undo_device(index: str, detail: dict[str, Any]) -> bool:
+    identity = device_identity(int(index))
+    if not identity or identity != detail.get("identity") or not CONTROL_PATH.exists():
+        return False
+    control = core.DeviceControl(str(CONTROL_PATH))
+    try:
+        control.remove(int(index), True)
+    finally:
+        control.close()
+    return True
+
+
+def _undo_module(_key: str, _detail: dict[str, Any]) -> bool:
+    if not CONTROL_PATH.exists():
+        return False
+    control = core.DeviceControl(str(CONTROL_PATH))
+    try:
+        if control.list():
+            return False  # somebody else has come to use it
+    finally:
+        control.close()
+    return unload()
+
+
+_UNDO = {"mount": _undo_mount, "device": _undo_device, "module": _undo_module}
+
+
+def mounts() -> list[tuple[str, str]]:
+    """Device and mount point of each file system that is mounted here (proc(5), mountinfo), in order."""
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
+        fields, _, rest = line.partition(" - ")
+        found.append((_plain(rest.split()[1]), _plain(fields.split()[4])))
+    return found
+
+
+def _plain(text: str) -> str:
+    """What mountinfo says: it writes blanks and backslashes as octal numbers."""
+    for code in (0o11, 0o12, 0o40):
+        text = text.replace(f"\\{code:03o}", chr(code))
+    return text.replace("\\134", "\\")
+
+
+def unmount(path: str, *, detach: bool = False) -> None:
+    """Unmounts (umount(8)), or detaches from the tree what is in use. Raises subprocess.CalledProcessError."""
+    command = [find_program("umount") or "umount", *(["--lazy"] if detach else []), path]
+    subprocess.run(command, capture_output=True, text=True, check=True)
+
+
+def unload() -> bool:
+    """Unloads the driver, unless somebody uses it: the kernel knows."""
+    command = [find_program("rmmod") or "rmmod", "sampleblk"]
+    return subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 0

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: MIT
+"""One result over two kinds of settings: lines where there are few, else a map with the values in it."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING, Any
+
+from sampleblk_lab.errors import InputError
+from sampleblk_lab.plot.style import Plot, duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from matplotlib.axes import Axes
+
+# As many lines as there are colours and dashes.
+_LINES = 6
+
+# A map of more rows is longer than anybody reads, and takes minutes to draw.
+_ROWS = 200
+
+# From this ratio of the largest to the smallest on, equal steps are equal ratios.
+_LOGARITHMIC = 20
+
+# On a cell of the map. Not of the themes' colours, which a dark page exchanges: the cells stay as they are.
+_ON_DARK, _ON_LIGHT = "#fefefe", "#000000"
+
+
+def shown(metric: str) -> Callable[[float], str]:
+    """How a value of a result is written, by the unit that its name ends in."""
+    for name, factor in (("seconds", 1e9), ("_s", 1e9), ("_ms", 1e6), ("_us", 1e3), ("_ns", 1.0)):
+        if metric.endswith(name):
+            return lambda value: duration(value * factor)
+    return lambda value: f"{value:.3g}" if abs(value) < 1e3 else f"{value:,.0f}" if abs(value) < 1e7 else f"{value:.2e}"
+
+
+def matrix(
+    rows: Mapping[str, Sequence[Sequence[float]]], columns: Sequence[str], *, metric: str, axis: str, rest: str
+) -> Plot:
+    """Medians of a result, and the range of its repeats where they are lines.
+
+    Args:
+        rows: By the settings of a row, for each column the values of all repeats; none where there is no result.
+        columns: The settings of the columns.
+        metric: What the values are.
+        axis: What the columns are.
+        rest: What the rows are.
+
+    Raises:
+        InputError: There is no value, or there are too many rows.
+    """
+    if not any(values for row in rows.values() for values in row):
+        raise InputError(f"no trial that is done has returned {metric!r}", expected="results to be shown")
+    if len(rows) > _ROWS:
+        raise InputError(f"{len(rows)} rows of {rest}", expected=f"{_ROWS} at most; choose another axis")
+    if len(rows) <= _LINES:
+        return _lines(rows, columns, metric, axis, rest)
+    return _map(rows, columns, metric, axis, rest)
+
+
+def _is_wide(values: list[float]) -> bool:
+    return min(values) > 0 and max(values) / min(values) > _LOGARITHMIC
+
+
+def _lines(
+    rows: Mapping[str, Sequence[Sequence[float]]], columns: Sequence[str], metric: str, axis: str, rest: str
+) -> Plot:
+    write = shown(metric)
+
+    def draw(axes: Axes) -> None:
+        from matplotlib.ticker import FuncFormatter, NullFormatter
+
+        every = [value for row in rows.values() for values in row for value in values]
+        for number, (name, row) in enumerate(rows.items()):
+            # Beside each other, so that ranges can be told apart.
+            offset = (number - (len(rows) - 1) / 2) * 0.06
+            known = [(place + offset, values) for place, values in enumerate(row) if values]
+            middle = [statistics.median(values) for _, values in known]
+            reach = [
+                [one - min(values) for one, (_, values) in zip(middle, known, strict=True)],
+                [max(values) - one for one, (_, values) in zip(middle, known, strict=True)],
+            ]
+            marker = "osD^vP"[number]
+            axes.errorbar([x for x, _ in known], middle, yerr=reach, marker=marker, capsize=3, label=name or metric)
+        axes.set_xticks(range(len(columns)), columns)
+        axes.set_xlim(-0.5, len(columns) - 0.5)
+        axes.grid(visible=False, axis="x")
+        axes.set_xlabel(axis)
+        if _is_wide(every):
+            axes.set_yscale("log")
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        else:
+            axes.set_ylim(bottom=min(0.0, *every))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: write(value)))
+        axes.set_title(f"{metric}, median and range")
+        if rest:
+            axes.legend(title=rest)
+
+    return Plot(draw)
+
+
+def _map(
+    rows: Mapping[str, Sequence[Sequence[float]]], columns: Sequence[str], metric: str, axis: str, rest: str
+) -> Plot:
+    write = shown(metric)
+    cells = [[statistics.median(values) if values else math.nan for values in row] for row in rows.values()]
+    known = [value for row in cells for value in row if not math.isnan(value)]
+
+    def draw(axes: Axes) -> None:
+        import matplotlib as mpl
+        from matplotlib.colors import LogNorm, Normalize
+
+        norm: Any = (LogNorm if _is_wide(known) else Normalize)(min(known), max(known))
+        colours = mpl.colormaps["cividis"]
+        for top, row in enumerate(cells):
+            for left, value in enumerate(row):
+                if math.isnan(value):
+                    axes.annotate("-", (left, top), ha="center", va="center", fontsize=8)
+                    continue
+                colour = colours(float(norm(value)))
+                axes.add_patch(mpl.patches.Rectangle((left - 0.5, top - 0.5), 1, 1, color=colour, linewidth=0))
+                bright = 0.2126 * colour[0] + 0.7152 * colour[1] + 0.0722 * colour[2] > 0.45
+                axes.annotate(
+                    write(value),
+                    (left, top),
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                    color=_ON_LIGHT if bright else _ON_DARK,
+                )
+        axes.set_xticks(range(len(columns)), columns)
+        axes.set_yticks(range(len(rows)), list(rows))
+        axes.set_xlim(-0.5, len(columns) - 0.5)
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.grid(visible=False)
+        axes.tick_params(length=0)
+        axes.set_xlabel(axis)
+        axes.set_ylabel(rest)
+        axes.set_title(f"{metric}, median")
+
+    return Plot(draw, (7.2, 1.2 + 0.28 * len(rows)))

@@ -1,0 +1,639 @@
+# SPDX-License-Identifier: MIT
+"""VM tests, from the session's side: each is sent to a guest, and its reports come back as if it had run here.
+
+Whoever distributes the session's tests, pytest itself or xdist, hands them to this process one by one; a process has
+one guest at a time, a VM with a pytest session in it (:mod:`.worker`). A guest that dies fails the test that ran in it,
+and the next test gets a new one. A guest that cannot be started fails one test and leaves the others of its kernel out:
+only what has begun a test is started again.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import pickle
+import select
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sampleblk_lab.pytest_plugin import artefacts, coverage, internals, options, plugins, selection
+from sampleblk_lab.pytest_plugin.debugger import HostTerminal, shape_here
+from sampleblk_lab.pytest_plugin.messages import Link, Message, can_be_sent
+from sampleblk_lab.pytest_plugin.worker import Setup
+from sampleblk_lab.results import machine
+from sampleblk_lab.vm.console import Console
+from sampleblk_lab.vm.python import GIVE_UP
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Sequence
+
+# Destinations of options that are the session's own affair: what is selected, distributed, reported; when it stops.
+_SESSION_S = frozenset(
+    {
+        *("file_or_dir", "keyword", "markexpr", "deselect", "ignore", "ignore_glob", "pyargs", "keepduplicates"),
+        *("collectonly", "lf", "failedfirst", "newfirst", "last_failed_no_failures", "cacheclear", "cacheshow"),
+        *("stepwise", "stepwise_skip", "stepwise_reset", "maxfail", "continue_on_collection_errors"),
+        *("xmlpath", "junitprefix", "pastebin", "htmlpath", "durations", "durations_min", "log_file", "log_file_mode"),
+        *("numprocesses", "maxprocesses", "dist", "distload", "tx", "px", "rsyncdir", "rsyncignore", "looponfail"),
+        *("loadgroup", "loadscopereorder", "maxworkerrestart", "maxschedchunk", "testrunuid"),
+        *("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "debug", "traceconfig"),
+        *("basetemp", "sblk_save", "sblk_compare", "sblk_fail_slower"),
+        # These go over as arguments, because they matter before plugins are loaded.
+        *("plugins", "inifilename", "rootdir", "confcutdir", "override_ini", "pythonwarnings", "noconftest"),
+        *("importmode", "assertmode", "capture", "disable_plugin_autoload"),
+    }
+)
+
+# What runs a Python interpreter's arguments in a VM; VM options come first. The tests put a process of this machine in
+# its place.
+LAUNCH = ("-P", "-m", "sampleblk_lab.pytest_plugin.launch")
+
+# What a guest runs: as by -P, no module is looked for where the session was started.
+WORKER = "import sys; del sys.path[0]; from sampleblk_lab.pytest_plugin import worker; sys.exit(worker.main())"
+
+# In the guest, where nothing of the host's is in the way.
+_BASETEMP = "/tmp/sampleblk-pytest"
+
+# What a guest may take to end well: pytest's own end, and coverage's file.
+_END_S = 60.0
+
+# What a guest may take to print its stacks, and to be killed.
+_STACKS_S = 20.0
+
+# The end of a guest's standard error that a failure shows.
+_TAIL = 8000
+
+# How much a note tells of what a test left.
+_SHOWN = 4
+
+# How sampleblk_lab.progress begins a line.
+_STEP = "sampleblk-lab: "
+
+
+class GuestLostError(Exception):
+    """A guest is gone.
+
+    Attributes:
+        what: What happened, in one line.
+        detail: The end of its console or of its standard error; may be empty.
+    """
+
+    def __init__(self, what: str, detail: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.detail = f"\n\n{detail}" if detail.strip() else ""
+
+
+class StartError(GuestLostError):
+    """A guest never became ready."""
+
+
+class DeadlineError(GuestLostError):
+    """A guest took too long and was ended."""
+
+
+class NotCollectedError(GuestLostError):
+    """A guest does not have a test that the session has."""
+
+
+class _Stream:
+    """What comes on a descriptor, as text, of which the end is kept."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd: int | None = fd
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._text = ""
+        self._shown = 0
+
+    def read(self) -> str:
+        """Reads what is there; at the end of file the descriptor is closed."""
+        assert self.fd is not None
+        data = os.read(self.fd, 65536)
+        text = self._decoder.decode(data, final=not data)
+        if not data:
+            self.close()
+        self._text += text
+        cut = max(0, len(self._text) - _TAIL)
+        self._text, self._shown = self._text[cut:], max(0, self._shown - cut)
+        return text
+
+    def progress(self) -> str:
+        """What is new of the lines that tell of a step, as :mod:`sampleblk_lab.progress` writes them."""
+        new = []
+        at = 0
+        for line in self._text.splitlines(keepends=True):
+            if line.startswith(_STEP) and at + len(line) > self._shown:
+                new.append(line[max(0, self._shown - at) :])
+            at += len(line)
+        self._shown = len(self._text)
+        return "".join(new)
+
+    def said(self) -> str:
+        """The end of it, without those lines and the program's name."""
+        lines = [line for line in self._text.splitlines() if not line.startswith(_STEP)]
+        return "\n".join(line.removeprefix("sampleblk-python: ") for line in lines).strip()
+
+    def close(self) -> None:
+        """Closes the descriptor. Idempotent."""
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
+
+
+class Guest:
+    """One VM, and the pytest session in it.
+
+    Args:
+        config: The session's configuration.
+        kernel: As for ``--kernel``; None: the default.
+        items: The tests that it is for, of which it can be asked any, in any order.
+    """
+
+    _made = 0
+
+    def __init__(self, config: pytest.Config, kernel: str | None, items: Sequence[pytest.Item]) -> None:
+        self._config = config
+        self.kernel = kernel
+        Guest._made += 1
+        scratch = artefacts.scratch_of(config)
+        own = scratch / artefacts.GUESTS
+        own.mkdir(exist_ok=True)
+        self.console = Console(own / f"console-{os.getpid()}-{Guest._made}.log")
+        self._coverage = coverage.arguments(config, own)
+        self._last_failed: Any = None
+        self._begun = False
+        self._terminal: HostTerminal | None = None
+        self._on_worker = hasattr(config, "workerinput")
+        self._collected: dict[tuple[str, str], int] = {}
+        self._collect_errors: dict[str, str] = {}
+        self._internal = ""
+        self.left: list[str] = []
+        settings = options.of(config)
+        chosen = {"--kernel": kernel, "--memory": settings.memory, "--cpus": settings.cpus}
+        vm = [part for option, value in chosen.items() if value is not None for part in (option, value)]
+        said, say = os.pipe()
+        command = [sys.executable, *LAUNCH, str(os.getpid()), str(say), *vm]
+        command += ["--run-dir", str(scratch), "--console", str(self.console.path)]
+        self._process = subprocess.Popen(
+            [*command, "-c", WORKER],
+            cwd=config.invocation_params.dir,
+            env={**os.environ, **machine.for_guest()},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=[say],
+            start_new_session=True,  # Ctrl-C is ours to pass on
+        )
+        os.close(say)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._output = _Stream(os.dup(self._process.stderr.fileno()))
+        self._about_vm = _Stream(said)
+        self._link = Link(self._process.stdout.fileno(), self._process.stdin.fileno())
+        try:
+            self._start(items)
+        except BaseException:
+            self.kill()
+            raise
+
+    # --- life -------------------------------------------------------------------------------------------------
+
+    def _start(self, items: Sequence[pytest.Item]) -> None:
+        deadline = options.of(self._config).deadline_s
+        try:
+            # Fetching a kernel and building its driver take what they take; booting has a deadline of its own.
+            self._expect("up", None)
+            with contextlib.suppress(BrokenPipeError):
+                self._link.send("path", list(sys.path))
+                self._link.send("setup", _setup(self._config, self.kernel, items, self._coverage))
+            self._expect("ready", deadline)
+            self._begun = True
+            found, self._collect_errors = self._expect("collected", deadline)
+        except GuestLostError as error:
+            raise StartError(error.what, error.detail.strip()) from None
+        self._collected = {tuple(test): number for number, test in enumerate(found)}
+
+    def _expect(self, kind: str, seconds: float | None) -> Message:
+        for message in self._messages(seconds, "pytest in the VM did not collect its tests"):
+            if message[0] == kind:
+                return message[1:]
+            self._handle(message)
+        raise AssertionError("messages end with an exception")
+
+    def close(self) -> None:
+        """Lets the guest's session end, and takes over what it measured. Idempotent."""
+        if self._process.returncode is None:
+            with contextlib.suppress(GuestLostError, BrokenPipeError):
+                self._link.send("finish")
+                self._expect("end", _END_S)
+                self._read_what_is_there()
+        self.kill()
+        if self._coverage is not None and not coverage.collect(self._config, self._coverage):
+            _note(self._config, f"coverage of a VM is lost: {self.console.path.name}")
+        self._coverage = None
+
+    def kill(self) -> None:
+        """Ends the VM at once. Idempotent."""
+        self._close_terminal()
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr, self._output, self._about_vm):
+            if stream is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether tests can still be sent to it."""
+        return self._process.returncode is None
+
+    # --- work -------------------------------------------------------------------------------------------------
+
+    def number_of(self, item: pytest.Item) -> int | None:
+        """What the guest calls a test; None when it has not collected it."""
+        return self._collected.get(selection.key_of(item))
+
+    def why_not_collected(self, item: pytest.Item) -> str:
+        """Why :meth:`number_of` is None."""
+        path, _ = selection.key_of(item)
+        errors = [text for node, text in self._collect_errors.items() if path.endswith(node.partition("::")[0])]
+        return "\n".join(["pytest in the VM did not collect this test", *errors])
+
+    def run(self, item: pytest.Item, number: int, following: int | None) -> Iterator[pytest.TestReport]:
+        """Runs a test and yields its reports as they come. Raises GuestLostError."""
+        self._last_failed = None
+        try:
+            self._link.send("run", number, following)
+        except BrokenPipeError:
+            raise self._lost() from None
+        seconds = _deadline_of(item)
+        for message in self._messages(seconds, "the test did not end"):
+            if message[0] == "report":
+                report = self._config.hook.pytest_report_from_serializable(config=self._config, data=message[1])
+                report.nodeid, report.location = item.nodeid, item.location
+                self._last_failed = report if report.failed else None
+                yield report
+            elif message[0] == "done":
+                _, shouldfail, shouldstop, self.left = message
+                item.session.shouldfail = item.session.shouldfail or shouldfail
+                item.session.shouldstop = item.session.shouldstop or shouldstop
+                return
+            else:
+                self._handle(message)
+
+    def _handle(self, message: Message) -> None:
+        match message:
+            case ("text", text):
+                self._show(text)
+            case ("debugger", True):
+                if self._last_failed is not None:
+                    internals.hide_from_summary(self._last_failed)
+                self._terminal = HostTerminal(self._link, self._config)
+            case ("debugger", False):
+                self._close_terminal()
+                self._link.send("closed")
+            case ("output", data) if self._terminal is not None:
+                self._terminal.show(data)
+            case ("warning", text, category, filename, lineno, when, nodeid, location):
+                shown = warnings.WarningMessage(_warning(category, text), category, filename, lineno)
+                arguments = {"warning_message": shown, "when": when, "nodeid": nodeid, "location": location}
+                self._config.hook.pytest_warning_recorded.call_historic(kwargs=arguments)
+            case ("internal", text):
+                self._internal = text
+            case ("interrupted", reason, status):
+                self.kill()
+                if reason is None:
+                    raise KeyboardInterrupt
+                pytest.exit(reason, returncode=status)
+            case ("end", status):
+                raise self._lost(f"pytest in the VM ended with status {status}")
+
+    def _messages(self, seconds: float | None, late: str) -> Iterator[Message]:
+        """What the guest says, until it has been silent... for good, or for `seconds` in all; then GuestLostError."""
+        end = None if seconds is None else time.monotonic() + seconds
+        while True:
+            begin = time.monotonic()
+            if self._terminal is not None:
+                wait, also = None, self._terminal.input_fd  # whoever debugs thinks as long as they like
+            else:
+                wait, also = None if end is None else max(0.0, end - begin), None
+            watched = [fd for fd in (self._link.read_fd, self._output.fd, self._about_vm.fd, also) if fd is not None]
+            ready, _, _ = select.select(watched, [], [], wait)
+            if self._terminal is not None and end is not None:
+                end += time.monotonic() - begin
+            self._read_streams(ready)
+            if self._terminal is not None and also is not None and also in ready:
+                self._terminal.forward()
+            if self._link.read_fd in ready:
+                try:
+                    message = self._link.receive()
+                except EOFError:
+                    raise self._lost() from None
+                yield message
+            elif not ready:
+                hung = self._ask_why()
+                self.kill()
+                raise DeadlineError(f"{late} in {seconds:g} s; its virtual machine was killed", hung)
+
+    # --- what it says -----------------------------------------------------------------------------------------
+
+    def _read_what_is_there(self) -> None:
+        """Shows what it wrote last, which the message that it ends may have overtaken."""
+        while (fd := self._output.fd) is not None and (ready := select.select([fd], [], [], 0)[0]):
+            self._read_streams(ready)
+
+    def _read_streams(self, ready: Sequence[int]) -> None:
+        if self._output.fd in ready:
+            text = self._output.read()
+            if self._begun:
+                self._show(text)
+        if self._about_vm.fd in ready:
+            self._about_vm.read()
+            if not self._begun and not self._on_worker:
+                # Such as fetching a kernel, which takes long.
+                sys.stderr.write(self._about_vm.progress())
+                sys.stderr.flush()
+
+    def _show(self, text: str) -> None:
+        """Shows what a test wrote to the terminal; an xdist worker has none."""
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None and not self._on_worker:
+            if self._terminal is not None:
+                text = text.replace("\n", "\r\n")
+            reporter.write(text, flush=True)
+
+    def _close_terminal(self) -> None:
+        if self._terminal is not None:
+            self._terminal.close()
+            self._terminal = None
+
+    def _ask_why(self) -> str:
+        """The console with the stacks of what hangs, which ends the guest."""
+        before = self.console.size()
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            self._process.send_signal(GIVE_UP)
+            self._process.wait(timeout=_STACKS_S)
+        return self._console(self.console.text(before).strip())
+
+    def _console(self, text: str = "") -> str:
+        """What is to be shown of it: its end, if nothing else."""
+        text = text or self.console.tail()
+        return f"--- Guest console ---\n{text}" if text.strip() else ""
+
+    def _lost(self, ending: str = "") -> GuestLostError:
+        """What became of the guest, now that it says nothing any more."""
+        self._close_terminal()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=_END_S)
+        while ready := select.select([fd for fd in (self._output.fd, self._about_vm.fd) if fd is not None], [], [], 0)[
+            0
+        ]:
+            self._read_streams(ready)
+        self.kill()
+        if self._internal:
+            return GuestLostError("an error in pytest, or in a plugin of it, in the VM", self._internal)
+        status = self._process.returncode
+        if status == 123 or self.console.has_panic():
+            return GuestLostError("the guest's kernel panicked", self._console())
+        if status == 122:
+            return GuestLostError("the virtual machine ended", self._console())
+        if not ending and 124 <= status <= 127:
+            what, _, detail = self._about_vm.said().partition("\n")
+            return GuestLostError(what or f"the virtual machine failed (status {status})", detail)
+        if not ending:
+            by = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+            ending = f"pytest in the VM {by}"
+        return GuestLostError(ending, "\n".join(filter(None, (self._output.said(), self._about_vm.said()))))
+
+
+def _warning(category: type[Warning], text: str) -> Warning:
+    try:
+        return category(text)
+    except Exception:  # one whose constructor wants something else
+        return UserWarning(text)
+
+
+def _note(config: pytest.Config, text: str) -> None:
+    """Shows a warning. It is about the machinery, so that no filter makes an error of it."""
+    shown = warnings.WarningMessage(pytest.PytestWarning(text), pytest.PytestWarning, __file__, 0)
+    arguments = {"warning_message": shown, "when": "runtest", "nodeid": "", "location": None}
+    config.hook.pytest_warning_recorded.call_historic(kwargs=arguments)
+
+
+def _fresh_of(item: pytest.Item) -> str:
+    for mark in item.iter_markers("in_vm"):
+        if "fresh" in mark.kwargs:
+            return options.fresh(f"{item.nodeid}: in_vm(fresh=)", mark.kwargs["fresh"])
+    return options.of(item.config).fresh
+
+
+def _deadline_of(item: pytest.Item) -> float | None:
+    for mark in item.iter_markers("in_vm"):
+        if "deadline" in mark.kwargs:
+            return options.seconds(f"{item.nodeid}: in_vm(deadline=)", mark.kwargs["deadline"])
+    return options.of(item.config).deadline_s
+
+
+# --- what a guest is told --------------------------------------------------------------------------------------------
+
+
+def _setup(
+    config: pytest.Config, kernel: str | None, items: Sequence[pytest.Item], measured: dict[str, Any] | None
+) -> Setup:
+    choice = plugins.choose(config, items)
+    values = {dest: value for dest, value in vars(config.option).items() if dest not in _SESSION_S}
+    left = [dest for dest, value in values.items() if not can_be_sent(value)]
+    if left:
+        _note(config, f"the VM is not given options whose values cannot be sent: {', '.join(sorted(left))}")
+    worker = hasattr(config, "workerinput")
+    values["basetemp"] = _BASETEMP
+    columns, colours = internals.columns_and_colours(config)
+    with internals.own_input(config):
+        shape = None if worker else shape_here()
+    return Setup(
+        args=_arguments(config, items, {*choice.left_out, *(name for name, _ in choice.load)}),
+        options={dest: pickle.dumps(value) for dest, value in values.items() if dest not in left},
+        plugins=[("sampleblk", "sampleblk_lab.pytest_plugin"), *choice.load],
+        inis=choice.inis,
+        tests=[selection.key_of(item) for item in items],
+        kernel=kernel if options.of(config).matrix else None,
+        scratch=str(artefacts.scratch_of(config)),
+        xdist=dict(config.workerinput) if worker else None,  # type: ignore[attr-defined]
+        debugger=not worker,
+        shape=shape,
+        columns=columns,
+        colours=colours,
+        coverage=measured,
+    )
+
+
+def _arguments(config: pytest.Config, items: Sequence[pytest.Item], decided: set[str]) -> list[str]:
+    """The guest's command line: what pytest reads before it loads plugins, and the tests' files."""
+    known = config.option
+    early = internals.early_options(config)
+    arguments = ["-c", str(config.inipath or os.devnull), f"--rootdir={config.rootpath}"]
+    arguments += [f"--confcutdir={early.confcutdir}"] if early.confcutdir else []
+    arguments += [f"--import-mode={known.importmode}", f"--assert={known.assertmode}", f"--capture={known.capture}"]
+    arguments += ["--noconftest"] if known.noconftest else []
+    for name in known.plugins:
+        if name.removeprefix("no:") not in decided or name.startswith("no:"):
+            arguments += ["-p", name]
+    arguments += [part for plugin in plugins.named(config) for part in ("-p", plugin)]
+    for warning in known.pythonwarnings or ():
+        arguments += ["-W", warning]
+    # The session has read these: its options are what came of them, and its plugins are chosen.
+    overrides = [*(known.override_ini or ()), "addopts=", "required_plugins="]
+    arguments += [part for override in overrides for part in ("-o", override)]
+    return [*arguments, *selection.files_of(items)]
+
+
+# --- the session's guests ---------------------------------------------------------------------------------------------
+
+
+class Guests:
+    """The guest that this process has at the moment, and what it learnt of those before."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._guest: Guest | None = None
+        self._unit: Hashable = None
+        self._broken: dict[str | None, str] = {}
+        self._done: set[str] = set()
+
+    def run(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
+        """Runs one test and reports it."""
+        kernel = selection.kernel_of(item)
+        fixture = plugins.only_here(self._config, item)
+        if fixture is not None:
+            self._fail(
+                item,
+                "setup",
+                f"the fixture {fixture} comes from an object that only this process has, given to "
+                "pytest.main(plugins=…): the VM can load modules only",
+            )
+            return
+        if kernel in self._broken:
+            artefacts.note_not_run(self._config, self._broken[kernel])
+            return
+        hook = item.ihook
+        hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        phases = []
+        try:
+            for report in self._reports(item, nextitem, kernel):
+                phases.append(report.when)
+                hook.pytest_runtest_logreport(report=report)
+        except StartError as error:
+            name = f"the VM with kernel {kernel}" if kernel is not None else "the VM"
+            self._broken[kernel] = f"{name} did not start (see {item.nodeid})"
+            self._fail(item, "setup", f"{name} did not start: {error.what}{error.detail}")
+        except NotCollectedError as error:
+            self._fail(item, "setup", error.what)
+        except GuestLostError as error:
+            self._fail(item, "teardown" if "call" in phases else "call", f"{error.what}{error.detail}")
+        self._done.add(item.nodeid)
+        hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+
+    def _reports(
+        self, item: pytest.Item, nextitem: pytest.Item | None, kernel: str | None
+    ) -> Iterator[pytest.TestReport]:
+        guest = self._guest_for(item, kernel)
+        number = guest.number_of(item)
+        if number is None:
+            raise NotCollectedError(guest.why_not_collected(item))
+        stays = nextitem is not None and selection.needs_guest(nextitem) and self._unit_of(nextitem) == self._unit
+        following = guest.number_of(nextitem) if nextitem is not None and stays else None
+        try:
+            yield from guest.run(item, number, following)
+            if guest.left:
+                self._retire(item, guest)
+        except GuestLostError as error:
+            self._keep_console(item, guest)
+            if not isinstance(error, DeadlineError):
+                error.what += " under this test"
+            raise
+
+    @staticmethod
+    def _unit_of(item: pytest.Item) -> Hashable:
+        """What tests that share a guest have in common."""
+        match _fresh_of(item):
+            case "test":
+                return selection.kernel_of(item), item.nodeid
+            case "module":
+                return selection.kernel_of(item), str(item.path)
+        return selection.kernel_of(item)
+
+    def _retire(self, item: pytest.Item, guest: Guest) -> None:
+        """Ends a guest in which a test left something; the next test gets a fresh one."""
+        self.close()
+        if _fresh_of(item) != "test":
+            shown = "; ".join(guest.left[:_SHOWN]) + (
+                f"; and {len(guest.left) - _SHOWN} more" if guest.left[_SHOWN:] else ""
+            )
+            _note(self._config, f"{item.nodeid} left in its VM: {shown}. The next test gets a fresh one")
+
+    def _guest_for(self, item: pytest.Item, kernel: str | None) -> Guest:
+        unit = self._unit_of(item)
+        if self._guest is not None and self._guest.is_there and unit == self._unit:
+            return self._guest
+        self.close()
+        mine = [
+            one
+            for one in item.session.items
+            if selection.needs_guest(one) and self._unit_of(one) == unit and one.nodeid not in self._done
+        ]
+        self._guest = Guest(self._config, kernel, mine)
+        self._unit = unit
+        return self._guest
+
+    def _keep_console(self, item: pytest.Item, guest: Guest) -> None:
+        folder = artefacts.directory_of(item)
+        folder.mkdir(exist_ok=True)
+        (folder / "console.log").write_text(guest.console.text())
+
+    def _fail(self, item: pytest.Item, when: str, text: str) -> None:
+        """Reports what the guest could not; with an end, without which JUnit and HTML reports have no case."""
+        keywords: Any = dict.fromkeys(item.keywords, 1)
+        made = [pytest.TestReport(item.nodeid, item.location, keywords, "failed", text, when)]  # type: ignore[arg-type]
+        if when != "teardown":
+            made.append(pytest.TestReport(item.nodeid, item.location, keywords, "passed", None, "teardown"))
+        for report in made:
+            item.ihook.pytest_runtest_logreport(report=report)
+
+    def close(self) -> None:
+        """Ends the guest, in order. Idempotent."""
+        guest, self._guest = self._guest, None
+        if guest is not None:
+            guest.close()
+
+    def kill(self) -> None:
+        """Ends it at once. Idempotent."""
+        guest, self._guest = self._guest, None
+        if guest is not None:
+            guest.kill()
+
+
+_GUESTS = pytest.StashKey[Guests]()
+
+
+def of(config: pytest.Config) -> Guests:
+    """The guests of this process; made on first use."""
+    if _GUESTS not in config.stash:
+        config.stash[_GUESTS] = Guests(config)
+        config.add_cleanup(config.stash[_GUESTS].kill)
+    return config.stash[_GUESTS]
+
+
+def close(config: pytest.Config, *, at_once: bool = False) -> None:
+    """Ends what :func:`of` made, in order unless `at_once`."""
+    if _GUESTS in config.stash:
+        guests = config.stash[_GUESTS]
+        guests.kill() if at_once else guests.close()

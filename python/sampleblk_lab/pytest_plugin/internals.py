@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: MIT
+"""What we use of pytest that has no public name, in one place.
+
+pyproject.toml has the range of releases that this holds for; tests/test_pytest_releases.py runs the plugin on its ends.
+"""
+
+# ruff: noqa: SLF001
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+def rename(item: Any, nodeid: str) -> None:
+    """Gives a test another id."""
+    if hasattr(item, "_id"):  # since pytest 9.1
+        item._id = type(item._id).parse(nodeid)
+    else:
+        item._nodeid = nodeid
+
+
+def copy_of(item: pytest.Item, name: str, nodeid: str) -> pytest.Item:
+    """A test of another name, to be listed, selected and reported, not to be run."""
+    made: Any = copy.copy(item)
+    made.name = name
+    rename(made, nodeid)
+    made.__dict__.pop("location", None)  # kept by functools.cached_property
+    made.stash = made._store = pytest.Stash()
+    made.own_markers = list(item.own_markers)
+    made.extra_keyword_matches = set(item.extra_keyword_matches)
+    return made  # type: ignore[no-any-return]
+
+
+def fixtures_of(item: Any) -> Mapping[str, Sequence[pytest.FixtureDef[Any]]]:
+    """The definitions of each fixture that a test uses, the one that counts last."""
+    info = getattr(item, "_fixtureinfo", None)
+    return {} if info is None else info.name2fixturedefs
+
+
+def fixtures_in(module: object) -> set[str]:
+    """The names of the fixtures that a module defines."""
+    found = set()
+    for name, value in vars(module).items():
+        if type(value).__name__ == "FixtureFunctionDefinition":  # since pytest 8.4
+            found.add(getattr(value, "name", None) or name)
+        elif hasattr(value, "_pytestfixturefunction"):
+            found.add(value._pytestfixturefunction.name or name)
+    return found
+
+
+def end_fixtures(session: Any) -> None:
+    """Ends all fixtures that are alive here."""
+    session._setupstate.teardown_exact(None)
+
+
+def hide_from_summary(report: Any) -> None:
+    """Leaves a failure's traceback out of the summary, as pytest does after a debugger has shown it."""
+    report._pdbshown = True
+
+
+def reporter_on(file: Any, reporter: Any, config: pytest.Config, columns: int) -> Any:
+    """A terminal reporter like another one, that writes to a file."""
+    made = type(reporter)(config, file)
+    made._tw.fullwidth = columns
+    return made
+
+
+def columns_and_colours(config: pytest.Config) -> tuple[int, bool]:
+    """The width of the session's terminal, and whether it shows colours."""
+    writer = getattr(config.pluginmanager.get_plugin("terminalreporter"), "_tw", None)
+    return getattr(writer, "fullwidth", 80), bool(getattr(writer, "hasmarkup", False))
+
+
+@contextlib.contextmanager
+def own_input(config: pytest.Config) -> Iterator[None]:
+    """Gives the process its standard input back for the block, which pytest covers even between tests."""
+    capture: Any = config.pluginmanager.get_plugin("capturemanager")
+    if capture is None:
+        yield
+        return
+    capture.suspend_global_capture(in_=True)
+    try:
+        yield
+    finally:
+        capture.resume_global_capture()
+        capture.suspend_global_capture(in_=False)
+
+
+def early_options(config: pytest.Config) -> argparse.Namespace:
+    """The options that pytest read before it loaded plugins."""
+    return config.known_args_namespace
+
+
+def quiet(coverage: Any) -> None:
+    """Lets a coverage.Coverage that has seen nothing say nothing."""
+    coverage._warn_no_data = False

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: MIT
+"""``python -m sampleblk_lab.pytest_plugin.launch PARENT FD ARGS…``: sampleblk-python that does not outlive its parent.
+
+A test that hangs in the guest would keep the VM when pytest is killed: its pipes tell only who reads and writes them.
+What is said of the VM itself goes to FD: standard error has what the guest's processes write and nothing else.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1  # prctl(2); cleared by neither execve(2) of this program nor what it starts
+
+
+def main() -> int:
+    """Returns the exit status of sampleblk-python."""
+    parent = int(sys.argv.pop(1))
+    sys.stderr = open(int(sys.argv.pop(1)), "w", buffering=1)  # noqa: SIM115, PTH123
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return 1  # it ended before it could have told us
+    from sampleblk_lab.vm.python import main as sampleblk_python
+
+    return sampleblk_python()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

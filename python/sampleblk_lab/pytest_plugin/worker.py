@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: MIT
+"""The guest's side: a pytest session whose tests are told one by one, and whose reports go back as they come."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import pickle
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sampleblk_lab.pytest_plugin import artefacts, internals, residue, selection
+from sampleblk_lab.pytest_plugin.debugger import GuestTerminal, Shape
+from sampleblk_lab.pytest_plugin.messages import Link, can_be_sent
+
+if TYPE_CHECKING:
+    import warnings
+    from collections.abc import Generator
+
+
+_TMP_PATH = pytest.StashKey[Path]()
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a session tells its guest.
+
+    Attributes:
+        args: pytest's arguments: those that matter before plugins are loaded, and the files to collect.
+        options: The other options' values, by destination; pickled one by one, because a class of the tests may be
+            found only when a conftest has been imported.
+        plugins: Name and module of each plugin to load.
+        inis: Ini values that no plugin declares here.
+        tests: File and name of each test, in the session's order.
+        kernel: The kernel that is part of the tests' names; None: it is not.
+        scratch: The folder that both sides write to.
+        xdist: What an xdist worker was told, if the session is one.
+        debugger: Whether a debugger may be opened.
+        shape: The terminal to give it.
+        columns: Width of the session's terminal.
+        colours: Whether it shows colours.
+        coverage: Arguments of coverage.Coverage; None: not measured.
+    """
+
+    args: list[str]
+    options: dict[str, bytes]
+    plugins: list[tuple[str, str]]
+    inis: list[str]
+    tests: list[tuple[str, str]]
+    kernel: str | None
+    scratch: str
+    xdist: dict[str, Any] | None
+    debugger: bool
+    shape: Shape
+    columns: int
+    colours: bool
+    coverage: dict[str, Any] | None
+
+
+class _SessionTerminal(io.TextIOBase):
+    """A text file that is the terminal of the session."""
+
+    def __init__(self, link: Link, colours: bool) -> None:
+        self._link = link
+        self._colours = colours
+
+    def isatty(self) -> bool:
+        return self._colours
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self._link.send("text", text)
+        return len(text)
+
+
+class _Reporter:
+    """Stands for pytest's terminal reporter, without its hooks: the session's own reporter shows the reports.
+
+    What writes to it on purpose (live logs, ``--setup-show``) is shown there.
+    """
+
+    def __init__(self, reporter: Any) -> None:
+        self._reporter = reporter
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reporter, name)
+
+
+class Worker:
+    """The plugin that makes a pytest session a guest's."""
+
+    def __init__(self, link: Link, setup: Setup) -> None:
+        self._link = link
+        self._setup = setup
+        self._terminal = GuestTerminal(link, setup.shape)
+        self._collect_errors: dict[str, str] = {}
+        self._environment: dict[str, str] = {}
+        self._kept: frozenset[str] = frozenset()
+
+    # --- configuration ------------------------------------------------------------------------------------------
+
+    def run(self) -> int:
+        """The whole session; returns pytest's exit status."""
+        # The session has read these, and our arguments have what they say.
+        self._environment = {name: os.environ.pop(name) for name in ("PYTEST_ADDOPTS",) if name in os.environ}
+        os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+        return int(pytest.main(self._setup.args, plugins=[self]))
+
+    def pytest_addoption(self, parser: pytest.Parser) -> None:
+        """Declares what only plugins that are not here would declare."""
+        for name in self._setup.inis:
+            parser.addini(name, "of a plugin that no test of this guest uses", default=None)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_load_initial_conftests(self, early_config: pytest.Config) -> None:
+        """Loads plugins, and takes over the session's options before anything reads them."""
+        for name, module in self._setup.plugins:
+            if not early_config.pluginmanager.is_blocked(name) and not early_config.pluginmanager.has_plugin(name):
+                early_config.pluginmanager.register(importlib.import_module(module), name=name)
+        for dest, pickled in self._setup.options.items():
+            setattr(early_config.option, dest, pickle.loads(pickled))
+        early_config.stash[selection.IN_GUEST] = self._setup.kernel
+        early_config.stash[artefacts.SCRATCH] = Path(self._setup.scratch)
+        if self._setup.xdist is not None:
+            early_config.workerinput = self._setup.xdist  # type: ignore[attr-defined]
+            early_config.workeroutput = {}  # type: ignore[attr-defined]
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Puts our reporter in the place of pytest's, after that was made and before anything keeps it."""
+        # A test that runs pytest has the user's environment.
+        del os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"]
+        os.environ.update(self._environment)
+        reporter = config.pluginmanager.unregister(name="terminalreporter")
+        if reporter is not None:
+            terminal = _SessionTerminal(self._link, self._setup.colours)
+            shown = internals.reporter_on(terminal, reporter, config, self._setup.columns)
+            config.pluginmanager.register(_Reporter(shown), "terminalreporter")
+
+    # --- collection ---------------------------------------------------------------------------------------------
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leaves the tests that the session has for us, in its order."""
+        turn = {test: number for number, test in enumerate(self._setup.tests)}
+        items[:] = sorted(
+            (item for item in items if selection.key_of(item) in turn), key=lambda item: turn[selection.key_of(item)]
+        )
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Keeps why a file could not be collected."""
+        if report.failed:
+            self._collect_errors[report.nodeid] = report.longreprtext
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Tells what there is."""
+        self._link.send("collected", [selection.key_of(item) for item in session.items], self._collect_errors)
+
+    # --- running ------------------------------------------------------------------------------------------------
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Runs what the session asks for, until it has finished."""
+        self._kept = residue.present()
+        while True:
+            message = self._link.receive()
+            if message[0] != "run":
+                return True
+            _, index, following = message
+            item = session.items[index]
+            nextitem = None if following is None else session.items[following]
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
+            left = sorted(residue.present() - self._kept)
+            self._link.send("done", session.shouldfail, session.shouldstop, left)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Sends a report back."""
+        report.user_properties = [
+            (name, value if can_be_sent(value) else repr(value)) for name, value in report.user_properties
+        ]
+        data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
+        self._link.send("report", data if can_be_sent(data) else _plain(data))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Keeps the configuration for the hooks that are not given it."""
+        self._config = session.config
+        self._link.send("ready")
+
+    def pytest_warning_recorded(
+        self, warning_message: warnings.WarningMessage, when: str, nodeid: str, location: tuple[str, int, str] | None
+    ) -> None:
+        """Sends a warning of a test back; what came before, the session has met itself."""
+        if when != "runtest":
+            return
+        text = str(warning_message.message)
+        category = warning_message.category if can_be_sent(warning_message.category) else UserWarning
+        self._link.send(
+            "warning", text, category, warning_message.filename, warning_message.lineno, when, nodeid, location
+        )
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_internalerror(self, excrepr: object) -> bool:
+        """Tells of an error in a hook."""
+        self._link.send("internal", str(excrepr))
+        return True  # said; not once more on standard error
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Tells that a test, or whoever debugs it, ended the session."""
+        if isinstance(excinfo.value, pytest.exit.Exception):
+            self._link.send("interrupted", str(excinfo.value), excinfo.value.returncode)
+        else:
+            self._link.send("interrupted", None, None)
+
+    # --- files --------------------------------------------------------------------------------------------------
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+    ) -> Generator[None, Any, Any]:
+        """Notes the test's temporary folder, and what a fixture keeps for the tests to come."""
+        wider = fixturedef.scope != "function" and not fixturedef.func.__module__.startswith("_pytest.")
+        before = residue.present() if wider else frozenset()
+        value = yield
+        if wider:
+            self._kept |= residue.present() - before
+        if fixturedef.argname == "tmp_path":
+            request.node.stash[_TMP_PATH] = value
+        return value
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Keeps the temporary folder of a test that failed, before pytest removes it."""
+        report = yield
+        if report.failed and _TMP_PATH in item.stash:
+            artefacts.keep_files(item.stash[_TMP_PATH], artefacts.directory_of(item) / "tmp_path")
+            del item.stash[_TMP_PATH]
+        return report
+
+    # --- debugging ----------------------------------------------------------------------------------------------
+
+    def pytest_enter_pdb(self, config: pytest.Config) -> None:
+        """Gives the debugger the session's terminal."""
+        if self._setup.debugger:
+            self._terminal.open()
+            return
+        capture = config.pluginmanager.get_plugin("capturemanager")
+        if capture is not None:
+            capture.resume()
+        pytest.fail("a debugger in the VM needs the terminal of the session: run it without -n", pytrace=False)
+
+    def pytest_leave_pdb(self) -> None:
+        """Gives it back."""
+        self._terminal.close()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logfinish(self) -> None:
+        """Gives it back after a debugger that told nobody that it was left."""
+        self._terminal.close()
+
+
+def _plain(value: Any) -> Any:
+    """A report's data with words in the place of what cannot be sent."""
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_plain(one) for one in value)
+    return value if can_be_sent(value) else repr(value)
+
+
+def main() -> int:
+    """Takes its messages from standard input and writes its own to standard output; returns the exit status."""
+    link = Link(os.dup(0), os.dup(1))
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What pytest writes before it captures again must not wait in a buffer until the end.
+        sys.stdout.reconfigure(line_buffering=True)
+    link.send("up")
+    sys.path[:] = link.receive()[1]
+    setup: Setup = link.receive()[1]
+    if setup.coverage is None:
+        status = Worker(link, setup).run()
+    else:
+        from sampleblk_lab.pytest_plugin.coverage import measured
+
+        with measured(setup.coverage):
+            status = Worker(link, setup).run()
+    link.send("end", status)
+    return 0

@@ -1,0 +1,420 @@
+# SPDX-License-Identifier: MIT
+"""What a sweep has found so far: its table, comparisons along an axis, and what is missing with the reason."""
+
+from __future__ import annotations
+
+import html
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sampleblk_lab.errors import InputError
+from sampleblk_lab.results import machine, sets, stats
+from sampleblk_lab.results.comparison import BETTER, compare
+from sampleblk_lab.sweeps import artefacts, store
+from sampleblk_lab.sweeps.plan import canonical
+from sampleblk_lab.sweeps.trial import KERNEL, describe
+from sampleblk_lab.table import Table
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from sampleblk_lab.plot import Plot
+
+NOT_RUN = "not run"
+
+
+class Comparisons(list[sets.Row]):
+    """The comparisons of a sweep, one for each combination of the other axes: a list that prints as text."""
+
+    def text(self) -> str:
+        """A heading for each combination, its verdict and notes below."""
+        return "\n".join(sets.text(self))
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.text())}</pre>"
+
+
+class Sweep:
+    """A sweep's folder, read anew whenever it is asked, also while the sweep runs.
+
+    Args:
+        folder: The folder.
+        interrupted: Whether Ctrl-C ended the run that this comes from.
+        lost: Why the place where trials ran was lost, or nothing.
+
+    Raises:
+        InputError: There is no sweep.
+        FormatError: A file in it is not what a sweep writes.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, interrupted: bool = False, lost: str = "") -> None:
+        self.folder = Path(folder)
+        self._plan = store.Plan.load(self.folder)
+        self.interrupted = interrupted
+        self.lost = lost
+
+    @property
+    def plan(self) -> store.Plan:
+        """The trials, as far as they are known: where results decide what is run next, there may be more each time."""
+        if self._plan.growing:
+            now = store.Plan.load(self.folder)
+            if now.about == self._plan.about:
+                self._plan = now
+        return self._plan
+
+    def __len__(self) -> int:
+        """How many trials there are, done or not."""
+        return len(self.plan)
+
+    @property
+    def axes(self) -> list[str]:
+        """The axes' names."""
+        return self.plan.axes
+
+    @property
+    def complete(self) -> bool:
+        """Whether every trial is done, and no more are to be chosen."""
+        return len(self.table()) == len(self) and not self.plan.growing
+
+    @property
+    def running(self) -> bool:
+        """Whether a process works on it now."""
+        return store.is_running(self.folder)
+
+    def table(self) -> Table:
+        """A row for each trial that is done.
+
+        Returns:
+            The axes; what the function returned (``value``, or its names); seconds that it took; started_ns and
+            ended_ns; exclusive, whether it had its host to itself; host, with
+            host_cpu, host_cpus and host_memory_mib; release and accelerator (of the VM, where there was one) and the
+            VM's shape; load, the host's when it began; steal, the share of processor time that a hypervisor took;
+            attempts, and in `retried` why there was more than one; artefacts, the directory of the files that it
+            left, below the sweep's folder; repeat, seed and key. Its metadata has how many
+            trials are missing.
+        """
+        return store.read_rows(self.folder, self.plan)
+
+    def missing(self) -> Table:
+        """A row for each trial that is not done: its axes, repeat, key, attempts, kind of failure and the message.
+
+        What was not tried has the kind ``"not run"``.
+        """
+        done = set(self.table()["key"]) if len(self.table()) else set()
+        absent = [trial for trial in self.plan.trials if trial.key not in done]
+        failed: dict[str, list[dict[str, Any]]] = {}
+        for outcome in store.failures(self.folder, {trial.key for trial in absent}):
+            failed.setdefault(outcome["key"], []).append(outcome)
+        rows: list[dict[str, Any]] = []
+        for trial in absent:
+            last = failed.get(trial.key, [{}])[-1]
+            rows.append(
+                {
+                    **{name: store.text_or_number(trial.parameters[name]) for name in self.axes},
+                    "repeat": trial.repeat,
+                    "kind": last.get("kind", NOT_RUN),
+                    "message": last.get("message", self.lost),
+                    "attempts": len(failed.get(trial.key, [])),
+                    "host": last.get("facts", {}).get("host", ""),
+                    "detail": last.get("detail", ""),
+                    "key": trial.key,
+                }
+            )
+        columns = [*self.axes, "repeat", "kind", "message", "attempts", "host", "detail", "key"]
+        return Table.of({name: store.uniform([row[name] for row in rows]) for name in columns})
+
+    def artefacts(self) -> Table:
+        """A row for each file that trials left in their directories: the axes, repeat, path, bytes and the trial's key.
+
+        The last attempt's, also of trials that failed. Paths are below the sweep's folder.
+        """
+        found: list[dict[str, Any]] = []
+        for trial in self.plan.trials:
+            directory = self.folder / artefacts.DIRECTORY / trial.key
+            for path in sorted(path for path in directory.rglob("*") if path.is_file()):
+                row = {name: store.text_or_number(trial.parameters[name]) for name in self.axes}
+                where = path.relative_to(self.folder).as_posix()
+                found.append(
+                    {**row, "repeat": trial.repeat, "path": where, "bytes": path.stat().st_size, "key": trial.key}
+                )
+        columns = [*self.axes, "repeat", "path", "bytes", "key"]
+        return Table.of(
+            {name: store.uniform([row[name] for row in found]) for name in columns}, units={"bytes": "bytes"}
+        )
+
+    def metrics(self) -> list[str]:
+        """The columns of numbers that the function returned, or ``seconds`` when it returned none."""
+        table = self.table()
+        own = [name for name in table.columns if name not in store.FACTS and name not in self.axes]
+        return [name for name in own if table[name].categories is None] or ["seconds"]
+
+    def compare(
+        self,
+        axis: str,
+        metric: str | None = None,
+        *,
+        before: Any = None,
+        better: str = "lower",
+        across: Sequence[str] = (),
+        confidence: float = stats.CONFIDENCE,
+    ) -> Comparisons:
+        """Compares the values of an axis with its first one, for each combination of the other axes.
+
+        The repeats are the samples, so `repeat` must have been 6 or more. Hosts that are not alike are not compared.
+
+        Args:
+            axis: Whose values are compared.
+            metric: The column that is compared; None: the only one there is.
+            before: The value that the others are compared with; None: the axis's first.
+            better: ``"lower"`` for times, ``"higher"`` for rates.
+            across: Which of accelerator, kernel and machine may differ; the kernel may if `axis` is ``"kernel"``.
+            confidence: Of the intervals.
+
+        Returns:
+            A row for each combination and value; what could not be compared says why.
+
+        Raises:
+            InputError: There is no such axis, value or metric, or several metrics and none is named.
+        """
+        if axis not in self.axes:
+            raise InputError(f"{axis!r} is not an axis", expected=", ".join(map(repr, self.axes)))
+        if better not in BETTER:
+            raise InputError(f"better={better!r}", expected=" or ".join(map(repr, BETTER)))
+        for word in across:
+            if word not in machine.ASPECTS:
+                raise InputError(f"across {word!r}", expected=", ".join(machine.ASPECTS))
+        metric = self._metric(metric)
+        values = self.values_of(axis)
+        first = values[0] if before is None else before
+        if canonical(first) not in map(canonical, values):
+            raise InputError(f"{axis} has no value {before!r}", expected=", ".join(map(repr, values)))
+        allowed = {*across, *(["kernel"] if axis == KERNEL else [])}
+        groups = self._groups(axis)
+        found = Comparisons()
+        for others, sides in groups.items():
+            for value in values:
+                if canonical(value) == canonical(first):
+                    continue
+                name = f"{self._described(others)} {axis}={value}".strip()
+                old, new = sides.get(canonical(first), []), sides.get(canonical(value), [])
+                if canonical(first) in sides or canonical(value) in sides:
+                    labels = (f"{axis}={first}", f"{axis}={value}")
+                    found.append(_compared(name, metric, old, new, labels, better, allowed, confidence))
+        return found
+
+    def varied(self) -> list[str]:
+        """The axes of more than one value."""
+        return [axis for axis in self.axes if len(self.values_of(axis)) > 1]
+
+    def by_combination(self) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+        """Each combination with the rows of its trials that are done, in the order of the axes' values."""
+        rows = {row["key"]: row for row in self.table().rows()}
+        found: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {}
+        for trial in sorted(self.plan.trials, key=lambda trial: trial.repeat):
+            _, done = found.setdefault(canonical(trial.parameters), (trial.parameters, []))
+            if trial.key in rows:
+                done.append(rows[trial.key])
+        ranks = {
+            axis: {canonical(value): rank for rank, value in enumerate(self.values_of(axis))} for axis in self.axes
+        }
+        return sorted(found.values(), key=lambda one: [ranks[axis][canonical(one[0][axis])] for axis in self.axes])
+
+    def plot(self, metric: str | None = None, *, axis: str | None = None) -> Plot:
+        """The medians of a metric for all combinations: along one axis, a line or a row for each of the others' values.
+
+        Args:
+            metric: The column; None: the only one there is.
+            axis: The one along the bottom; None: the one with the most values.
+
+        Raises:
+            InputError: There is no such axis or metric, several metrics and none is named, nothing done, or too much
+                for a picture.
+            UnsupportedError: matplotlib is not installed, when the plot is looked at.
+        """
+        from sampleblk_lab.plot.matrix import matrix
+
+        metric = self._metric(metric)
+        varied = self.varied() or self.axes[-1:]
+        if axis is None:
+            axis = max(varied, key=lambda name: (len(self.values_of(name)), self.axes.index(name)))
+        elif axis not in self.axes:
+            raise InputError(f"{axis!r} is not an axis", expected=", ".join(map(repr, self.axes)))
+        others = [name for name in varied if name != axis]
+        places = {canonical(value): place for place, value in enumerate(self.values_of(axis))}
+        rows: dict[str, list[list[float]]] = {}
+        for parameters, done in self.by_combination():
+            name = ", ".join(str(parameters[other]) for other in others)
+            cells = rows.setdefault(name, [[] for _ in places])
+            numbers = [row[metric] for row in done if row[metric] is not None and math.isfinite(row[metric])]
+            cells[places[canonical(parameters[axis])]] = numbers
+        columns = [str(value) for value in self.values_of(axis)]
+        return matrix(rows, columns, metric=metric, axis=axis, rest=", ".join(others))
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        metric: str | None = None,
+        *,
+        better: str = "lower",
+        across: Sequence[str] = (),
+    ) -> Path:
+        """Writes a page of the whole matrix: one self-contained HTML file, with pictures where matplotlib is installed.
+
+        Args:
+            path: The file.
+            metric: What is shown; None: all columns of numbers that the function returned.
+            better: ``"lower"`` for times, ``"higher"`` for rates.
+            across: Which of accelerator, kernel and machine may differ between what is compared.
+
+        Returns:
+            The file.
+        """
+        from sampleblk_lab.report.sweep_page import sweep_page
+
+        text = sweep_page(self, metric, better=better, across=across).html()
+        store.write_whole(Path(path).absolute(), text.encode())
+        return Path(path)
+
+    def _metric(self, metric: str | None) -> str:
+        known = self.metrics()
+        if metric is None:
+            if len(known) > 1:
+                raise InputError("metric is not given, and there are several", expected=", ".join(map(repr, known)))
+            return known[0]
+        if metric not in known and metric != "seconds":
+            raise InputError(
+                f"{metric!r} is not a column of numbers that the function returned", expected=", ".join(known)
+            )
+        return metric
+
+    def values_of(self, axis: str) -> list[Any]:
+        """An axis's values in the order they were given, as far as they were; then as they come."""
+        listed = self.plan.about.get("values", {}).get(axis)
+        ordered = listed if isinstance(listed, list) else []
+        used = {canonical(trial.parameters[axis]): trial.parameters[axis] for trial in self.plan.trials}
+        known = [value for value in ordered if canonical(value) in used]
+        told = set(map(canonical, known))
+        return [*known, *(used[text] for text in sorted(used) if text not in told)]
+
+    def _groups(self, axis: str) -> dict[tuple[str, ...], dict[str, list[dict[str, Any]]]]:
+        """The done trials' rows: by the other axes' values, then by this one's."""
+        rows = {row["key"]: row for row in self.table().rows()}
+        found: dict[tuple[str, ...], dict[str, list[dict[str, Any]]]] = {}
+        for trial in sorted(self.plan.trials, key=lambda trial: trial.repeat):
+            others = tuple(canonical(trial.parameters[name]) for name in self.axes if name != axis)
+            sides = found.setdefault(others, {})
+            samples = sides.setdefault(canonical(trial.parameters[axis]), [])
+            if trial.key in rows:
+                samples.append({**rows[trial.key], "_others": describe(_without(trial.parameters, axis))})
+        self._names = {
+            tuple(canonical(trial.parameters[name]) for name in self.axes if name != axis): describe(
+                _without(trial.parameters, axis)
+            )
+            for trial in self.plan.trials
+        }
+        return dict(sorted(found.items()))
+
+    def _described(self, others: tuple[str, ...]) -> str:
+        return self._names[others]
+
+    def json(self) -> dict[str, Any]:
+        """What ``sampleblk-lab sweep status --json`` prints."""
+        missing = self.missing()
+        kinds: dict[str, int] = {}
+        for kind in missing["kind"]:
+            kinds[str(kind)] = kinds.get(str(kind), 0) + 1
+        return {
+            "folder": str(self.folder),
+            "trials": len(self),
+            "done": len(self) - len(missing),
+            "missing": kinds,
+            "growing": self.plan.growing,
+            "running": self.running,
+            "interrupted": self.interrupted,
+            "lost": self.lost,
+            "axes": self.axes,
+        }
+
+    def text(self) -> str:
+        """A few lines: how many trials are done, and what is missing, by the reason."""
+        missing = self.missing()
+        lines = [f"{len(self) - len(missing)} of {len(self)} trials done: {self.folder / store.RESULTS}"]
+        if self.interrupted:
+            lines.append("interrupted; run it again to go on")
+        if self.lost:
+            lines.append(f"the workers were lost ({self.lost}); run it again to go on")
+        if self.plan.growing:
+            lines.append("more trials are chosen when the results of these are known")
+        if self.running:
+            lines.append("a process works on it now")
+        reasons: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        for row in missing.rows():
+            said = str(row["message"] or "").split("\n", 1)[0]
+            reasons.setdefault((str(row["kind"]), said), []).append(row)
+        for (kind, said), rows in reasons.items():
+            first = describe({name: rows[0][name] for name in self.axes})
+            more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+            lines.append(f"  missing, {kind}{': ' if said else ''}{said}: {first} (repeat {rows[0]['repeat']}){more}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.text())}</pre>{self.table()._repr_html_()}"
+
+
+def _without(parameters: Mapping[str, Any], axis: str) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if name != axis}
+
+
+def _environment(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row's facts as an env.json has them."""
+    about: dict[str, Any] = {
+        "kernel": row["release"],
+        "accel": row["accelerator"],
+        "host": {
+            "name": row["host"],
+            "cpu": row["host_cpu"],
+            "cpus": str(row["host_cpus"]),
+            "memory_mib": str(row["host_memory_mib"]),
+        },
+    }
+    if row.get("vm_cpus"):
+        about["vm"] = {"cpus": row["vm_cpus"], "memory_mib": row["vm_memory_mib"]}
+    return about
+
+
+def _compared(
+    name: str,
+    metric: str,
+    old: list[dict[str, Any]],
+    new: list[dict[str, Any]],
+    labels: tuple[str, str],
+    better: str,
+    allowed: set[str],
+    confidence: float,
+) -> sets.Row:
+    for label, side in zip(labels, (old, new), strict=True):
+        if len(side) < stats.MIN_SAMPLES:
+            said = f"{len(side)} repeats of {label} are done, fewer than {stats.MIN_SAMPLES}"
+            return sets.Row(name, metric, None, said)
+    same = machine.same(_environment(row) for row in (*old, *new))
+    notes = list(same.notes)
+    for aspect, words in same.differs.items():
+        if aspect not in allowed:
+            return sets.Row(name, metric, None, f"the {aspect} differs ({words}); ask for it with across={aspect!r}")
+        notes.append(f"across {aspect}s: {words}")
+    samples = [[row[metric] for row in side] for side in (old, new)]
+    if any(value is None for side in samples for value in side):
+        return sets.Row(name, metric, None, f"some trials did not return {metric!r}")
+    try:
+        made = compare(*samples, better=better, confidence=confidence, notes=notes, names=labels)
+    except InputError as error:
+        return sets.Row(name, metric, None, str(error))
+    return sets.Row(name, metric, made)

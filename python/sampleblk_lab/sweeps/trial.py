@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: MIT
+"""One trial: the parameters that the function gets, the machine that it runs in, and the key of both."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import sampleblk_lab
+from sampleblk_lab.errors import InputError
+from sampleblk_lab.sweeps.plan import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Digits of a key. Two of a million trials have the same by chance once in 10^17.
+_DIGITS = 24
+
+#: The axis that chooses the kernel of the trial's VM.
+KERNEL = "kernel"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The VM of each trial.
+
+    Attributes:
+        cpus: Virtual CPUs.
+        memory_mib: Memory.
+        accel: ``"kvm"``, ``"tcg"`` or None, as for :class:`sampleblk_lab.vm.VM`.
+        driver: Offer the driver to the guest's modprobe.
+    """
+
+    cpus: int = 2
+    memory_mib: int = 1024
+    accel: str | None = None
+    driver: bool = True
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Shape:
+        """From what a user wrote. Raises InputError."""
+        kinds = {"cpus": (int, "1 to 255"), "memory_mib": (int, "128 or more"), "accel": (str, "'kvm' or 'tcg'")}
+        for name, value in given.items():
+            if name == "driver" and isinstance(value, bool):
+                continue
+            if name not in kinds:
+                raise InputError(f"vm has {name}={value!r}", expected="cpus, memory_mib, accel, and driver, a bool")
+            kind, expected = kinds[name]
+            if not isinstance(value, kind) or isinstance(value, bool):
+                raise InputError(f"vm {name}={value!r}", expected=expected)
+        made = cls(**given)
+        if not 1 <= made.cpus <= 255:
+            raise InputError(f"vm cpus={made.cpus}", expected="1 to 255")
+        if made.memory_mib < 128:
+            raise InputError(f"vm memory_mib={made.memory_mib}", expected="128 or more")
+        if made.accel not in (None, "kvm", "tcg"):
+            raise InputError(f"vm accel={made.accel!r}", expected="'kvm' or 'tcg'")
+        return made
+
+    def json(self) -> dict[str, Any]:
+        """For the key, and to be sent."""
+        return {"cpus": self.cpus, "memory_mib": self.memory_mib, "accel": self.accel, "driver": self.driver}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One of the sweep's trials.
+
+    Attributes:
+        key: What it is known by: the digest of the code, the parameters, the kernel, the driver and the seed.
+        parameters: Axis to value.
+        repeat: Which repeat, from 0.
+        seed: Its own: the same whenever and wherever it runs.
+        release: The kernel of its VM; empty when it runs on the host, or is not known before the kernel is fetched.
+        exclusive: Whether it has its host to itself.
+    """
+
+    key: str
+    parameters: dict[str, Any] = field(hash=False)
+    repeat: int
+    seed: int
+    release: str = ""
+    exclusive: bool = False
+
+    def described(self) -> str:
+        """Its parameters, for people: ``kernel=6.1 fs=ext4 (repeat 2)``."""
+        return f"{describe(self.parameters)} (repeat {self.repeat})"
+
+
+def describe(parameters: Mapping[str, Any]) -> str:
+    """``kernel=6.1 fs=ext4``."""
+    return " ".join(f"{name}={value}" for name, value in parameters.items())
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def make(
+    code: str,
+    parameters: dict[str, Any],
+    repeat: int,
+    seed: int,
+    machine: Mapping[str, Any] | None,
+    release: str = "",
+    *,
+    exclusive: bool = False,
+) -> Trial:
+    """A trial, with its key.
+
+    Args:
+        code: The function's digest.
+        parameters: Axis to value.
+        repeat: Which repeat.
+        seed: The sweep's.
+        machine: The VM, its kernel and driver, as plain data; None on the host.
+        release: The kernel's, to be shown.
+        exclusive: Whether it has its host to itself. What was measured beside others does not count for it.
+    """
+    said = canonical(parameters)
+    # Not of the code: a changed function meets the same random choices.
+    own = int(_digest("seed", seed, said, repeat)[:8], 16) >> 1
+    alone = ("exclusive",) if exclusive else ()
+    key = _digest(sampleblk_lab.__version__, code, said, repeat, own, machine, *alone)[:_DIGITS]
+    return Trial(key, parameters, repeat, own, release, exclusive)
+
+
+class Machines:
+    """What VMs of a shape are made of, by the kernel's name; each is looked up once."""
+
+    def __init__(self, shape: Shape, *, download: bool) -> None:
+        self._shape = shape
+        self._download = download
+        self._known: dict[str | None, tuple[dict[str, Any] | None, str]] = {}
+
+    def of(self, kernel: str | None) -> tuple[dict[str, Any] | None, str]:
+        """The machine as plain data, and the release; None when its kernel is not in the cache and must not be fetched.
+
+        Raises:
+            InputError: The name means nothing.
+        """
+        if kernel not in self._known:
+            self._known[kernel] = self._look_up(kernel)
+        return self._known[kernel]
+
+    def _look_up(self, kernel: str | None) -> tuple[dict[str, Any] | None, str]:
+        from sampleblk_lab.errors import UnsupportedError
+        from sampleblk_lab.kernels import resolve
+        from sampleblk_lab.kernels.driver import source_identity
+
+        try:
+            found = resolve(kernel, download=self._download)
+        except UnsupportedError:
+            if self._download:
+                raise
+            return None, ""
+        with found.image.open("rb") as file:
+            image = hashlib.file_digest(file, "sha256").hexdigest()
+        driver = source_identity() if self._shape.driver else None
+        return {**self._shape.json(), "release": found.release, "image": image, "driver": driver}, found.release
+
+
+def path_of(given: Any) -> str | None:
+    """A kernel given by a path as every process finds it."""
+    return str(Path(given).expanduser().absolute()) if isinstance(given, str) and "/" in given else given

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: MIT
+"""Whom a recording is about: ids, jobs, processes and threads, as ``pids=`` takes them everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+from sampleblk_lab.errors import InputError
+
+
+class _HasPid(Protocol):
+    """A process, such as a subprocess.Popen or a multiprocessing.Process."""
+
+    @property
+    def pid(self) -> int | None: ...
+
+
+class _HasNativeId(Protocol):
+    """A thread, as threading.Thread."""
+
+    @property
+    def native_id(self) -> int | None: ...
+
+
+class _HasPids(Protocol):
+    """Jobs: a JobRun, or a Result."""
+
+    @property
+    def pids(self) -> list[int]: ...
+
+
+#: What ``pids=`` takes.
+Who = int | _HasPid | _HasNativeId | _HasPids | Iterable["int | _HasPid | _HasNativeId | _HasPids"]
+
+_EXPECTED = "an id, a JobRun, a Result, a process, a thread that was started, or a list of these"
+
+
+def ids(who: Who | None, *, jobs_by: str = "thread_ids") -> list[int]:
+    """The ids that `who` stands for, each once, in their order.
+
+    Args:
+        who: What ``pids=`` was given.
+        jobs_by: ``"thread_ids"`` names a job by its thread, ``"pids"`` by its process: with ``thread=1`` several jobs
+            share one.
+
+    Raises:
+        InputError: It is none of what ``pids=`` takes, or a process or thread that was not started.
+    """
+    if who is None:
+        return []
+    out: list[int] = []
+    _add(who, jobs_by, out)
+    return list(dict.fromkeys(out))
+
+
+def _add(who: Any, jobs_by: str, out: list[int]) -> None:
+    if isinstance(who, (bool, str, bytes)):
+        raise InputError(f"pids={who!r}", expected=_EXPECTED)
+    if isinstance(who, int):
+        out.append(who)
+    elif hasattr(who, "pids"):
+        out.extend(getattr(who, jobs_by, who.pids))
+    elif hasattr(who, "native_id") or hasattr(who, "pid"):
+        one = who.native_id if hasattr(who, "native_id") else who.pid
+        if one is None:
+            raise InputError(f"pids={who!r}", expected="one that was started")
+        out.append(int(one))
+    elif isinstance(who, Iterable):
+        for one in who:
+            _add(one, jobs_by, out)
+    elif hasattr(who, "__index__"):  # numpy's integers
+        out.append(int(who))
+    else:
+        raise InputError(f"pids={who!r}", expected=_EXPECTED)
+
+
+def threads(numbers: Iterable[int]) -> dict[int, list[int]]:
+    """All threads of each process among `numbers`; a thread that is not its process's first stands for itself.
+
+    A process that is gone stands for itself, too.
+    """
+    out: dict[int, list[int]] = {}
+    for number in numbers:
+        try:
+            status = Path(f"/proc/{number}/status").read_text()
+            leads = f"\nTgid:\t{number}\n" in status
+            found = sorted(int(path.name) for path in Path(f"/proc/{number}/task").iterdir()) if leads else []
+        except (FileNotFoundError, ProcessLookupError):
+            found = []
+        out[number] = found or [number]
+    return out

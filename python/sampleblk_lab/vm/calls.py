@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""A Python function in a VM: sent there by value, run by a Python process of its own, its value brought back.
+
+The guest's side is :mod:`sampleblk_lab.called`, which imports next to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle  # type: ignore[import-untyped]
+
+from sampleblk_lab import called
+from sampleblk_lab.vm.errors import CallError, RemoteTraceback
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sampleblk_lab.vm.machine import VM
+
+
+def call(machine: VM, function: Callable[..., Any], args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+    """Runs ``function(*args, **keywords)`` in `machine`; see :meth:`VM.call`."""
+    name = getattr(function, "__qualname__", repr(function))
+    return call_pickled(machine, cloudpickle.dumps((function, args, dict(keywords))), name)
+
+
+def call_pickled(machine: VM, load: bytes, name: str, timeout: float | None = None) -> Any:
+    """The same of a function that was pickled with its arguments, perhaps by another process.
+
+    Args:
+        machine: Where.
+        load: What cloudpickle makes of (function, arguments, keyword arguments).
+        name: The function's, for messages.
+        timeout: Seconds until the VM is killed for it, and DeadlineError is raised.
+    """
+    from sampleblk_lab.results.machine import tell_guest
+
+    tell_guest()
+    work = pickle.dumps((sys.path, load))
+    done = machine.run(
+        [sys.executable, "-m", called.__name__],
+        stdin=work,
+        stderr=2,
+        env={**os.environ, "SAMPLEBLK_VM": machine.describe()},
+        timeout=timeout,
+    )
+    outcome: bytes = done.stdout or b""
+    if not outcome.startswith(called.MAGIC):
+        how = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
+        raise CallError(f"{name}() gave no value: its process ended by {how}", machine.console.tail())
+    value, error, text = pickle.loads(outcome[len(called.MAGIC) :])
+    if text is None:
+        return pickle.loads(value)
+    try:
+        raised = pickle.loads(error)
+    except Exception:
+        raised = None
+    if not isinstance(raised, Exception):
+        raise CallError(f"{name}(): {text.strip().splitlines()[-1]}") from RemoteTraceback(text)
+    raise raised from RemoteTraceback(text)

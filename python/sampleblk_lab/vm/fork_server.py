@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: MIT
+"""A Python in the guest that has imported what experiments import, and forks one of itself for each command.
+
+It is started before the machine is saved (:mod:`sampleblk_lab.vm.template`): a clone has it from its first moment, and
+a command begins in milliseconds instead of seconds. A fork does what ``python ARGS…`` would, in the guest's real root;
+where a new interpreter could do something else, it becomes one by execve(2).
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import contextlib
+import fcntl
+import gc
+import importlib
+import io
+import os
+import runpy
+import signal
+import socket
+import struct
+import sys
+import termios
+import time
+import types
+import warnings
+from importlib.machinery import BuiltinImporter, SourceFileLoader
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+# What commands import: the toolkit's parts that a guest works with, pytest's own plugins, and what a call or a worker
+# of pytest-xdist comes by. No pytest plugin of others: one that is imported before pytest does it is a warning.
+_OURS = (
+    *("_native", "called", "cli.device", "cli.job_guest", "crash", "demo", "device", "leftovers", "profiling"),
+    *("pytest_plugin.artefacts", "pytest_plugin.debugger", "pytest_plugin.fixtures", "pytest_plugin.internals"),
+    *("pytest_plugin.kernel_log", "pytest_plugin.messages", "pytest_plugin.options", "pytest_plugin.residue"),
+    *("pytest_plugin.selection", "pytest_plugin.worker", "recording.recorder", "results.machine", "splat", "table"),
+    *("tasks", "workload", "workload.run"),
+)
+_OTHERS = ("numpy", "pytest", "cloudpickle", "execnet.gateway_base", "csv", "pdb", "platform", "uuid")
+
+# The variables that an interpreter, its locale or a library reads when it starts and never again.
+_AT_START = ("PYTHON", "LD_", "LC_", "MALLOC_", "GLIBC_", "OPENBLAS_", "OMP_", "MKL_", "NPY_", "COV_", "COVERAGE_")
+_AT_START_NAMES = frozenset({"HOME", "LANG", "LANGUAGE"})
+
+# Our end of the socket to the guest's init, who sends with each command: its three streams, where to say why it cannot
+# run, and the root.
+_SERVER = 3
+_DESCRIPTORS = 5
+
+_signal_to_end_by = 0
+
+
+def read_at_start(environment: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Of an environment's variables those that only a new interpreter heeds."""
+    return {name: value for name, value in environment if name.startswith(_AT_START) or name in _AT_START_NAMES}
+
+
+def import_all() -> None:
+    """Imports what commands will; what is not installed they do not import either.
+
+    What cannot be imported where the guest's files are chosen, as the plugin without pytest, has no file in the guest;
+    an editable install names one all the same.
+    """
+    wanted = [*_OTHERS, *(f"sampleblk_lab.{part}" for part in _OURS)]
+    with contextlib.suppress(ImportError):
+        wanted += [f"_pytest.{name}" for name in importlib.import_module("_pytest.config").default_plugins]
+    for name in wanted:
+        with contextlib.suppress(ImportError, FileNotFoundError):
+            importlib.import_module(name)
+
+
+class _NewInterpreterError(Exception):
+    """A fork might do something else than a new interpreter."""
+
+
+class _Command:
+    """The fields of an EXEC frame (cpp/vm/protocol.h)."""
+
+    def __init__(self, payload: bytes) -> None:
+        self.argv: list[str] = []
+        self.environment: dict[str, str] = {}
+        self.folder = "/"
+        self.terminal = False
+        at = 0
+        while at < len(payload):
+            kind, length = struct.unpack_from("<II", payload, at)
+            text = os.fsdecode(payload[at + 8 : at + 8 + length])
+            at += 8 + length
+            match chr(kind):
+                case "a":
+                    self.argv.append(text)
+                case "v":
+                    name, _, value = text.partition("=")
+                    self.environment[name] = value
+                case "d":
+                    self.folder = text
+                case "w":
+                    self.terminal = True
+
+
+def main() -> None:
+    """Serves; in each fork, is the program."""
+    atexit.register(_end_by_signal)  # the first to be registered is the last to run
+    at_start = read_at_start(os.environ.items())
+    import_all()
+    origins = _origins()
+    gc.collect()
+    gc.freeze()  # a collection in a fork would write to all that it shares
+    _run(_become(*_serve(), at_start, origins))
+
+
+def _serve() -> tuple[_Command, list[int]]:
+    """Forks for each command, and returns it in the fork."""
+    server = socket.socket(fileno=_SERVER)
+    server.send(b"r")
+    while True:
+        head, descriptors, _, _ = socket.recv_fds(server, 4, _DESCRIPTORS)
+        for each in descriptors:
+            os.set_inheritable(each, False)  # recv_fds() does not pass MSG_CMSG_CLOEXEC on
+        length = struct.unpack("<I", head)[0] if len(head) == 4 else 0
+        payload = bytearray()
+        while len(payload) < length and (part := server.recv(length - len(payload))):
+            payload += part
+        if not length or len(payload) < length:
+            os._exit(0)  # init has given us up
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a library that has threads stops them before a fork
+            between = os.fork()
+            if between == 0:
+                pid = os.fork()
+                if pid > 0:
+                    server.send(struct.pack("<I", pid))
+                    os._exit(0)
+        if between == 0:
+            server.close()
+            return _Command(bytes(payload)), descriptors
+        os.waitpid(between, 0)
+        for each in descriptors:
+            os.close(each)
+
+
+def _origins() -> dict[str, str]:
+    """Where each top-level module came from that has a file."""
+    found = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items()) if "." not in name}
+    return {name: path for name, path in found.items() if isinstance(path, str)}
+
+
+# --- in the fork ------------------------------------------------------------------------------------------------------
+
+
+def _become(
+    command: _Command, descriptors: list[int], at_start: dict[str, str], origins: dict[str, str]
+) -> Callable[[], object]:
+    """Makes this process what one of the command's own would be, up to its first line; returns what to do then."""
+    stdin, stdout, stderr, report, root = descriptors
+    os.setsid()
+    try:
+        os.fchdir(root)
+        os.chroot(".")
+        os.close(root)
+        for number, each in enumerate((stdin, stdout, stderr)):
+            os.dup2(each, number)
+            os.close(each)
+        if command.terminal:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        os.chdir(command.folder)
+        try:
+            program = _program(command, at_start, origins)
+        except _NewInterpreterError:
+            os.execve(command.argv[0], command.argv, command.environment)
+    except OSError as error:
+        os.write(report, struct.pack("<i", error.errno or 0))
+        os._exit(127)
+    os.close(report)
+    return program
+
+
+def _program(command: _Command, at_start: dict[str, str], origins: dict[str, str]) -> Callable[[], object]:
+    """Sets up the interpreter for a command. Raises _NewInterpreterError before anything is changed."""
+    if read_at_start(command.environment.items()) != at_start:
+        raise _NewInterpreterError
+    words = command.argv[1:]
+    unbuffered = bool(command.environment.get("PYTHONUNBUFFERED"))
+    while words[:1] == ["-u"]:
+        del words[0]
+        unbuffered = True
+    program: Callable[[], object]
+    match words:
+        case ["-c", text, *_]:
+            first, argv = "", ["-c", *words[2:]]
+            program = _Text(text)
+        case ["-m", name, *_]:
+            first, argv = str(Path.cwd()), ["-m", *words[2:]]
+            program = _Module(name)
+        case [path, *_] if path.endswith(".py") and not path.startswith("-") and Path(path).is_file():
+            first, argv = str(Path(path).resolve().parent), words
+            program = _Script(str(Path.cwd() / path))
+        case _:
+            raise _NewInterpreterError
+    if _shadows(first or ".", origins):
+        raise _NewInterpreterError
+    os.environ.clear()
+    os.environ.update(command.environment)
+    time.tzset()
+    sys.orig_argv[:] = command.argv
+    sys.argv[:] = argv
+    sys.path[0] = first
+    sys.path_importer_cache.clear()
+    importlib.invalidate_caches()
+    _open_streams(unbuffered)
+    main_module = types.ModuleType("__main__")
+    main_module.__loader__ = BuiltinImporter
+    main_module.__dict__.update(__annotations__={}, __builtins__=builtins)
+    sys.modules["__main__"] = main_module
+    # os.fork() has given the module random another seed, and knows nothing of this one.
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
+    return program
+
+
+def _shadows(folder: str, origins: dict[str, str]) -> bool:
+    """Whether a folder that comes first in sys.path has another module of a name that we have imported."""
+    with contextlib.suppress(OSError):
+        for where in Path(folder).iterdir():
+            path = origins.get(where.name.partition(".")[0])
+            if path is None:
+                continue
+            file = where / "__init__.py" if where.is_dir() else where
+            if file.suffix in (".py", ".pyc", ".so") and file.exists() and not file.samefile(path):
+                return True
+    return False
+
+
+def _open_streams(unbuffered: bool) -> None:
+    """The standard streams over descriptors that are new (Python/pylifecycle.c, create_stdio())."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        old = getattr(sys, f"__{name}__")
+        raw = io.FileIO(number, "rb" if number == 0 else "wb", closefd=False)
+        raw.name = f"<{name}>"
+        binary: Any = io.BufferedReader(raw) if number == 0 else raw if unbuffered else io.BufferedWriter(raw)
+        stream = io.TextIOWrapper(
+            binary,
+            encoding=old.encoding,
+            errors=old.errors,
+            newline="\n",
+            line_buffering=not unbuffered and (number == 2 or raw.isatty()),
+            write_through=unbuffered,
+        )
+        cast("Any", stream).mode = "r" if number == 0 else "w"
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+class _Text:
+    """``-c TEXT``."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __call__(self) -> None:
+        exec(compile(self._text, "<string>", "exec", dont_inherit=True), sys.modules["__main__"].__dict__)
+
+
+class _Module:
+    """``-m NAME``."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self) -> None:
+        module = sys.modules.get(self._name)
+        if module is not None and not hasattr(module, "__path__"):
+            del sys.modules[self._name]  # as there, what imports it gets another one
+        runpy._run_module_as_main(self._name)  # type: ignore[attr-defined] # noqa: SLF001
+
+
+class _Script:
+    """``PATH``."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __call__(self) -> None:
+        main_module: Any = sys.modules["__main__"]
+        main_module.__file__ = self._path
+        main_module.__cached__ = None
+        main_module.__loader__ = SourceFileLoader("__main__", self._path)
+        with io.open_code(self._path) as file:
+            text = file.read()
+        exec(compile(text, self._path, "exec", dont_inherit=True), main_module.__dict__)
+
+
+def _run(program: Callable[[], object]) -> None:
+    """Ends as ``python`` does when its program has: what was raised is told without the frames that are ours."""
+    global _signal_to_end_by
+    try:
+        program()
+    except SystemExit:
+        raise
+    except BaseException as error:
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+            trace = trace.tb_next
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+        if isinstance(error, KeyboardInterrupt):
+            _signal_to_end_by = signal.SIGINT
+        raise SystemExit(1) from None
+
+
+def _end_by_signal() -> None:
+    """Whoever waits for us sees that Ctrl-C ended us (Modules/main.c, exit_sigint())."""
+    if _signal_to_end_by:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        signal.signal(_signal_to_end_by, signal.SIG_DFL)
+        os.kill(os.getpid(), _signal_to_end_by)

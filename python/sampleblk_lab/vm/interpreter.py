@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: MIT
+"""The Python that a template has ready (:mod:`sampleblk_lab.vm.fork_server`): the files that it is made of.
+
+They go into the guest's memory with the initramfs, since a mounted 9p share would keep the machine from being saved. A
+template is only good as long as none of them changes; who edits one at every turn would have a new template made at
+every turn, so there is one only from the second time on that they are found as they were.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from sampleblk_lab.paths import CacheError, cache_root, write_atomically
+from sampleblk_lab.vm import fork_server, initramfs
+
+# The settings of Python's that a fork heeds as a new interpreter does (python(1)); with others there is no template.
+_SETTINGS = frozenset(
+    {
+        *("PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONIOENCODING", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED"),
+        *("PYTHONUTF8",),
+    }
+)
+
+# What the files, the process and the kernel that unpacks them need together.
+MEMORY_MIB = 768
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """An interpreter, as it can be had ready in a guest.
+
+    Attributes:
+        program: Its executable, by the name that commands give.
+        environment: The variables that it reads when it starts.
+        files: What it opens and maps, as it is found, symbolic links and all.
+        folders: Where it looks for modules.
+        identity: Changes with any of these, and with what is in the files.
+    """
+
+    program: str
+    environment: dict[str, str]
+    files: list[str]
+    folders: list[str]
+    identity: str
+
+    @property
+    def command(self) -> list[str]:
+        """What starts it in the guest."""
+        return [self.program, "-c", f"import {fork_server.__name__} as server; server.main()"]
+
+    def archive(self) -> bytes:
+        """All of it, as an initramfs has it."""
+        entries: dict[str, initramfs.Entry] = {}
+        for path in (*self.files, *self.folders):
+            _add(entries, "", path.split("/")[1:])
+        return initramfs.cpio(list(entries.values()))
+
+
+def ready(*, at_once: bool = False) -> Interpreter | None:
+    """This interpreter, if nothing of it has changed since this was last asked.
+
+    Args:
+        at_once: Also when it has.
+    """
+    environment = fork_server.read_at_start(os.environ.items())
+    if sys.flags.isolated or any(name.startswith("PYTHON") and name not in _SETTINGS for name in environment):
+        return None
+    about = "\n".join([sys.executable, sys.version, *sorted(f"{name}={value}" for name, value in environment.items())])
+    known = cache_root() / "interpreters" / f"{hashlib.sha256(about.encode()).hexdigest()[:24]}.json"
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        saved = json.loads(known.read_text())
+        if saved["state"] == _state(saved["files"], saved["folders"]):
+            identity = hashlib.sha256(f"{about}\n{saved['state']}".encode()).hexdigest()
+            return Interpreter(sys.executable, environment, saved["files"], saved["folders"], identity)
+    code = f"from {__name__} import print_parts; print_parts()"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd="/")
+    if said.returncode != 0:
+        return None
+    found = json.loads(said.stdout)
+    with contextlib.suppress(CacheError):
+        write_atomically(known, json.dumps({**found, "state": _state(**found)}).encode())
+        return ready() if at_once else None
+    return None
+
+
+def _state(files: list[str], folders: list[str]) -> str:
+    """A text that changes when one of the files does, or a module comes to a folder."""
+    digest = hashlib.sha256()
+    for path in files:
+        status = Path(path).stat()
+        digest.update(f"{path} {status.st_ino} {status.st_size} {status.st_mtime_ns}\n".encode())
+    for path in folders:
+        digest.update(f"{path} {Path(path).stat().st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def _add(entries: dict[str, initramfs.Entry], at: str, rest: list[str]) -> None:
+    """Adds a path below a folder of which all is known, and the folders and links on the way to it."""
+    while rest:
+        name, *rest = rest
+        if name in ("", "."):
+            continue
+        if name == "..":
+            at = at.rpartition("/")[0]
+            continue
+        path = f"{at}/{name}"
+        status = os.lstat(path)
+        content = b""
+        if stat.S_ISLNK(status.st_mode):
+            target = str(Path(path).readlink())
+            content = os.fsencode(target)
+            rest = [*target.split("/"), *rest]
+        elif stat.S_ISREG(status.st_mode):
+            content = Path(path).read_bytes()
+        else:
+            at = path
+        if path not in entries:
+            entries[path] = initramfs.Entry(path[1:], status.st_mode, content, int(status.st_mtime))
+        if stat.S_ISLNK(status.st_mode) and target.startswith("/"):
+            at = ""
+
+
+def print_parts() -> None:
+    """Prints the files that an interpreter opens or maps which imports all that, and the folders of its modules."""
+    fork_server.import_all()
+    files = {sys.executable, "/etc/ld.so.cache", "/lib64/ld-linux-x86-64.so.2"}
+    for module in list(sys.modules.values()):
+        files.update(str(getattr(module, name, None)) for name in ("__file__", "__cached__"))
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        files.add(line.split(maxsplit=5)[-1])
+    files.update(str(Path(folder) / "pyvenv.cfg") for folder in (sys.prefix, Path(sys.executable).parent))
+    # A library is opened by the name that it is asked for by, which may be a link to it.
+    for place in {Path(path).parent for path in files if ".so" in Path(path).name and path.startswith("/")}:
+        files.update(
+            str(path)
+            for path in place.iterdir()
+            if ".so" in path.name and path.is_symlink() and str(path.resolve()) in files
+        )
+    folders = [folder for folder in sys.path if Path(folder).is_dir() and folder]
+    for folder in folders:
+        files.update(str(path) for path in Path(folder).glob("*.pth"))
+    print(
+        json.dumps(
+            {
+                "files": sorted(path for path in files if path.startswith("/") and Path(path).is_file()),
+                "folders": folders,
+            }
+        )
+    )

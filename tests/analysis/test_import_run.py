@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: MIT
+"""What other tools recorded, as runs: held against the same recording read as it is, and against trace-cmd."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import subprocess
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sampleblk_lab as lab
+from sampleblk_lab.cli.main import main
+
+RECORDED = Path(__file__).parents[1] / "data/trace"
+KERNELS = ("5.10", "6.1", "6.12", "7.2")
+
+# trace-cmd report: "    fio-95069 [001]    12.345678901: block_rq_issue:       253,1 W 4096 () 2048 + 8 [fio]"
+LINE = re.compile(
+    r"^\s*(?P<comm>.+)-(?P<pid>\d+)\s+\[(?P<cpu>\d+)\]\s+(?P<time>\d+\.\d+): (?P<event>\S+):\s+(?P<text>.*)$"
+)
+
+
+def reported(path: Path) -> list[str]:
+    """What trace-cmd prints of a recording, in its order."""
+    done = subprocess.run(["trace-cmd", "report", "-t", path], capture_output=True, check=True)
+    lines = done.stdout.decode(errors="surrogateescape").split("\n")
+    # A buffer that a call of 7.2 shows may have bytes of any kind, and line ends: what follows one is left out.
+    return [line for line in lines if LINE.match(line) or line.startswith("cpus=")]
+
+
+def written(path: Path, lines: Iterable[str]) -> Path:
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"))
+    return path
+
+
+def as_perf(line: str) -> str:
+    """The same line as perf script prints it."""
+    found = LINE.match(line)
+    assert found is not None, line
+    system = "block" if found["event"].startswith("block_") else "other"
+    task = f"{found['comm']:>16} {found['pid']:>7} [{found['cpu']}]"
+    return f"{task} {found['time']}: {system}:{found['event']}: {found['text']}"
+
+
+def requests(run: lab.Run) -> list[dict[str, Any]]:
+    return list(run.block().table().rows())
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("form", ["trace-cmd", "perf", "trace_pipe"])
+def test_text_gives_the_requests_of_the_recording_that_it_was_printed_from(
+    kernel: str, form: str, tmp_path: Path
+) -> None:
+    original = lab.open_run(RECORDED / f"{kernel}-io.dat")
+    lines = reported(original.trace_path)
+    if form == "perf":
+        lines = [as_perf(line) if LINE.match(line) else f"# {line}" for line in lines]
+    elif form == "trace_pipe":  # with its flags before the time
+        lines = [re.sub(r"(\[\d+\]) +(\d+\.)", r"\1 d..2. \2", line) for line in lines]
+    run = lab.import_run(written(tmp_path / "text", lines), directory=tmp_path / "run")
+    assert len(requests(original)) > 10
+    assert requests(run) == requests(original)
+    assert run.block().table().metadata == original.block().table().metadata
+    assert run.options["imported"]["events"] == sum(1 for line in lines if not line.startswith(("cpus=", "# ")))
+    assert list(run.block().latency().rows()) == list(original.block().latency().rows())
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_trace_cmd_prints_an_imported_text_as_it_was(kernel: str, tmp_path: Path) -> None:
+    """Every event of it: those that are known, and the text of all others."""
+    lines = reported(RECORDED / f"{kernel}-io.dat")
+    run = lab.import_run(written(tmp_path / "text", lines), directory=tmp_path / "run")
+
+    def parts(texts: list[str]) -> list[tuple[str, ...]]:
+        # trace-cmd does not know the kernel's names of priority classes, which our formats have.
+        texts = [text.replace(" 0x2,0,", " be,0,").replace(" 0x0,0,", " none,0,") for text in texts]
+        return [tuple(map(str.strip, found.groups())) for text in texts if (found := LINE.match(text))]
+
+    ours, theirs = parts(reported(run.trace_path)), parts(lines)
+    assert len(theirs) > 100
+    assert ours == theirs
+
+
+# --- blktrace
+
+ACTIONS = {
+    "block_bio_queue": (1, 1 << 4),
+    "block_bio_backmerge": (2, 1 << 4),
+    "block_getrq": (4, 1 << 4),
+    "block_rq_issue": (7, 1 << 6),
+    "block_rq_complete": (8, 1 << 7),
+    "block_plug": (9, 1 << 4),
+    "block_unplug": (10, 1 << 4),
+    "block_rq_insert": (12, 1 << 4),
+}
+
+
+def categories(rwbs: str) -> int:
+    """enum blktrace_cat of include/uapi/linux/blktrace_api.h."""
+    flush = 1 << 2 if rwbs[0] == "F" else 0
+    rest = rwbs[1:] if flush else rwbs
+    found = flush | (1 << 1 if rest.startswith("W") else 1 << 13 if rest.startswith("D") else 0)
+    for letter, bit in (("A", 11), ("S", 3), ("M", 12), ("F", 15)):
+        found |= 1 << bit if letter in rest[1:] else 0
+    return found
+
+
+def record(version: int, order: str, event: dict[str, Any], sequence: int, *, cgroup: bool = False) -> bytes:
+    action, kind = ACTIONS[event["event"]]
+    action |= (kind | categories(event.get("rwbs") or "N")) << 16
+    data = struct.pack(">Q", event["nr_rq"]) if event["event"] == "block_unplug" else b""
+    if cgroup:
+        action, data = action | 1 << 8, bytes(8) + data
+    size = event.get("nr_sector", 0) * 512
+    error = event.get("error", 0) & 0xFFFF
+    magic, device, pid = 0x65617400 | version, event.get("dev", 0), event["common_pid"]
+    head = (magic, sequence, event["time"], event.get("sector", 0), size)
+    if version == 7:
+        return struct.pack(f"{order}IIQQIIIIIHH", *head, action, pid, device, event["cpu"], error, len(data)) + data
+    packed = struct.pack(f"{order}IIQQIIQIIHH12x", *head, pid, action, device, event["cpu"], error, len(data))
+    return packed + data
+
+
+def block_events(run: lab.Run) -> list[dict[str, Any]]:
+    """The events that blktrace has as well, as time goes."""
+    names = {str(row["event"]) for row in run.counts()}
+    found = [
+        {**row, "event": name}
+        for name in ACTIONS
+        if f"block:{name}" in names
+        for row in run.events(f"block:{name}").rows()
+    ]
+    return sorted(found, key=lambda row: int(row["time"]))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("version", [7, 8])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_blktrace_gives_the_requests_of_the_same_events(kernel: str, version: int, order: str, tmp_path: Path) -> None:
+    original = lab.open_run(RECORDED / f"{kernel}-io.dat")
+    files: dict[int, bytes] = {0: b"", 1: b"", 2: b""}
+    for number, event in enumerate(block_events(original)):
+        files[event["cpu"]] += record(version, order, event, number, cgroup=number % 3 == 0)
+    for cpu, data in files.items():
+        (tmp_path / f"nullb0.blktrace.{cpu}").write_bytes(data)
+    run = lab.import_run(tmp_path / "nullb0", directory=tmp_path / "run")
+    assert run.options["sources"] == [str(tmp_path / f"nullb0.blktrace.{cpu}") for cpu in range(3)]
+
+    def comparable(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        # An empty flush is FN to blktrace, and FF to the events.
+        return [{**row, "rwbs": str(row["rwbs"]).replace("FF", "FN")} for row in rows]
+
+    assert comparable(requests(run)) == comparable(requests(original))
+
+
+def test_blktrace_tells_names_and_what_it_cannot_take(tmp_path: Path) -> None:
+    event = {"event": "block_bio_queue", "time": 5, "sector": 8, "nr_sector": 8, "rwbs": "WS", "dev": 253 << 20 | 1}
+    event |= {"common_pid": 77, "cpu": 1}
+    notice = struct.pack("<IIQQIIIIIHH", 0x65617407, 0, 0, 0, 0, 1 << 26, 77, 0, 1, 0, 8) + b"fio\0\0\0\0\0"
+    message = struct.pack("<IIQQIIIIIHH", 0x65617407, 0, 0, 0, 0, 1 << 26 | 2, 77, 0, 1, 0, 4) + b"text"
+    source = tmp_path / "all"
+    source.write_bytes(notice + message + record(7, "<", event, 1) + record(7, "<", event, 2)[:30])
+    run = lab.import_run(source, directory=tmp_path / "run")
+    [row] = run.events("block_bio_queue").rows()
+    assert (row["comm"], row["rwbs"], row["sector"], row["nr_sector"]) == ("fio", "WS", 8, 8)
+    assert run.file.commands[77] == "fio"
+    assert run.options["imported"] == {"format": "blktrace", "events": 1, "skipped_message": 1, "cut_off": 1}
+    assert [row["device"] for row in requests(run)] == ["253,1"]
+
+
+# --- snoopers
+
+BIOSNOOP = """\
+Tracing block device I/O... Hit Ctrl-C to end.
+TIME(s)     COMM           PID     DISK      T SECTOR     BYTES  QUE(ms) LAT(ms)
+0.004301    supervise      1950    xvda1     W 13092560   4096      0.10    0.74
+0.006000    Web Content 2  2046    nvme0n1   R 13092432   8192      0.00    1.50
+0.007000    -              0       xvda1     W 13092561   512       0.00    0.25
+"""
+
+
+def test_biosnoop_s_lines_are_requests(tmp_path: Path) -> None:
+    run = lab.import_run(written(tmp_path / "text", BIOSNOOP.splitlines()), directory=tmp_path / "run")
+    found = [
+        (row["device"], row["operation"], row["sector"], row["sectors"], row["pid"], row["issued"], row["completed"])
+        for row in requests(run)
+    ]
+    assert found == [
+        ("0,1", "W", 13092560, 8, 1950, 3_561_000, 4_301_000),
+        ("0,2", "R", 13092432, 16, 2046, 4_500_000, 6_000_000),
+        ("0,1", "W", 13092561, 1, 0, 6_750_000, 7_000_000),
+    ]
+    assert [row["inserted"] for row in requests(run)] == [3_461_000, 4_500_000, 6_750_000]
+    assert [row["completer"] for row in requests(run)] == [-1, -1, -1]
+    assert [row["comm"] for row in run.events("block_rq_issue").rows()] == ["supervise", "Web Content 2", "-"]
+    about = run.options["imported"]
+    assert (about["device 0,1"], about["device 0,2"]) == ("xvda1", "nvme0n1")
+    assert about["format"] == "biosnoop or iosnoop"
+
+
+def test_iosnoop_s_lines_are_requests(tmp_path: Path) -> None:
+    text = """\
+Tracing block I/O. Ctrl-C to end.
+STARTs          ENDs            COMM             PID    TYPE DEV      BLOCK        BYTES     LATms
+5982800.302061  5982800.302679  supervise        1809   W    202,1    17039600     4096       0.62
+5982800.302423  5982800.302842  supervise        1809   WS   202,1    17039608     4096       0.42
+
+Ending tracing...
+"""
+    run = lab.import_run(written(tmp_path / "text", text.splitlines()), directory=tmp_path / "run")
+    assert [(row["device"], row["rwbs"], row["issued"], row["completed"]) for row in requests(run)] == [
+        ("202,1", "W", 5982800302061000, 5982800302679000),
+        ("202,1", "WS", 5982800302423000, 5982800302842000),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("heading", "lacking"),
+    [
+        ("COMM PID TYPE DEV BLOCK BYTES LATms", "the time"),
+        ("TIME(ms) DISK COMM PID LAT(ms)", "SECTOR"),
+        ("TIME(s) COMM PID DISK T SECTOR LAT(ms)", "BYTES"),
+    ],
+)
+def test_a_snooper_s_heading_without_what_it_takes_is_refused(heading: str, lacking: str, tmp_path: Path) -> None:
+    source = written(tmp_path / "text", [heading, "1 2 3"])
+    with pytest.raises(lab.FormatError, match=re.escape(lacking)):
+        lab.import_run(source, directory=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+# --- lines
+
+ISSUE = "block:block_rq_issue: 253,1 W 4096 () 2048 + 8 [fio]"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("fio 12 [001] 1.000000: " + ISSUE, (12, 1, 1_000_000_000, "fio")),
+        ("fio 12/34 [001] 1.5: " + ISSUE, (34, 1, 1_500_000_000, "fio")),
+        ("Web Content 12 [000] 0.000001: " + ISSUE, (12, 0, 1_000, "Web Content")),
+        ("a-1 [002] 12 [000] 1.000000: " + ISSUE, (12, 0, 1_000_000_000, "a-1 [002]")),
+        ("kworker/u4:1-12 (-----) [003] d..1. 1.000000001: " + ISSUE, (12, 3, 1_000_000_001, "kworker/u4:1")),
+        ("fio-12    ( 12)  [003] ....  1.000000: block_rq_issue: 8,0 W 0 () 1 + 1 [f]", (12, 3, 1_000_000_000, "fio")),
+        ("fio 12 [001] 1.000000:     1 " + ISSUE, (12, 1, 1_000_000_000, "fio")),
+        (
+            "fio 12 [001] 1.0: block:block_rq_issue: 8,0 W 4 (28 0) 8 + 8 be,0,4 [a [b] c]",
+            (12, 1, 1_000_000_000, "fio"),
+        ),
+    ],
+)
+def test_forms_of_a_line(line: str, expected: tuple[int, int, int, str], tmp_path: Path) -> None:
+    run = lab.import_run(written(tmp_path / "text", [line]), directory=tmp_path / "run")
+    [row] = run.events("block_rq_issue").rows()
+    assert (row["common_pid"], row["cpu"], row["time"], run.file.commands[row["common_pid"]]) == expected
+    assert row["comm"] == line[line.index("[", line.index("+")) + 1 : -1][:15]
+    if "be,0,4" in line:
+        assert (row["ioprio"], row["cmd"]) == (2 << 13 | 4, "28 0")
+
+
+def test_other_events_keep_their_text_and_stacks_are_counted(tmp_path: Path) -> None:
+    lines = [
+        "fio 12 [001] 1.000000: syscalls:sys_enter_write: fd: 0x3, count: 4096",
+        "\tffffffff8116a5a1 submit_bio+0x1 ([kernel.kallsyms])",
+        "\t    7f0000001000 write+0x10 (/lib/libc.so.6)",
+        "",
+        "fio 12 [001] 2.000000: " + ISSUE,
+        "CPU:1 [LOST 7 EVENTS]",
+        "fio 12 [001] 3.000000: block:block_rq_complete: 253,1 W () 2048 + 8 [-5]",
+    ]
+    run = lab.import_run(written(tmp_path / "text", lines), directory=tmp_path / "run")
+    [row] = run.events("syscalls:sys_enter_write").rows()
+    assert row["text"] == "fd: 0x3, count: 4096"
+    assert run.options["imported"] | {"format": ""} == {"format": "", "events": 3, "stack_lines": 2, "lost_events": 7}
+    [request] = requests(run)
+    assert (request["completed"] - request["issued"], request["error"]) == (1_000_000_000, 5)
+    assert run.block().table().metadata["lost_events"] == "7"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "fio 12 [001] 1.000000: block:block_rq_issue: 253,1 W 4096 () 2048 + [fio]",
+        "fio 12 [001] 12345: " + ISSUE,  # a clock that does not count ns
+        "fio [001] 1.000000: " + ISSUE,
+        "fio 12 [99999] 1.000000: " + ISSUE,
+        "fio 12 [001] 1.000000: block:block_rq_issue: 253,1 W 99999999999 () 2048 + 8 [fio]",
+        "fio 12 [001] 1.000000: block:block_rq_complete: 253,1 W () 2048 + 8 [fio]",
+        "fio 12 [001] 99999999999999.000000: " + ISSUE,
+        "  fade 12 [001] 1: " + ISSUE,  # of a task that is named like an address
+        "nonsense",
+    ],
+)
+def test_what_is_no_event_is_refused_with_its_line_or_counted(line: str, tmp_path: Path) -> None:
+    good = "fio 12 [001] 1.000000: " + ISSUE
+    source = written(tmp_path / "text", [good, line, good])
+    with pytest.raises(lab.FormatError) as caught:
+        lab.import_run(source, directory=tmp_path / "run")
+    assert (caught.value.path, caught.value.offset) == (str(source), len(good) + 1)
+    assert f'in line 2, which is "{line[:60]}' in str(caught.value)
+    assert not (tmp_path / "run").exists()
+    run = lab.import_run(source, directory=tmp_path / "run", errors="skip")
+    assert run.options["imported"]["unread_lines"] == 1
+    assert "line 2" in run.options["imported"]["unread_because"]
+    assert len(run.events("block_rq_issue")) == 2
+
+
+def lines_of(times: Iterable[int], *, cpu: Callable[[int], int] = lambda _: 0) -> list[str]:
+    return [f"fio 12 [{cpu(time):03}] {time}.000000: block:block_getrq: 8,0 W {time} + 8 [fio]" for time in times]
+
+
+def test_events_come_out_by_time_whatever_the_order_of_their_lines(tmp_path: Path) -> None:
+    """As far as the window goes; beyond it the line is named."""
+    backwards = lines_of(range(3000, 0, -1), cpu=lambda time: time % 2)
+    run = lab.import_run(written(tmp_path / "text", backwards), directory=tmp_path / "run")
+    assert [row["sector"] for row in run.events("block_getrq").rows()] == list(range(1, 3001))
+    late = written(tmp_path / "late", [*lines_of(range(2, 70_000)), *lines_of([1])])
+    with pytest.raises(lab.FormatError, match=r"sort the file by time, in line 69999"):
+        lab.import_run(late, directory=tmp_path / "late-run")
+    skipped = lab.import_run(late, directory=tmp_path / "late-run", errors="skip")
+    assert skipped.options["imported"]["unread_lines"] == 1
+    assert skipped.options["imported"]["events"] == len(skipped.events("block_getrq")) == 69_998
+
+
+def test_long_texts_and_many_cpus(tmp_path: Path) -> None:
+    lines = [f"fio 12 [{cpu:03}] 1.0: other:event: {'x' * (cpu * 9)}" for cpu in range(600)]
+    run = lab.import_run(written(tmp_path / "text", lines), directory=tmp_path / "run")
+    assert run.options["imported"]["cut_texts"] == sum(cpu * 9 > 4072 - 12 - 1 for cpu in range(600))
+    lengths = [len(str(row["text"])) for row in run.events("other:event").rows()]
+    assert lengths == [min(cpu * 9, 4072 - 12 - 1) for cpu in range(600)]
+
+
+def test_gaps_of_time_are_kept(tmp_path: Path) -> None:
+    """Beyond 27 bits of ns, which is where a record needs a stamp of its own."""
+    times = [0, 1, (1 << 27) - 1, 1 << 27, (1 << 27) + 1, 1 << 40, 1 << 61]
+    lines = [f"fio 12 [000] {t // 10**9}.{t % 10**9:09}: block:block_getrq: 8,0 W 1 + 8 [fio]" for t in times]
+    run = lab.import_run(written(tmp_path / "text", lines), directory=tmp_path / "run")
+    assert [row["time"] for row in run.events("block_getrq").rows()] == times
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = written(tmp_path / "text", reported(RECORDED / "6.1-io.dat"))
+    assert main(["import", str(source), "-o", str(tmp_path / "run"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["events"] > 100
+    assert main(["import", str(source), "-o", str(tmp_path / "run")]) == 2
+    assert "has a recording already" in capsys.readouterr().err
+    assert main(["import", str(source), str(source), "-o", str(tmp_path / "two")]) == 2
+    assert "blktrace's files of one recording" in capsys.readouterr().err
+    assert not (tmp_path / "two").exists()
+    assert main(["import", str(tmp_path / "nothing"), "-o", str(tmp_path / "two")]) != 0
+    assert main(["report", str(tmp_path / "run")]) == 0
+    assert (tmp_path / "run/report.html").stat().st_size > 10_000
+
+
+def test_the_page_of_an_import_says_what_was_not_read(tmp_path: Path) -> None:
+    lines = [*reported(RECORDED / "6.1-io.dat"), "nonsense", "CPU:1 [LOST 3 EVENTS]"]
+    run = lab.import_run(written(tmp_path / "text", lines), directory=tmp_path / "run", errors="skip")
+    assert main(["report", str(tmp_path / "run")]) == 0
+    page = re.sub(r"<[^>]+>", " ", (tmp_path / "run/report.html").read_text())
+    assert re.search(r"imported: unread lines\s+1\s+incomplete", page)
+    assert re.search(r"lost events\s+3: the counts below are too small", page)
+    assert run.options["imported"]["lost_events"] == 3
+
+
+def test_an_empty_file_is_no_recording(tmp_path: Path) -> None:
+    with pytest.raises(lab.FormatError, match="at least one event"):
+        lab.import_run(written(tmp_path / "text", []), directory=tmp_path / "run")

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""Where a script is found, and what of its text is understood."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sampleblk_lab as lab
+from sampleblk_lab.bpftrace import Script, find, names
+from sampleblk_lab.bpftrace.script import Key, probe_lists, unit_of
+
+
+def keys(text: str, name: str = "@") -> tuple[Key, ...] | None:
+    return Script(text).maps[name].keys
+
+
+def test_the_keys_of_a_map_are_named_and_typed_as_the_script_has_them():
+    text = (
+        "tracepoint:a:b { @[comm, args->count, args.bytes, pid, kstack(3), str(args->name), $size, (uint64)arg0, "
+        '-3, "x,y", ((struct request *)arg0)->q->disk->disk_name, f(1)] = count(); }'
+    )
+    assert keys(text) == (
+        Key("comm", "text"),
+        Key("count"),
+        Key("bytes"),
+        Key("pid", "number"),
+        Key("kstack", "stack"),
+        Key("name", "text"),
+        Key("size"),
+        Key("arg0", "number"),
+        Key("key_8", "number"),
+        Key("key_9", "text"),
+        Key("disk_name"),
+        Key("key_11"),
+    )
+
+
+def test_comments_and_strings_are_no_code():
+    text = '// @a[1, 2] = count();\n/* @b[1] = 1; */ BEGIN { printf("@c[1] // not a comment"); @d[tid] = nsecs; }'
+    assert set(Script(text).maps) == {"@d"}
+
+
+def test_two_uses_of_a_map_that_disagree_leave_its_keys_unknown():
+    assert keys("a:b { @[1] = 1; @[1, 2] = 1; }") is None
+    assert keys("a:b { @x = 1; }", "@x") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        ("@took_ns = hist(nsecs - @s[tid]);", "ns"),
+        ("@usecs = hist(1);", "us"),
+        ("@bytes[comm] = sum(args->bytes);", "bytes"),
+        ("@bytes[args->bytes] = count();", ""),
+        ("@bytes[args->bytes]++;", ""),
+        ("@start = nsecs;", "ns"),
+        ("@bonus = 1;", ""),
+    ],
+)
+def test_units_are_those_that_names_end_in_but_for_counts(text, unit):
+    [name] = [name for name in Script(f"a:b {{ {text} }}").maps if name != "@s"]
+    assert Script(f"a:b {{ {text} }}").maps[name].unit == unit
+
+
+def test_units_of_names():
+    assert [unit_of(name) for name in ("@latency_ns", "size_bytes", "@ms", "@", "@items", "ns")] == [
+        *("ns", "bytes", "ms", "", "", "ns")
+    ]
+
+
+def test_lists_of_probes():
+    text = 'BEGIN { printf("a:b {"); }\nkprobe:a,\nkprobe:__a\n/@x[1] != 0/ { }\ninterval:s:1{ exit(); } END { }'
+    assert probe_lists(text) == [["kprobe:a", "kprobe:__a"], ["interval:s:1"]]
+
+
+def test_scripts_are_found_by_name_path_and_text(tmp_path):
+    path = tmp_path / "my.bt"
+    path.write_text("BEGIN { exit(); }")
+    assert find(path).text == find(str(path)).text == "BEGIN { exit(); }"
+    assert find("BEGIN { }") == Script("BEGIN { }")
+    assert names() == ["block-latency", "block-requests", "block-stacks", "file-offsets", "io-sizes"]
+    assert Path(find("io-sizes").source).name == "io-sizes.bt"
+    assert find("io-sizes.bt") == find("io-sizes")
+    for wrong in ("", "no-such-tool", "no/such.bt"):
+        with pytest.raises(lab.InputError):
+            find(wrong)
+
+
+@pytest.mark.parametrize("name", names())
+def test_each_script_of_ours_probes_tracepoints_only_and_says_what_it_does(name):
+    text = find(name).text
+    assert text.startswith("// SPDX-License-Identifier: MIT\n// ")
+    probes = [probe for group in probe_lists(text) for probe in group]
+    assert probes
+    assert all(probe.startswith("tracepoint:") for probe in probes)
+    assert all(one.keys is not None for one in find(name).maps.values())
+
+
+def test_the_scripts_of_ours_share_no_map():
+    used = [one for name in names() for one in find(name).maps]
+    assert len(used) == len(set(used)) > 5

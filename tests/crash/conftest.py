@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: MIT
+"""What several of these tests ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support import RunsInVM
+
+
+@pytest.fixture(scope="session")
+def run_in_vm(sampleblk_python: RunsInVM) -> Callable[..., str]:
+    """``run_in_vm(folder, program, *arguments)`` runs a Python program in the VM, which may write to the folder."""
+
+    def run(folder: Path, program: str, *arguments: str, timeout: float) -> str:
+        done = sampleblk_python("--run-dir", str(folder), "-c", program, *arguments, timeout=timeout)
+        assert done.returncode == 0, (done.stdout + done.stderr).decode(errors="replace")
+        return done.stdout.decode()
+
+    return run

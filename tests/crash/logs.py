@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""Logs of writes, made by hand: of dm-log-writes, and journals of the driver as their mapping has them (its ABI)."""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from dataclasses import dataclass
+
+from sampleblk_lab.crash import Log, State
+
+SECTOR = 512
+FLUSH, FUA, DISCARD, MARK = 1, 2, 4, 8
+
+
+def log_writes(*entries: tuple[int, int, bytes | int], sector_bytes: int = SECTOR) -> bytes:
+    """A log of dm-log-writes: (flags, sector, data, or the sectors of a discard)."""
+    found = struct.pack("<QQQI", 0x6A736677736872, 1, len(entries), sector_bytes).ljust(sector_bytes, b"\0")
+    for flags, sector, data in entries:
+        if flags & MARK:
+            assert isinstance(data, bytes)
+            found += (struct.pack("<QQQQ", 0, 0, flags, len(data)) + data).ljust(sector_bytes, b"\0")
+        elif isinstance(data, int):
+            found += struct.pack("<QQQQ", sector, data, flags, 0).ljust(sector_bytes, b"\0")
+        else:
+            found += struct.pack("<QQQQ", sector, len(data) // sector_bytes, flags, 0).ljust(sector_bytes, b"\0") + data
+    return found
+
+
+@dataclass(frozen=True)
+class Op:
+    """What a journal has: `kind` is write, zeroes, flush or mark; `data` of a mark is its text, of zeroes how many."""
+
+    kind: str
+    submit: int
+    complete: int = 0
+    sector: int = 0
+    data: bytes | int = b""
+    fua: bool = False
+    atomic: bool = False
+    failed: bool = False
+
+    @property
+    def contents(self) -> dict[int, bytes]:
+        """Sector -> what the operation puts there."""
+        if self.kind == "zeroes":
+            assert isinstance(self.data, int)
+            return {self.sector + i: bytes(SECTOR) for i in range(self.data)}
+        if self.kind != "write":
+            return {}
+        assert isinstance(self.data, bytes)
+        return {self.sector + i: self.data[i * SECTOR : (i + 1) * SECTOR] for i in range(len(self.data) // SECTOR)}
+
+
+_TYPES = {"write": 1, "discard": 2, "zeroes": 3, "flush": 4, "mark": 16, "power_cut": 17}
+
+
+def journal(ops: list[Op], *, overflow: int = 0) -> bytes:
+    """A journal of the driver, in the order of execution: uapi/linux/sampleblk.h, sampleblk_journal_header and on."""
+    body = b""
+    previous = 0
+    header_bytes = 9 * 8
+    for sequence, op in enumerate(ops, 1):
+        if op.kind == "mark":
+            assert isinstance(op.data, bytes)
+            redo = op.data
+        elif op.contents:
+            data = b"" if op.kind == "zeroes" else op.data
+            assert isinstance(data, bytes)
+            redo = struct.pack("<QQII", op.sector, len(op.contents), op.kind == "zeroes", 0) + data
+        else:
+            redo = b""
+        size = 96 + -(-len(redo) // 8) * 8
+        flags = op.fua | op.failed << 1 | op.atomic << 2
+        entry = struct.pack(
+            "<QIIIIQQQQQ",
+            sequence,
+            size,
+            previous,
+            _TYPES[op.kind],
+            flags,
+            0,
+            op.sector,
+            len(op.contents),
+            0,
+            op.complete,
+        )
+        entry += struct.pack("<QQQII", op.submit, op.complete, 0, 0, len(redo))
+        body += (entry + redo).ljust(size, b"\0")
+        previous = size
+    end = header_bytes + len(body)
+    return (
+        struct.pack("<9Q", 0x324C4E4A4B4C4253, end, header_bytes, end, len(ops), overflow, len(ops) + 1, len(ops), 0)
+        + body
+    )
+
+
+def with_marks(*marks: str) -> State:
+    """The end of a log that has these marks only: what they promise holds."""
+    with tempfile.NamedTemporaryFile(prefix="sampleblk-log-") as file:
+        file.write(log_writes(*((MARK, 0, mark.encode()) for mark in marks)))
+        file.flush()
+        return Log(file.name, base="zeros").state(0)

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: MIT
+"""The ready checks, on folders that are right and wrong in every way they can tell."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from crash.logs import MARK, SECTOR, log_writes
+from sampleblk_lab import InputError, ToolError, crash
+from sampleblk_lab.paths import find_program
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> crash.Log:
+    """Marks "one" and "two", each after a write: its prefixes have none, the first, both."""
+    data = b"\1" * SECTOR
+    (tmp_path / "log").write_bytes(log_writes((0, 0, data), (MARK, 0, b"one"), (0, 1, data), (MARK, 0, b"two")))
+    return crash.Log(tmp_path / "log", base="zeros")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An empty folder: what a file system has."""
+    (tmp_path / "root").mkdir()
+    return tmp_path / "root"
+
+
+def _fails(check: crash.Check, root: Path, state: crash.State) -> str:
+    """What a check says that must fail; empty when it passes."""
+    try:
+        check(root, state)
+    except AssertionError as error:
+        return str(error)
+    return ""
+
+
+def test_marks_are_as_the_prefixes_have_them(log: crash.Log) -> None:
+    assert [log.state(submitted).marks for submitted in range(3)] == [[], ["one"], ["one", "two"]]
+
+
+def test_promised_files(log: crash.Log, root: Path) -> None:
+    check = crash.promised({"one": {"a": b"1", "b": b"b"}, "two": {"a": (b"2", b"3"), "c": None}})
+    none, one, two = (log.state(submitted) for submitted in range(3))
+    assert _fails(check, root, none) == ""
+    assert "'one' promised that a has 1 bytes, b'1'; it has nothing" in _fails(check, root, one)
+    (root / "a").write_bytes(b"1")
+    (root / "b").write_bytes(b"b")
+    assert _fails(check, root, one) == ""
+    assert "'two' promised that a has 1 bytes, b'2' or 1 bytes, b'3'" in _fails(check, root, two)
+    for content in (b"2", b"3"):
+        (root / "a").write_bytes(content)
+        assert _fails(check, root, two) == ""
+    assert "'one' promised that a" in _fails(check, root, one)
+    (root / "c").touch()
+    assert "c has nothing, there is no such file; it has 0 bytes" in _fails(check, root, two)
+    (root / "c").unlink()
+    (root / "b").unlink()
+    assert "'one' promised that b" in _fails(check, root, two)
+
+
+def test_promises_of_any_kind_go_to_a_function(log: crash.Log, root: Path) -> None:
+    seen: list[dict[str, int]] = []
+    check = crash.promised({"two": 2, "one": 1}, lambda _path, due: seen.append(due))
+    for submitted in range(3):
+        check(root, log.state(submitted))
+    assert seen == [{}, {"one": 1}, {"one": 1, "two": 2}]
+    with pytest.raises(InputError, match=r"mark 'three'.*\['one', 'two'\]"):
+        crash.promised({"three": {}})(root, log.state(0))
+
+
+def test_a_replaced_file_is_old_or_new(log: crash.Log, root: Path) -> None:
+    none, one, two = (log.state(submitted) for submitted in range(3))
+    check = crash.replaced("f", b"old", b"new", begun="one", done="two")
+    said = {
+        content: [_fails(check, root, state) for state in (none, one, two)]
+        for content in (None, b"", b"old", b"new", b"ol")
+        if (root / "f").unlink(missing_ok=True) is None and (content is None or (root / "f").write_bytes(content) >= 0)
+    }
+    assert [bool(text) for text in said[None]] == [False, True, True]
+    assert [bool(text) for text in said[b""]] == [False, True, True]
+    assert [bool(text) for text in said[b"ol"]] == [False, True, True]
+    assert [bool(text) for text in said[b"old"]] == [False, False, True]
+    assert [bool(text) for text in said[b"new"]] == [False, False, False]
+    assert "neither old nor new: it has 0 bytes" in said[b""][1]
+    assert said[b"old"][2] == "'two' promised the new f; it is the old one"
+    (root / "f").unlink()
+    assert _fails(crash.replaced("f", None, b"new", done="two"), root, none) == ""
+    assert "neither" in _fails(crash.replaced("f", b"old", b"new"), root, none)
+
+
+def test_an_appended_file_is_a_begin_with_all_that_was_acknowledged(log: crash.Log, root: Path) -> None:
+    none, one, two = (log.state(submitted) for submitted in range(3))
+    check = crash.appended("f", b"abcdef", {"one": 2, "two": 4})
+    assert _fails(check, root, none) == ""
+    assert _fails(check, root, one) == "f is gone, of which 2 bytes were acknowledged"
+    (root / "f").write_bytes(b"abc")
+    assert [_fails(check, root, state) for state in (none, one)] == ["", ""]
+    assert _fails(check, root, two) == "f has 3 bytes, 4 were acknowledged"
+    (root / "f").write_bytes(b"ab\0\0\0")
+    assert _fails(check, root, two) == "f has 5 bytes, which differ from what was appended at byte 2"
+    (root / "f").write_bytes(b"abcdefg")
+    assert "differ from what was appended at byte 6" in _fails(check, root, none)
+
+
+def test_sqlite_has_its_acknowledged_rows(log: crash.Log, root: Path) -> None:
+    none, one, two = (log.state(submitted) for submitted in range(3))
+    check = crash.sqlite("db", "select k, v from t", {"one": [(1, "a")], "two": [[2, "b"]]})
+    assert _fails(check, root, none) == ""
+    assert "db is gone, of which 1 rows" in _fails(check, root, one)
+    with contextlib.closing(sqlite3.connect(root / "db")) as base, base:
+        base.execute("create table t (k integer primary key, v text)")
+        base.execute("insert into t values (1, 'a')")
+    assert _fails(check, root, one) == ""
+    assert _fails(check, root, two) == "db: 1 of 2 acknowledged rows are gone, such as (2, 'b')"
+    with contextlib.closing(sqlite3.connect(root / "db")) as base, base:
+        base.execute("insert into t values (2, 'b')")
+        base.execute("create index i on t (v)")
+        base.executemany("insert into t values (?, ?)", [(number, "x" * 300) for number in range(3, 60)])
+    assert _fails(check, root, two) == ""
+    # A page of the index is a page of nothing.
+    data = bytearray((root / "db").read_bytes())
+    data[4096 * 2 : 4096 * 3] = bytes(4096)
+    (root / "db").write_bytes(data)
+    assert _fails(check, root, none).startswith("db: ")
+    # An empty database is one without tables.
+    (root / "db").write_bytes(b"")
+    assert _fails(check, root, none) == ""
+    assert _fails(check, root, one) == "db: SQLite says no such table: t"
+
+
+def test_all_of_them_are_asked(log: crash.Log, root: Path) -> None:
+    asked: list[int] = []
+
+    def second(_path: Path, _state: crash.State) -> None:
+        asked.append(2)
+        raise AssertionError("second")
+
+    check = crash.all_of(lambda *_: asked.append(1), second, lambda *_: asked.append(3))
+    assert _fails(check, root, log.state(0)) == "second"
+    assert asked == [1, 2]
+
+
+@pytest.fixture
+def ext4(tmp_path: Path) -> crash.Log:
+    """An ext4 with a folder and a file; the log overwrites the file's block, and then breaks a bitmap."""
+    (tmp_path / "files/folder").mkdir(parents=True)
+    (tmp_path / "files/folder/file").write_bytes(b"a" * 1024)
+    base = tmp_path / "base.img"
+    base.touch()
+    os.truncate(base, 4 << 20)
+    tool, debugfs = find_program("mkfs.ext4"), find_program("debugfs")
+    assert tool is not None
+    assert debugfs is not None
+    subprocess.run([tool, "-q", "-F", "-b", "1024", "-d", tmp_path / "files", base], check=True)
+    asked = subprocess.run([debugfs, "-R", "blocks /folder/file", base], capture_output=True, text=True, check=True)
+    bitmap = subprocess.run([debugfs, "-R", "stats", base], capture_output=True, text=True, check=True).stdout
+    at = int(bitmap.partition("block bitmap at ")[2].partition(",")[0])
+    writes = (0, 2 * int(asked.stdout), b"b" * 1024), (MARK, 0, b"new"), (0, 2 * at, b"\xff" * 1024)
+    (tmp_path / "log").write_bytes(log_writes(*writes))
+    return crash.Log(tmp_path / "log", base=base)
+
+
+def test_the_files_of_a_recovered_ext4_are_checked_without_its_kernel(ext4: crash.Log) -> None:
+    wanted = {"new": {"folder/file": b"b" * 1024, "none": None}}
+    check = crash.recovers("ext4", crash.promised(wanted))
+    for submitted in (0, 1):
+        ext4.check(ext4.state(submitted), check)
+    with pytest.raises(AssertionError, match="'new' promised that folder/file has 1024 bytes, b'xxx"):
+        ext4.check(ext4.state(1), crash.recovers("ext4", crash.promised({"new": {"folder/file": b"x" * 1024}})))
+    with pytest.raises(ToolError, match="e2fsck"):
+        ext4.check(ext4.state(2), check)
+    with pytest.raises(InputError, match="the files of a btrfs"):
+        crash.recovers("btrfs", check)
+
+
+# --- failures written out --------------------------------------------------------------------------------------------
+
+MODULE = """
+def same(image, state):
+    data = image.read_bytes()
+    assert data[0] == data[512], "half a transfer, flush=no"
+
+class Holder:
+    @staticmethod
+    def same(image, state):
+        same(image, state)
+"""
+
+
+def _pytest(folder: Path) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(folder), str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def transfer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> crash.Log:
+    """A transfer of two writes to a disk of one megabyte, and the module `accounts`, which checks it."""
+    (tmp_path / "accounts.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "accounts", raising=False)
+    writes = (0, 5, b"\3" * SECTOR), (0, 0, b"\2" * SECTOR), (0, 1, b"\2" * SECTOR), (MARK, 0, b"paid")
+    (tmp_path / "log").write_bytes(log_writes(*writes))
+    (tmp_path / "base.img").write_bytes(b"\1" * 1024 + bytes(200_000 - 200_000 % 512))
+    return crash.Log(tmp_path / "log", base=tmp_path / "base.img", size_bytes=1 << 20, flush=False)
+
+
+@pytest.mark.parametrize("name", ["same", "Holder.same"])
+def test_a_saved_failure_fails_by_itself_and_passes_without_its_loss(
+    transfer: crash.Log, tmp_path: Path, name: str
+) -> None:
+    import accounts  # type: ignore[import-not-found]
+
+    check = accounts.same if name == "same" else accounts.Holder.same
+    found = transfer.explore(check, model=crash.Reorder(), failures=100)
+    failure = next(failure for failure in found.failures if failure.reduced.lost)
+    folder = failure.save(tmp_path / "saved")
+    assert {path.name for path in folder.iterdir()} == {
+        *("test_crash_state.py", "log.gz", "base.img.gz", "checked_accounts.py"),
+    }
+    # Anywhere: what it was made of is gone.
+    for path in ("log", "base.img", "accounts.py"):
+        (tmp_path / path).unlink()
+    status, said = _pytest(folder)
+    assert status == 1, said
+    assert "1 failed, 1 passed" in said
+    assert "half a transfer, flush=no" in said
+    assert "FAILED" in said
+    assert "test_what_the_crash_left" in said.split("FAILED")[1]
+    text = (folder / "test_crash_state.py").read_text()
+    assert "# <crash after write" in text
+    assert f"lost=[{failure.reduced.lost[0]}]" in text
+    log = crash.unpack(folder, tmp_path, size_bytes=1 << 20, flush=False, fua=True)
+    assert (log.size_bytes, log.flush, log.fua) == (1 << 20, False, True)
+
+
+def test_a_ready_check_is_written_down_with_all_it_was_given(ext4: crash.Log, tmp_path: Path) -> None:
+    wrong = crash.promised({"new": {"folder/file": (b"x" * 1024, None)}})
+    check = crash.recovers("ext4", crash.all_of(crash.appended("none", b"", {"new": 0}), wrong))
+    [failure] = ext4.explore(check, model=crash.Prefix(), states=2).failures
+    folder = failure.save(tmp_path / "saved")
+    text = (folder / "test_crash_state.py").read_text()
+    assert "in_vm" not in text
+    assert "none is gone, of which 0 bytes were acknowledged" in text
+    status, said = _pytest(folder)
+    assert status == 1, said
+    assert "none is gone, of which 0 bytes were acknowledged" in said
+
+
+def test_what_cannot_be_written_down_is_said(transfer: crash.Log, tmp_path: Path) -> None:
+    def within(_image: Path, _state: crash.State) -> None:
+        raise AssertionError("no")
+
+    for check in (within, crash.all_of(within)):
+        [failure] = transfer.explore(check).failures
+        with pytest.raises(InputError, match=r"within cannot be written down|within' cannot be written down"):
+            failure.save(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+    import accounts
+
+    failure = transfer.explore(accounts.same, failures=9).failures[-1]
+    failure.save(tmp_path / "saved")
+    with pytest.raises(InputError, match=r"test_crash_state.py exists"):
+        failure.save(tmp_path / "saved")
+
+
+def test_a_check_that_mounts_is_run_in_the_vm(transfer: crash.Log, tmp_path: Path) -> None:
+    import accounts
+
+    from sampleblk_lab.crash.checks import Check
+
+    check = Check(
+        "mounted", ("ext4", accounts.same), {"options": "nobarrier"}, lambda image, _: accounts.same(image, 0)
+    )
+    failure = transfer.explore(check, failures=9).failures[-1]
+    text = (failure.save(tmp_path / "saved") / "test_crash_state.py").read_text()
+    assert "CHECK = crash.mounted('ext4', checked_accounts.same, options='nobarrier')" in text
+    assert "pytestmark = pytest.mark.in_vm" in text

@@ -1,0 +1,505 @@
+# SPDX-License-Identifier: MIT
+"""The states that the core enumerates, held against an enumeration in plain Python that shares nothing with it."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import random
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from crash.logs import DISCARD, FLUSH, FUA, MARK, SECTOR, Op, journal, log_writes
+from sampleblk_lab import FormatError, InputError, SampleblkError, ToolError, UnsupportedError, crash
+from sampleblk_lab._native import core
+
+SECTORS = 6
+
+
+def _fill(number: int, sectors: int) -> bytes:
+    return b"".join(bytes([number, i]) * (SECTOR // 2) for i in range(sectors))
+
+
+@st.composite
+def recordings(draw: st.DrawFn, most: int = 6) -> list[Op]:
+    """Up to `most` writes and some flushes, of which any may be on their way at the same time."""
+    ops: list[dict[str, object]] = []
+    for number in range(draw(st.integers(1, most))):
+        sector = draw(st.integers(0, SECTORS - 1))
+        sectors = draw(st.integers(1, min(3, SECTORS - sector)))
+        kind = draw(st.sampled_from(["write", "write", "write", "zeroes"]))
+        # Now and then the same contents, so that different states are the same image.
+        data = sectors if kind == "zeroes" else _fill(draw(st.sampled_from([number + 1, 1])), sectors)
+        ops.append(
+            {
+                "kind": kind,
+                "sector": sector,
+                "data": data,
+                "fua": draw(st.booleans()) and draw(st.booleans()),
+                "failed": draw(st.integers(0, 9)) == 0,
+            }
+        )
+    for _ in range(draw(st.integers(0, 3))):
+        ops.insert(draw(st.integers(0, len(ops))), {"kind": "flush", "failed": draw(st.integers(0, 5)) == 0})
+    # Submitted in the order of execution, completed at any time later, some never.
+    rng = random.Random(draw(st.integers(0, 2**32)))
+    events: list[tuple[int, str]] = []
+    for i in range(len(ops)):
+        at = rng.randrange(events.index((i - 1, "submit")) + 1, len(events) + 1) if i else 0
+        events.insert(at, (i, "submit"))
+    for i in range(len(ops)):
+        if rng.random() < 0.85:
+            events.insert(rng.randrange(events.index((i, "submit")) + 1, len(events) + 1), (i, "complete"))
+    orders = {event: order for order, event in enumerate(events, 1)}
+    return [
+        Op(submit=orders[i, "submit"], complete=orders.get((i, "complete"), 0), **op)  # type: ignore[arg-type]
+        for i, op in enumerate(ops)
+    ]
+
+
+def _image(contents: list[dict[int, bytes]]) -> bytes:
+    image = [bytes(SECTOR)] * SECTORS
+    for one in contents:
+        for sector, data in one.items():
+            image[sector] = data
+    return b"".join(image)
+
+
+def _durable(op: Op, ops: list[Op], now: int, *, flush: bool = True, fua: bool = True) -> bool:
+    """writeback_cache_control.rst: FUA when it has completed; else a flush submitted after that has completed."""
+    if op.failed or not 0 < op.complete < now:
+        return False
+    flushed = flush and any(
+        one.kind == "flush" and not one.failed and op.complete < one.submit and 0 < one.complete < now for one in ops
+    )
+    return flushed or (fua and op.fua)
+
+
+def _left_by_crashes(ops: list[Op], *, torn: bool = False, **promises: bool) -> set[bytes]:
+    """The image after a crash at any time, with any of the writes that are not durable then."""
+    found = set()
+    for now in range(2 * len(ops) + 2):
+        there = [op for op in ops if op.contents and op.submit < now]
+        volatile = [op for op in there if not _durable(op, ops, now, **promises)]
+        for lost in itertools.product([False, True], repeat=len(volatile)):
+            gone = [op for op, is_lost in zip(volatile, lost, strict=True) if is_lost]
+            kept = [op for op in there if op not in gone]
+            found.add(_image([op.contents for op in kept]))
+            if torn and not gone:
+                for op in volatile:
+                    for length in range(1, len(op.contents)):
+                        begin = {sector: op.contents[sector] for sector in sorted(op.contents)[:length]}
+                        found.add(_image([begin if one is op else one.contents for one in there]))
+    return found
+
+
+def _log(folder: Path, data: bytes, **options: bool) -> crash.Log:
+    (folder / "log").write_bytes(data)
+    return crash.Log(folder / "log", base="zeros", size_bytes=SECTORS * SECTOR, **options)
+
+
+def _built(log: crash.Log, model: crash.Model, folder: Path) -> dict[bytes, list[crash.State]]:
+    """The images of all states, and the states of each; the core's digest tells images apart as their bytes do."""
+    image = core.CrashImage(log.native, str(folder / "image"), "", log.size_bytes)
+    found: dict[bytes, list[crash.State]] = {}
+    digests: dict[bytes, bytes] = {}
+    for state in log.states(model):
+        image.take(state.native)
+        image.write()
+        data = (folder / "image").read_bytes()
+        found.setdefault(data, []).append(state)
+        assert digests.setdefault(image.digest, data) == data
+    assert len(digests) == len(found)
+    return found
+
+
+ALL = crash.Reorder(complete_up_to=24)
+_HYPOTHESIS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@_HYPOTHESIS
+@given(ops=recordings(), promises=st.sampled_from([{}, {}, {"flush": False}, {"fua": False}]))
+def test_all_subsets_are_those_of_plain_python(tmp_path: Path, ops: list[Op], promises: dict[str, bool]) -> None:
+    log = _log(tmp_path, journal(ops), **promises)
+    found = _built(log, ALL, tmp_path)
+    assert set(found) == _left_by_crashes(ops, **promises)
+    states = list(log.states(ALL))
+    assert len(states) == log.count(ALL) == len({(state.submitted, tuple(state.lost)) for state in states})
+
+
+@_HYPOTHESIS
+@given(ops=recordings())
+def test_torn_writes_are_those_of_plain_python(tmp_path: Path, ops: list[Op]) -> None:
+    log = _log(tmp_path, journal(ops))
+    found = {**_built(log, ALL, tmp_path), **_built(log, crash.Torn(), tmp_path)}
+    assert set(found) == _left_by_crashes(ops, torn=True)
+
+
+@_HYPOTHESIS
+@given(ops=recordings(), at_most=st.integers(0, 2), complete_up_to=st.integers(0, 3))
+def test_bounded_models_are_subsets(tmp_path: Path, ops: list[Op], at_most: int, complete_up_to: int) -> None:
+    log = _log(tmp_path, journal(ops))
+    model = crash.Reorder(complete_up_to=complete_up_to, at_most=at_most)
+    keys = [(state.submitted, tuple(state.lost)) for state in log.states(model)]
+    everything = {(state.submitted, tuple(state.lost)) for state in log.states(ALL)}
+    assert len(keys) == len(set(keys)) == log.count(model)
+    assert everything.issuperset(keys)
+    for submitted, lost in everything:
+        open_writes = (
+            next(len(state.lost) for state in reversed(list(log.states(ALL))) if state.submitted == submitted)
+            if submitted
+            else 0
+        )
+        wanted = open_writes <= complete_up_to or len(lost) <= at_most or open_writes - len(lost) <= at_most
+        assert ((submitted, lost) in keys) == wanted
+
+
+@_HYPOTHESIS
+@given(ops=recordings(), seed=st.integers(0, 2**64 - 1))
+def test_samples_are_states_that_can_be_and_the_same_for_a_seed(tmp_path: Path, ops: list[Op], seed: int) -> None:
+    log = _log(tmp_path, journal(ops))
+    drawn = list(itertools.islice(log.states(crash.Sample(seed=seed)), 50))
+    assert drawn == list(itertools.islice(log.states(crash.Sample(seed=seed)), 50))
+    image = core.CrashImage(log.native, str(tmp_path / "image"), "", log.size_bytes)
+    can_be = _left_by_crashes(ops)
+    for state in drawn:
+        image.take(state.native)  # refuses what is durable
+        if not state.torn:
+            image.write()
+            assert (tmp_path / "image").read_bytes() in can_be
+
+
+@_HYPOTHESIS
+@given(ops=recordings())
+def test_marks_are_those_that_a_crash_after_them_may_leave_so(tmp_path: Path, ops: list[Op]) -> None:
+    # A mark between any two events.
+    doubled = [
+        Op(one.kind, 2 * one.submit, 2 * one.complete, one.sector, one.data, one.fua, one.atomic, one.failed)
+        for one in ops
+    ]
+    marks = [Op("mark", 2 * i + 1, 2 * i + 1, data=b"%d" % (2 * i + 1)) for i in range(2 * len(ops) + 1)]
+    log = _log(tmp_path, journal([*doubled, *marks]))
+    for state in log.states(ALL):
+        lost = [doubled[sequence - 1] for sequence in state.lost]
+        possible = []
+        for mark in marks:
+            now = mark.submit
+            submitted = [one for one in doubled if one.contents and one.submit < now]
+            # What was submitted later than the crash is not there, so that it must not have been submitted at all.
+            right = len(submitted) <= state.submitted and not any(_durable(one, doubled, now) for one in lost)
+            if right:
+                possible.append(str(now))
+        assert state.marks == possible
+
+
+# --- logs of dm-log-writes -------------------------------------------------------------------------------------------
+
+
+def test_a_log_of_dm_log_writes_is_read(tmp_path: Path) -> None:
+    a, b, c = (_fill(number, 1) for number in (1, 2, 3))
+    data = log_writes(
+        (0, 0, a), (MARK, 0, b"begin"), (FLUSH, 0, 0), (FLUSH | FUA, 1, b), (DISCARD, 0, 2), (0, 2, c + c)
+    )
+    log = _log(tmp_path, data)
+    assert [mark for _, _, mark in log.native.marks] == ["begin"]
+    assert [row["type"] for row in log.table().rows()] == ["write", "write", "zeroes", "write"]
+    found = {image[: 4 * SECTOR] for image in _built(log, ALL, tmp_path)}
+    z = bytes(SECTOR)
+    # The second write's flush covers the first one; it is durable itself once it has completed.
+    assert found == {z * 4, a + z * 3, a + b + z * 2, z * 4, a + b + c + c, z * 2 + c + c}
+
+
+def test_sectors_of_a_log_may_be_larger(tmp_path: Path) -> None:
+    data = _fill(7, 8)
+    (tmp_path / "log").write_bytes(log_writes((0, 2, data), sector_bytes=4096))
+    log = crash.Log(tmp_path / "log", base="zeros")
+    assert (log.size_bytes, [row["sector"] for row in log.table().rows()]) == (3 * 4096, [16])
+    log.write(log.state(1), tmp_path / "image")
+    assert (tmp_path / "image").read_bytes() == bytes(8192) + data
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda data: data[:-1], "bytes of data"),
+        (lambda data: data[:600], "entry 0 of 1"),
+        (lambda data: data[:20], "superblock"),
+        (lambda data: b"\0" * len(data), "magic number"),
+        (lambda _data: b"", "magic number"),
+        (lambda data: data[:8] + b"\2" + data[9:], "version 1"),
+        (lambda data: data[:24] + b"\1\0\0\0" + data[28:], "power of two"),
+        (lambda data: data[:16] + b"\xff" * 8 + data[24:], "entry 1 of"),
+        (lambda data: data[:528] + b"\xff" * 8 + data[536:], "flags"),
+        (lambda data: data[:512] + b"\xff" * 7 + b"\0" + data[520:], "sectors of a disk"),
+        (lambda data: data[:520] + b"\xff" * 7 + b"\0" + data[528:], "sectors of a disk"),
+        (lambda data: data[:528] + b"\x08" + data[529:536] + b"\xff\xff" + data[538:], "fits into its sector"),
+    ],
+)
+def test_a_damaged_log_is_refused(tmp_path: Path, damage: object, said: str) -> None:
+    (tmp_path / "log").write_bytes(damage(log_writes((0, 0, _fill(1, 1)))))  # type: ignore[operator]
+    with pytest.raises(FormatError, match=said):
+        crash.Log(tmp_path / "log", base="zeros")
+
+
+def test_a_journal_that_says_less_than_all_is_refused(tmp_path: Path) -> None:
+    write = Op("write", 1, 2, data=_fill(1, 1))
+    for data, said in (
+        (journal([write], overflow=3), "no room for 3 operations"),
+        (journal([write, Op("power_cut", 3, 4)]), "a power cut, entry 2"),
+    ):
+        (tmp_path / "log").write_bytes(data)
+        with pytest.raises(InputError, match=said):
+            crash.Log(tmp_path / "log", base="zeros")
+    (tmp_path / "log").write_bytes(journal([write])[:-600])
+    with pytest.raises(FormatError):
+        crash.Log(tmp_path / "log", base="zeros")
+
+
+# --- the image -------------------------------------------------------------------------------------------------------
+
+
+def test_bases_that_cannot_be_are_named(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(log_writes((0, 4, _fill(1, 2))))
+    with pytest.raises(InputError, match="what the disk held before is not known"):
+        crash.Log(tmp_path / "log")
+    for size, said in ((3 * SECTOR, "writes up to sector 6, the image has 3"), (1000, "1000 bytes")):
+        (tmp_path / "base").write_bytes(bytes(size))
+        log = crash.Log(tmp_path / "log", base=tmp_path / "base")
+        with pytest.raises(InputError, match=said):
+            log.write(log.state(1), tmp_path / "image")
+
+
+def test_states_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    log = _log(tmp_path, log_writes((0, 0, _fill(1, 1)), (FLUSH, 0, 0), (0, 1, _fill(2, 1)), (0, 2, _fill(3, 1))))
+    image = core.CrashImage(log.native, str(tmp_path / "image"), "", log.size_bytes)
+    image.take(log.state(2, [3]).native)  # sequences count the log's entries
+    for submitted, lost in ((2, [1]), (2, [4])):  # durable by then; not submitted yet
+        with pytest.raises(InputError, match="one of this log"):
+            image.take(log.state(submitted, lost).native)
+    with pytest.raises(InputError, match=r"without .*99"):
+        log.state(2, [99])
+    for torn in ([(0, 0, 1)], [(2, 0, 1)], [(1, 0, 1), (1, 0, 1)]):
+        with pytest.raises(InputError, match="one of this log"):
+            image.take(core.CrashState(2, [], torn))
+
+
+@_HYPOTHESIS
+@given(ops=recordings(), seed=st.integers(0, 2**32))
+def test_whatever_a_check_does_to_the_image_is_undone(tmp_path: Path, ops: list[Op], seed: int) -> None:
+    rng = random.Random(seed)
+    log = _log(tmp_path, journal(ops))
+    base = rng.randbytes(4 * SECTOR)
+    (tmp_path / "base").write_bytes(base)
+    image = core.CrashImage(log.native, str(tmp_path / "image"), str(tmp_path / "base"), 300 * SECTOR)
+    states = list(log.states(ALL))
+    for state in rng.sample(states, min(5, len(states))):
+        image.take(state.native)
+        image.write()
+        before = (tmp_path / "image").read_bytes()
+        with (tmp_path / "image").open("r+b") as file:
+            for _ in range(3):
+                file.seek(rng.randrange(300 * SECTOR))
+                file.write(rng.randbytes(700))
+            file.truncate(rng.choice([100 * SECTOR, 300 * SECTOR, 400 * SECTOR]))
+        image.restore()
+        assert (tmp_path / "image").read_bytes() == before
+
+
+def test_a_file_system_that_is_full_is_an_error(tmp_path: Path) -> None:
+    log = _log(tmp_path, log_writes((0, 0, _fill(1, 1))))
+    with pytest.raises(OSError, match="image"):
+        core.CrashImage(log.native, str(tmp_path / "image"), "", 1 << 50)
+    with pytest.raises(OSError, match="No such file"):
+        core.CrashImage(log.native, str(tmp_path / "none/image"), "", 1 << 20)
+
+
+# --- exploring -------------------------------------------------------------------------------------------------------
+
+
+def _two_transfers(folder: Path) -> crash.Log:
+    """An account in sector 0, another in sector 1; a transfer of two writes without a flush between."""
+    old, new = _fill(1, 1), _fill(2, 1)
+    return _log(
+        folder,
+        log_writes((0, 0, old), (0, 1, old), (FLUSH, 0, 0), (0, 5, old), (0, 4, old), (0, 0, new), (0, 1, new)),
+    )
+
+
+def _both_or_none(image: Path, _state: crash.State) -> None:
+    data = image.read_bytes()
+    if data[:1] and data[: 2 * SECTOR].count(b"\2") not in (0, 512) and data[0] != data[SECTOR]:
+        image.write_bytes(b"whatever")
+        raise AssertionError("half a transfer")
+
+
+def test_a_failure_is_reduced_to_what_it_takes(tmp_path: Path) -> None:
+    log = _two_transfers(tmp_path)
+    found = log.explore(_both_or_none, model=crash.Sample(seed=5), states=60, failures=3)
+    assert not found.ok
+    for failure in found.failures:
+        assert len(failure.reduced.lost) <= 1
+        assert "half a transfer" in str(failure.error)
+    assert "half a transfer" in found.text()
+    everything = log.explore(_both_or_none, model=ALL, failures=1000)
+    assert everything.complete
+    assert everything.states == everything.total == log.count(ALL)
+    assert everything.checked == len(_built(log, ALL, tmp_path))
+    assert log.explore(lambda *_: None, model=ALL).ok
+    assert not log.explore(lambda *_: None, states=0).ok  # nothing was checked
+
+
+def test_ctrl_c_keeps_what_was_found(tmp_path: Path) -> None:
+    log = _two_transfers(tmp_path)
+    calls = []
+
+    def check(image: Path, state: crash.State) -> None:
+        calls.append(state)
+        if len(calls) == 9:
+            raise KeyboardInterrupt
+        _both_or_none(image, state)
+
+    found = log.explore(check, model=ALL, failures=1000)
+    assert found.interrupted
+    assert not found.complete
+    assert found.checked == 8
+    assert "interrupted" in found.text()
+
+
+def test_an_endless_model_needs_an_end(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="without an end"):
+        _two_transfers(tmp_path).explore(_both_or_none, model=crash.Sample())
+    for model in (crash.Torn(block_bytes=100), crash.Reorder(complete_up_to=25), crash.Torn(places=0)):
+        with pytest.raises(InputError):
+            _two_transfers(tmp_path).explore(_both_or_none, model=model)
+    with pytest.raises(InputError, match="workers 0"):
+        _two_transfers(tmp_path).explore(_both_or_none, workers=0)
+
+
+# --- in several processes --------------------------------------------------------------------------------------------
+
+
+def _told(found: crash.Exploration) -> tuple[object, ...]:
+    """All that an exploration says but the time it took."""
+    failures = [
+        (failure.state.native.submitted, failure.state.lost, failure.state.torn, repr(failure.reduced), failure.text())
+        for failure in found.failures
+    ]
+    return found.states, found.checked, found.total, found.complete, found.interrupted, failures
+
+
+@pytest.mark.parametrize("model", [ALL, crash.Prefix(), crash.Torn(), crash.Sample(seed=9)])
+@pytest.mark.parametrize("failures", [1, 2, 1000])
+def test_several_workers_find_what_one_finds(tmp_path: Path, model: crash.Model, failures: int) -> None:
+    log = _two_transfers(tmp_path)
+    found = [
+        _told(log.explore(_both_or_none, model=model, states=25, failures=failures, workers=workers))
+        for workers in (1, 2, 3)
+    ]
+    assert found[0] == found[1] == found[2]
+
+
+def test_each_content_is_checked_by_one_worker(tmp_path: Path) -> None:
+    log = _two_transfers(tmp_path)
+    seen = tmp_path / "seen"
+
+    def check(image: Path, _state: crash.State) -> None:
+        with seen.open("ab", buffering=0) as file:
+            file.write(b"%d %s\n" % (os.getpid(), hashlib.sha256(image.read_bytes()).hexdigest().encode()))
+
+    found = log.explore(check, model=ALL, workers=2)
+    lines = [line.split() for line in seen.read_text().splitlines()]
+    assert found.complete
+    assert found.checked == len(lines) == len({digest for _, digest in lines}) == len(_built(log, ALL, tmp_path))
+    workers = {worker for worker, _ in lines}
+    assert len(workers) == 2
+    assert str(os.getpid()) not in workers
+    # Half of them each.
+    counts = sorted(sum(worker == one for worker, _ in lines) for one in workers)
+    assert counts[1] - counts[0] <= 1
+
+
+def _images() -> set[str]:
+    return {
+        str(path) for place in ("/dev/shm", tempfile.gettempdir()) for path in Path(place).glob("sampleblk-crash-*")
+    }
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Not ignored, as it is where these tests run in the background of a script."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_ends_the_workers_and_keeps_what_they_found(tmp_path: Path) -> None:
+    log = _two_transfers(tmp_path)
+    before = _images()
+    parent = os.getpid()
+    interrupted = tmp_path / "interrupted"
+
+    def check(image: Path, state: crash.State) -> None:
+        with (tmp_path / "workers").open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        if state.submitted == len(log) and not interrupted.exists():
+            interrupted.touch()
+            os.kill(parent, signal.SIGINT)
+            # Longer than the test may take: only an interrupt gets a worker out of here.
+            time.sleep(600)
+        _both_or_none(image, state)
+
+    begin = time.monotonic()
+    found = log.explore(check, model=crash.Sample(seed=5), states=100_000, failures=1000, workers=2)
+    assert time.monotonic() - begin < 500  # the worker did not sleep to its end
+    assert found.interrupted
+    assert not found.complete
+    assert 0 < found.checked < 100_000
+    for worker in set((tmp_path / "workers").read_text().split()):
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(worker), 0)
+    assert _images() == before
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+class _OddError(Exception):
+    """Cannot be sent to another process."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"odd {one} {two}")
+
+
+def test_what_a_worker_s_check_raises_is_told(tmp_path: Path) -> None:
+    log = _two_transfers(tmp_path)
+
+    def odd(_image: Path, _state: crash.State) -> None:
+        raise _OddError(1, 2)
+
+    def tool(_image: Path, _state: crash.State) -> None:
+        raise ToolError(["fsck", "x"], 4, "bad")
+
+    def missing(_image: Path, _state: crash.State) -> None:
+        raise UnsupportedError("fsck", "it is not installed", "install it")
+
+    def dies(_image: Path, _state: crash.State) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    [failure] = log.explore(odd, workers=2).failures
+    assert (type(failure.error).__name__, str(failure.error)) == ("_OddError", "odd 1 2")
+    [failure] = log.explore(tool, workers=2).failures
+    assert isinstance(failure.error, ToolError)
+    assert (failure.error.command, failure.error.status, failure.error.output) == (["fsck", "x"], 4, "bad")
+    before = _images()
+    with pytest.raises(UnsupportedError, match="install it"):
+        log.explore(missing, workers=2)
+    with pytest.raises(SampleblkError, match="ended by itself, with signal 9"):
+        log.explore(dies, workers=2)
+    assert _images() == before

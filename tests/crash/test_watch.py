@@ -1,0 +1,423 @@
+# SPDX-License-Identifier: MIT
+"""The oracle that writes itself, on this machine's own file system: what a program is promised, and no more.
+
+What a crash could leave is made by hand from what the program left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import mmap
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from crash.logs import with_marks
+from sampleblk_lab import InputError, UnsupportedError, crash
+
+BLOCK = 4096
+
+
+class Watch:
+    """Runs programs, which begin in the folder that stands for a file system."""
+
+    def __init__(self, folder: Path) -> None:
+        self.top = folder / "mount"
+        self.top.mkdir()
+        self.left = folder / "left"
+        self.marks: list[str] = []
+        self.found = crash.Watched("ext4")
+
+    def __call__(self, program: Callable[[], object] | list[str], *, rule: str = "ext4", alloc: bool = False) -> None:
+        def there() -> None:
+            os.chdir(self.top)
+            cast("Callable[[], object]", program)()
+
+        what = there if callable(program) else program
+        self.found = crash.watched(what, self.top, self.marks.append, rule=rule, auto_da_alloc=alloc)
+        assert self.found.status == 0
+        shutil.rmtree(self.left, ignore_errors=True)
+        shutil.copytree(self.top, self.left, symlinks=True)
+
+    def said(self, marks: int | None = None) -> str:
+        """What the check says of `left`, once so many marks are set."""
+        check = crash.as_watched(crash.Watched(**json.loads(json.dumps(vars(self.found)))))
+        try:
+            check(self.left, with_marks(*self.marks[:marks]))
+        except AssertionError as error:
+            return str(error)
+        return ""
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> Iterator[Watch]:
+    found = Watch(tmp_path)
+    (found.top / "old").write_bytes(b"o" * 10000)
+    (found.top / "folder").mkdir()
+    (found.top / "folder/inner").write_bytes(b"i" * 100)
+    return found
+
+
+def put(name: str, data: bytes, *, sync: bool = True, offset: int | None = None) -> None:
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT, 0o644)
+    try:
+        os.write(fd, data) if offset is None else os.pwrite(fd, data, offset)
+        if sync:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync(name: str) -> None:
+    fd = os.open(name, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def nothing() -> None:
+    pass
+
+
+def test_what_was_there_at_the_start_stays(watch: Watch) -> None:
+    watch(nothing)
+    assert watch.said() == ""
+    (watch.left / "old").write_bytes(b"o" * 9999 + b"x")
+    assert watch.said() == "old has other bytes from 8192 to 10000 than it had (at the start)"
+    (watch.left / "old").write_bytes(b"o" * 9999)
+    assert watch.said() == "old has 9999 bytes, not 10000 (at the start)"
+    (watch.left / "old").unlink()
+    assert watch.said() == "old is gone"
+    (watch.left / "old").mkdir()
+    assert watch.said() == "old is of another type than it was"
+
+
+def test_what_never_was_must_not_be_there(watch: Watch) -> None:
+    watch(nothing)
+    (watch.left / "new").touch()
+    assert watch.said() == "new is there, which never was"
+
+
+def test_a_file_that_was_synced_is_there_whole(watch: Watch) -> None:
+    watch(lambda: put("new", b"n" * 5000))
+    assert watch.said() == ""
+    (watch.left / "new").write_bytes(b"n" * 4096)
+    assert watch.said().startswith("new has 4096 bytes, not 5000 (promise ")
+    (watch.left / "new").unlink()
+    assert watch.said() == "new is gone"
+    # Before its promise it may be there or not, with anything in it.
+    before = len(watch.marks) - 1
+    assert watch.said(before) == ""
+    (watch.left / "new").write_bytes(b"?")
+    assert watch.said(before) == ""
+
+
+def test_without_a_sync_nothing_new_is_promised(watch: Watch) -> None:
+    watch(lambda: put("new", b"n" * 5000, sync=False))
+    for content in (b"", b"n" * 5000, b"junk"):
+        (watch.left / "new").write_bytes(content)
+        assert watch.said() == ""
+    (watch.left / "new").unlink()
+    assert watch.said() == ""
+
+
+def test_posix_promises_a_name_by_the_sync_of_its_folder(watch: Watch) -> None:
+    watch(lambda: put("new", b"n" * 5000), rule="posix")
+    (watch.left / "new").unlink()
+    assert watch.said() == ""
+    (watch.left / "new").write_bytes(b"n" * 4999)  # but under its name it has its contents, or none
+    # Until then another file that was about to be made may have the name.
+    assert watch.said() == ""
+
+    def both() -> None:
+        put("other", b"n" * 5000)
+        sync(".")
+
+    watch.marks.clear()
+    watch(both, rule="posix")
+    (watch.left / "other").write_bytes(b"n" * 4999)
+    assert watch.said().startswith("other has 4999 bytes, not 5000 (promise ")
+    (watch.left / "other").unlink()
+    assert watch.said() == "other is gone"
+
+
+def test_of_what_was_overwritten_since_only_those_bytes_may_differ(watch: Watch) -> None:
+    watch(lambda: put("old", b"x" * 100, sync=False, offset=5000))
+    (watch.left / "old").write_bytes(b"o" * 4096 + b"?" * 4096 + b"o" * 1808)
+    assert watch.said() == ""
+    (watch.left / "old").write_bytes(b"o" * 4096 + b"?" * 4096 + b"o" * 1807 + b"x")
+    assert watch.said() == "old has other bytes from 8192 to 10000 than it had (at the start)"
+    (watch.left / "old").write_bytes(b"o" * 4096)
+    assert watch.said() == "old has 4096 bytes, not at least 10000 (at the start)"
+
+
+def test_a_file_that_was_cut_may_be_as_short_and_as_long(watch: Watch) -> None:
+    watch(lambda: os.truncate("old", 3000))
+    for size in (3000, 5000, 10000):
+        (watch.left / "old").write_bytes(b"o" * size)
+        assert watch.said() == ""
+    (watch.left / "old").write_bytes(b"o" * 2999)
+    assert watch.said() == "old has 2999 bytes, not at least 3000 (at the start)"
+
+
+def test_an_append_leaves_what_was_before_it(watch: Watch) -> None:
+    def append() -> None:
+        fd = os.open("old", os.O_WRONLY | os.O_APPEND)
+        os.write(fd, b"a" * 3000)
+        os.close(fd)
+
+    watch(append)
+    for tail in (b"", b"a" * 3000, b"?" * 10):
+        (watch.left / "old").write_bytes(b"o" * 10000 + tail)
+        assert watch.said() == ""
+    (watch.left / "old").write_bytes(b"o" * 8191 + b"x" + b"o" * 1808)
+    assert watch.said() == "old has other bytes from 4096 to 8192 than it had (at the start)"
+
+
+def test_a_rename_leaves_the_file_under_one_name(watch: Watch) -> None:
+    watch(lambda: Path("old").rename("moved"))
+    assert watch.said() == ""
+    (watch.left / "moved").rename(watch.left / "old")
+    assert watch.said() == ""
+    (watch.left / "old").rename(watch.left / "elsewhere")
+    assert watch.said() == "elsewhere is there, which never was"
+    (watch.left / "elsewhere").unlink()
+    assert watch.said() == "neither old nor moved is the file that was renamed from one to the other"
+
+
+def test_a_file_that_has_no_name_for_certain_may_lose_all(watch: Watch) -> None:
+    def move() -> None:
+        put("next", b"n", sync=False)
+        Path("next").rename("last")
+        with contextlib.suppress(FileNotFoundError):
+            Path("last").rename("none/last")
+
+    watch(move)
+    (watch.left / "last").unlink()
+    assert watch.said() == ""
+
+
+def test_a_replaced_file_is_old_or_new_and_never_neither(watch: Watch) -> None:
+    def replace() -> None:
+        put("next", b"n" * 200)
+        Path("next").rename("old")
+
+    watch(replace)
+    for content in (b"n" * 200, b"o" * 10000):
+        (watch.left / "old").write_bytes(content)
+        (watch.left / "next").write_bytes(b"n" * 200)
+        assert watch.said() == ""
+    (watch.left / "old").write_bytes(b"")
+    assert watch.said().startswith("old has 0 bytes, not 10000")
+    (watch.left / "old").unlink()
+    assert watch.said() == "old is gone"
+
+
+def test_without_its_own_sync_a_replacing_file_may_be_empty_but_for_auto_da_alloc(watch: Watch) -> None:
+    def replace() -> None:
+        put("next", b"n" * 200, sync=False)
+        Path("next").rename("old")
+
+    watch(replace)
+    (watch.left / "old").write_bytes(b"")
+    assert watch.said() == ""
+    watch.marks.clear()
+    (watch.top / "old").write_bytes(b"o" * 10000)
+    watch(replace, alloc=True)
+    assert watch.said() == ""
+    (watch.left / "old").write_bytes(b"")
+    assert watch.said() == "old has 0 bytes, not 10000 (at the start)"
+
+
+def test_a_folder_moves_with_all_that_is_in_it(watch: Watch) -> None:
+    def move() -> None:
+        Path("folder").rename("moved")
+        put("moved/inner", b"i" * 200)
+
+    watch(move)
+    assert watch.said() == ""
+    before = len(watch.marks) - 1
+    (watch.left / "moved").rename(watch.left / "folder")
+    assert watch.said(before) == ""
+    assert watch.said() == "folder is there, which was removed"
+
+
+def test_what_was_removed_is_back_or_not_until_it_is_synced(watch: Watch) -> None:
+    def remove() -> None:
+        Path("old").unlink()
+        sync(".")
+
+    watch(remove)
+    assert watch.said() == ""
+    (watch.left / "old").write_bytes(b"o" * 10000)
+    assert watch.said() == "old is there, which was removed"
+    assert watch.said(len(watch.marks) - 1) == ""
+    (watch.left / "old").write_bytes(b"o" * 9000)
+    assert watch.said(len(watch.marks) - 1) == "old has 9000 bytes, not 10000 (at the start)"
+
+
+def test_a_sync_of_another_file_commits_only_what_came_before_its_own_change(watch: Watch) -> None:
+    """ext4's fsync waits for the transaction that the inode was changed in, which may be over."""
+
+    def remove() -> None:
+        put("other", b"x", sync=False)
+        Path("old").unlink()
+        sync("other")
+
+    watch(remove)
+    (watch.left / "old").write_bytes(b"o" * 10000)
+    assert watch.said() == ""
+    (watch.left / "other").unlink()
+    assert watch.said() == "other is gone"
+
+
+def test_a_link_is_the_same_file(watch: Watch) -> None:
+    def link() -> None:
+        os.link("old", "folder/link")
+        sync("folder")
+
+    watch(link)
+    assert watch.said() == ""
+    (watch.left / "folder/link").write_bytes(b"")
+    assert watch.said() == "folder/link has 0 bytes, not 10000 (at the start)"
+    (watch.left / "folder/link").unlink()
+    assert watch.said() == "folder/link is gone"
+
+
+def test_sync_promises_everything(watch: Watch) -> None:
+    def work() -> None:
+        put("new", b"n" * 5000, sync=False)
+        Path("link").symlink_to("new")
+        Path("empty").mkdir()
+        os.sync()
+
+    watch(work, rule="posix")
+    assert watch.said() == ""
+    for name in ("new", "link", "empty"):
+        gone = watch.left / name
+        gone.rename(watch.left.parent / name)
+        assert watch.said() == f"{name} is gone"
+        (watch.left.parent / name).rename(gone)
+    (watch.left / "new").write_bytes(b"n" * 4999 + b"x")
+    assert watch.said().startswith("new has other bytes from 4096 to 5000 than it had (promise ")
+
+
+def test_a_number_of_an_inode_that_is_used_again_is_another_file(watch: Watch) -> None:
+    def again() -> None:
+        Path("old").unlink()
+        for number in range(8):
+            put(f"new{number}", b"n" * 10, sync=False)
+
+    watch(again)
+    for number in range(8):
+        (watch.left / f"new{number}").write_bytes(b"")
+    assert watch.said() == ""
+
+
+def test_a_shared_mapping_is_not_judged_and_told(watch: Watch) -> None:
+    def write() -> None:
+        with Path("old").open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
+            memory[:4] = b"xxxx"
+            os.fsync(file.fileno())
+
+    watch(write)
+    assert watch.found.unjudged == ["the contents of old, which is mapped writable and shared"]
+    (watch.left / "old").write_bytes(b"?" * 10000)
+    assert watch.said() == ""
+    (watch.left / "old").unlink()
+    assert watch.said() == "old is gone"
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_what_another_thread_may_be_about_to_do_is_not_promised(watch: Watch, busy: bool) -> None:
+    def both() -> None:
+        written, ended = threading.Event(), threading.Event()
+
+        def other() -> None:
+            put("old", b"x" * 100, sync=False, offset=0)
+            written.set()
+            while busy and not ended.is_set():
+                put("old", b"x" * 100, sync=False, offset=0)
+            ended.wait()
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        written.wait()
+        time.sleep(0.2)  # until the other one waits
+        sync("old")
+        sync("folder")
+        ended.set()
+        thread.join()
+
+    watch(both)
+    # When the last promise is certain, nothing after it is.
+    promised = max(
+        int(mark.split()[-1]) for mark, event in zip(watch.marks, watch.found.events, strict=True) if "by" in event
+    )
+    assert watch.said(promised + 1) == ""
+    (watch.left / "old").write_bytes(b"?" * 4096 + b"o" * 5904)
+    assert bool(watch.said(promised + 1)) is not busy
+    (watch.left / "old").write_bytes(b"x" * 100 + b"o" * 4000 + b"?" + b"o" * 5899)
+    assert watch.said(promised + 1).startswith("old has other bytes from 4096 to 8192")
+
+
+def test_programs_and_what_they_start_are_watched(watch: Watch) -> None:
+    script = f"cd {watch.top}; echo hello > new; (mkdir deep; mv new deep/new); sync deep/new deep ."
+    watch(["sh", "-c", script])
+    assert (watch.left / "deep/new").read_bytes() == b"hello\n"
+    assert watch.said() == ""
+    assert watch.found.promises == 4
+    (watch.left / "deep/new").write_bytes(b"hell")
+    assert watch.said().startswith("deep/new has 4 bytes, not 6 (promise ")
+
+
+def test_what_cannot_be_watched_is_refused_with_enosys(watch: Watch) -> None:
+    def ask() -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        assert libc.syscall(425, 1, 0) == -1
+        assert ctypes.get_errno() == 38
+
+    watch(ask)
+
+
+def test_how_a_program_ended_is_told(tmp_path: Path) -> None:
+    assert crash.watched(["sh", "-c", "exit 3"], tmp_path, [].append).status == 3
+    assert crash.watched(["sh", "-c", "kill -9 $$"], tmp_path, [].append).status == -9
+
+
+def test_bad_input_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"rule 'xfs' \(expected posix or ext4\)"):
+        crash.watched(["true"], tmp_path, [].append, rule="xfs")
+    with pytest.raises(InputError, match="is no folder"):
+        crash.watched(["true"], tmp_path / "none", [].append)
+    with pytest.raises(InputError, match="an empty command"):
+        crash.watched([], tmp_path, [].append)
+    with pytest.raises(FileNotFoundError, match="no-such-program"):
+        crash.watched(["no-such-program"], tmp_path, [].append)
+
+
+def test_a_file_system_without_handles_is_refused() -> None:
+    with pytest.raises(
+        UnsupportedError, match=r"watching a program: files at /proc have no handles: Operation not supp"
+    ):
+        crash.watched(["true"], "/proc", [].append)
+
+
+def test_a_mark_that_fails_ends_the_program(tmp_path: Path) -> None:
+    def full(mark: str) -> None:
+        if mark.endswith(" 2"):
+            raise OverflowError("the journal is full")
+
+    script = f"echo x > {tmp_path}/a; echo x > {tmp_path}/b; echo x > {tmp_path}/c"
+    with pytest.raises(OverflowError):
+        crash.watched(["sh", "-c", script], tmp_path, full)
+    assert not (tmp_path / "c").exists()

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MIT
+"""The flame graph as a plain picture: each frame's width is its share, and nothing in it needs a browser."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+import sampleblk_lab as lab
+
+SVG = "{http://www.w3.org/2000/svg}"
+FOLDED = "fio;main;write;sys_write 60\nfio;main;read 30\nfio;other 9\nsh;exit 1\n"
+
+
+@pytest.fixture
+def stacks(tmp_path: Path) -> lab.Stacks:
+    (tmp_path / "stacks").write_text(FOLDED)
+    return lab.read_folded(tmp_path / "stacks")
+
+
+def boxes(svg: str) -> dict[str, tuple[float, float, float]]:
+    """x, y and width of each frame, by its name."""
+    out = {}
+    for group in ET.fromstring(svg).iter(f"{SVG}g"):
+        title, rect = group.find(f"{SVG}title"), group.find(f"{SVG}rect")
+        assert title is not None
+        assert rect is not None
+        x, y, width = (float(rect.attrib[name]) for name in ("x", "y", "width"))
+        out[str(title.text).splitlines()[0]] = (x, y, width + 0.6)
+    return out
+
+
+def test_widths_are_shares_and_children_lie_above_their_parents(stacks: lab.Stacks) -> None:
+    found = boxes(stacks.picture(width=1012, min_percent=0))  # 1000 between the margins
+    assert {name: round(width) for name, (_, _, width) in found.items()} == {
+        "fio": 990,
+        "main": 900,
+        "write": 600,
+        "sys_write": 600,
+        "read": 300,
+        "other": 90,
+        "sh": 10,
+        "exit": 10,
+    }
+    for child, parent in (("main", "fio"), ("write", "main"), ("sys_write", "write"), ("exit", "sh")):
+        x, y, width = found[child]
+        left, below, wide = found[parent]
+        assert left <= x + 0.01
+        assert x + width <= left + wide + 0.01
+        assert y == below - 18
+
+
+def test_narrow_frames_are_left_out_and_counted(stacks: lab.Stacks) -> None:
+    svg = stacks.picture(min_percent=5)
+    assert set(boxes(svg)) == {"fio", "main", "write", "sys_write", "read", "other"}
+    assert "100 samples; 1 narrower than 5 % left out" in svg
+
+
+def test_it_is_drawn_by_attributes_alone(stacks: lab.Stacks) -> None:
+    light, dark = stacks.picture(mark="sys_*"), stacks.picture(mark="sys_*", dark=True)
+    for svg in (light, dark):
+        root = ET.fromstring(svg)
+        assert {element.tag.removeprefix(SVG) for element in root.iter()} == {"svg", "rect", "text", "g", "title"}
+        assert all(re.fullmatch("#[0-9a-f]{6}", rect.attrib["fill"]) for rect in root.iter(f"{SVG}rect"))
+        assert not any("style" in element.attrib or "class" in element.attrib for element in root.iter())
+    assert light != dark
+    assert light.count("#6cc7a1") == 1
+
+
+def test_names_are_escaped(tmp_path: Path) -> None:
+    (tmp_path / "stacks").write_text("a;std::vector<int>::push_back(int const&) 3\n")
+    svg = lab.read_folded(tmp_path / "stacks").picture(title="a < b")
+    assert "std::vector<int>::push_back(int const&)" in boxes(svg)
+
+
+def test_below_keeps_what_a_function_called(stacks: lab.Stacks) -> None:
+    assert sorted(stacks.below("main").folded().splitlines()) == ["main;read 30", "main;write;sys_write 60"]
+    assert stacks.below("read", "exit").total == 31
+    with pytest.raises(lab.InputError, match="no stack has nonesuch"):
+        stacks.below("nonesuch")

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: MIT
+"""A trial's key changes with what decides its result, and with nothing else."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sampleblk_lab as lab
+from sampleblk_lab.sweeps import identity, trial
+
+
+def of_source(source: str, name: str = "f") -> str:
+    namespace: dict[str, Any] = {"__name__": "experiment"}
+    exec(compile(source, "experiment.py", "exec"), namespace)
+    return identity.of_function(namespace[name]).digest
+
+
+BASE = "LIMIT = 3\ndef helper(x):\n    return x + 1\ndef f(a, b=2):\n    return helper(a) * b + LIMIT\n"
+
+
+def test_comments_and_places_do_not_count() -> None:
+    moved = "# a comment\n\n" + BASE.replace(
+        "def f(a, b=2):\n", "def f(a, b=2):\n    '''What it does.'''\n\n    # why\n"
+    )
+    documented = BASE.replace("def f(a, b=2):\n", "def f(a, b=2):\n    '''What it does.'''\n")
+    assert of_source(documented) == of_source(moved)
+    assert of_source("\n\n" + BASE) == of_source(BASE)
+    assert of_source(BASE + "OTHER = 1\ndef other(): pass\n") == of_source(BASE)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("* b", "+ b"),
+        ("b=2", "b=3"),
+        ("x + 1", "x + 2"),
+        ("LIMIT = 3", "LIMIT = 4"),
+        ("LIMIT = 3", "LIMIT = 3.0"),
+        ("helper(a)", "abs(a)"),
+        ("a, b", "a, *, b"),
+    ],
+)
+def test_what_runs_counts(old: str, new: str) -> None:
+    assert BASE.count(old) == 1
+    assert of_source(BASE.replace(old, new)) != of_source(BASE)
+
+
+def test_closures_partials_methods_and_classes_count() -> None:
+    def closure(value: Any) -> Any:
+        return lambda: value
+
+    assert identity.of_function(closure(1)).digest == identity.of_function(closure(1)).digest
+    assert identity.of_function(closure(1)).digest != identity.of_function(closure(2)).digest
+    assert identity.of_function(closure({"a": [1]})).digest != identity.of_function(closure({"a": [2]})).digest
+    made = {identity.of_function(functools.partial(pow, 2, mod=mod)).digest for mod in (3, 4, 3)}
+    assert len(made) == 2
+    classes = "class C:\n    STEP = {step}\n    def go(self): return {value}\ndef f(): return C().go()\n"
+    first = of_source(classes.format(step=1, value=1))
+    assert first == of_source(classes.format(step=1, value=1))
+    assert len({first, of_source(classes.format(step=2, value=1)), of_source(classes.format(step=1, value=2))}) == 3
+
+
+def test_functions_that_call_each_other_have_an_end() -> None:
+    both = "def g(n): return f(n - {step})\ndef f(n): return n and g(n)\n"
+    assert of_source(both.format(step=1)) != of_source(both.format(step=2))
+
+
+def test_modules_of_the_user_count_and_installed_ones_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    source = "import json\nimport our_helper\ndef f(): return json.dumps(our_helper.g())\n"
+    seen = []
+    for body in ("1", "2"):
+        (tmp_path / "our_helper.py").write_text(f"def g(): return {body}\n")
+        monkeypatch.delitem(sys.modules, "our_helper", raising=False)
+        seen.append(of_source(source))
+    assert seen[0] != seen[1]
+    assert not identity.is_own("json")
+    assert not identity.is_own(np.__name__)
+    assert not identity.is_own(lab.__name__)
+    assert identity.is_own("our_helper")
+
+
+def test_the_digest_is_the_same_in_every_process(tmp_path: Path) -> None:
+    """Whatever the seed of hashes, which orders sets."""
+    (tmp_path / "own_code.py").write_text(
+        "import re\nWORDS = {'one', 'two', 'three', 'four'}\nPATTERN = re.compile('x+')\n"
+        "class C:\n    def m(self): return 1\n"
+        "def f(a, b=(1, 2), **rest):\n    return a in WORDS or PATTERN.match(a) or C().m() or a in {'p', 'q', 'r'}\n"
+    )
+    code = "import own_code; from sampleblk_lab.sweeps import identity; print(identity.of_function(own_code.f).digest)"
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in (1, 2, 3)
+    }
+    assert len(seen) == 1
+
+
+def test_what_has_no_state_to_tell_is_named() -> None:
+    lock = threading.Lock()
+    with pytest.raises(lab.InputError, match="'lock', which the function refers to, is of type lock") as caught:
+        identity.of_function(lambda: lock)
+    assert "make such an object within the function" in caught.value.expected
+
+
+def test_every_part_of_a_key_counts() -> None:
+    machine = {"cpus": 2, "release": "6.1"}
+    base = trial.make("code", {"a": 1, "b": "x"}, 0, 0, machine)
+    others = [
+        trial.make("other", {"a": 1, "b": "x"}, 0, 0, machine),
+        trial.make("code", {"a": 2, "b": "x"}, 0, 0, machine),
+        trial.make("code", {"a": 1.0, "b": "x"}, 0, 0, machine),
+        trial.make("code", {"a": "1", "b": "x"}, 0, 0, machine),
+        trial.make("code", {"a": 1}, 0, 0, machine),
+        trial.make("code", {"a": 1, "b": "x"}, 1, 0, machine),
+        trial.make("code", {"a": 1, "b": "x"}, 0, 1, machine),
+        trial.make("code", {"a": 1, "b": "x"}, 0, 0, {**machine, "release": "6.12"}),
+        trial.make("code", {"a": 1, "b": "x"}, 0, 0, None),
+    ]
+    assert len({base.key, *(one.key for one in others)}) == 1 + len(others)
+    assert trial.make("code", {"b": "x", "a": 1}, 0, 0, dict(reversed(machine.items()))).key == base.key
+    # The seed is the parameters' and the repeat's, whatever else changes.
+    assert others[0].seed == base.seed
+    assert len({one.seed for one in (base, others[1], others[5], others[6])}) == 4

@@ -1,0 +1,493 @@
+# SPDX-License-Identifier: MIT
+"""Sweeps in processes of this machine: what they return, what is run again, and what becomes of failures."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sampleblk_lab as lab
+from sampleblk_lab.sweeps import processes, running, store
+
+
+@pytest.fixture(autouse=True)
+def _no_launcher_is_left() -> Any:
+    yield
+    processes.close()
+
+
+def counted(log: str, a: int, b: str) -> dict[str, Any]:
+    """Leaves a line for each time that it ran."""
+    with Path(log).open("a") as file:
+        file.write(f"{a}{b}\n")
+    return {"sum": a + len(b), "ratio": a / 2, "text": b * a, "good": a > 1, "pid": os.getpid()}
+
+
+def test_a_sweep_is_a_table(tmp_path: Path) -> None:
+    made = lab.sweep(counted, log=str(tmp_path / "log"), a=[1, 2, 3], b=["x", "yy"], repeat=2, folder=tmp_path / "s")
+    assert made.complete
+    assert len(made) == 12
+    table = made.table()
+    assert table.columns[:8] == ["log", "a", "b", "sum", "ratio", "text", "good", "pid"]
+    found = Counter((row["a"], row["b"], row["sum"], row["ratio"], row["text"], row["good"]) for row in table)
+    assert found == {(a, b, a + len(b), a / 2, b * a, a > 1): 2 for a in (1, 2, 3) for b in ("x", "yy")}
+    assert len(set(table["pid"])) == 12
+    assert os.getpid() not in set(table["pid"])
+    runs = Counter((tmp_path / "log").read_text().split())
+    assert runs == {f"{a}{b}": 2 for a in (1, 2, 3) for b in ("x", "yy")}
+    assert table["seconds"].unit == "s"
+    assert set(table["release"]) == {os.uname().release}
+    assert set(table["attempts"]) == {1}
+    assert len(made.missing()) == 0
+    assert table.metadata["missing"] == "0"
+
+
+def test_other_libraries_read_it(tmp_path: Path) -> None:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+
+    lab.sweep(lambda a: {"x": a * 2}, a=[1, 2, 3], folder=tmp_path)
+    path = tmp_path / "results.parquet"
+    assert sorted(pd.read_parquet(path)["x"]) == [2, 4, 6]
+    assert sorted(pl.read_parquet(path)["x"]) == [2, 4, 6]
+    assert duckdb.sql(f"select sum(x) from '{path}'").fetchall() == [(12,)]
+    assert sorted(lab.open_sweep(tmp_path).table().to_pandas()["x"]) == [2, 4, 6]
+
+
+def test_what_is_done_is_not_run_again(tmp_path: Path) -> None:
+    log = str(tmp_path / "log")
+
+    def runs() -> int:
+        return len(Path(log).read_text().split())
+
+    lab.sweep(counted, log=log, a=[1, 2], b="x", folder=tmp_path / "s")
+    assert runs() == 2
+    lab.sweep(counted, log=log, a=[1, 2], b="x", folder=tmp_path / "s")
+    assert runs() == 2
+    dry = lab.sweep(counted, log=log, a=[1, 2, 3], b="x", folder=tmp_path / "s", repeat=2, dry_run=True)
+    assert (dry.trials, dry.done, runs()) == (6, 2, 2)
+    assert dry.seconds is not None
+    wider = lab.sweep(counted, log=log, a=[1, 2, 3], b="x", folder=tmp_path / "s", repeat=2)
+    assert runs() == 6
+    assert len(wider.table()) == 6
+    narrow = lab.sweep(counted, log=log, a=[2], b="x", folder=tmp_path / "s")
+    assert runs() == 6
+    assert narrow.table()["a"].values.tolist() == [2]
+
+
+def test_other_code_is_another_sweep(tmp_path: Path) -> None:
+    def experiment(factor: int) -> Any:
+        return lambda a: a * factor
+
+    assert lab.sweep(experiment(2), a=[1, 2], folder=tmp_path).table()["value"].values.sum() == 6
+    assert lab.sweep(experiment(3), a=[1, 2], folder=tmp_path, dry_run=True).done == 0
+    assert lab.sweep(experiment(3), a=[1, 2], folder=tmp_path).table()["value"].values.sum() == 9
+    # The first results are kept.
+    assert lab.sweep(experiment(2), a=[1, 2], folder=tmp_path, dry_run=True).done == 2
+
+
+def test_a_trial_gets_a_seed_of_its_own(tmp_path: Path) -> None:
+    made = lab.sweep(
+        lambda a, seed, repeat: {"own": seed, "turn": repeat, "b": a}, a=[1, 2], repeat=3, folder=tmp_path / "s"
+    )
+    table = made.table()
+    assert len(set(table["own"])) == 6
+    assert table["own"].values.tolist() == table["seed"].values.tolist()
+    assert table["turn"].values.tolist() == table["repeat"].values.tolist()
+
+
+def test_values_of_many_kinds(tmp_path: Path) -> None:
+    def kinds(a: int) -> dict[str, Any]:
+        found: list[dict[str, Any]] = [
+            {"n": 1, "mixed": "word", "some": 1.5, "big": 2**70},
+            {"n": np.float32(0.5), "mixed": 3, "some": None, "big": 1},
+            {"n": float("nan"), "mixed": True, "big": 1},
+        ]
+        return found[a]
+
+    table = lab.sweep(kinds, a=[0, 1, 2], folder=tmp_path / "s").table().sort("a")
+    assert np.array_equal(table["n"].values, [1, 0.5, float("nan")], equal_nan=True)
+    assert list(table["mixed"]) == ["word", "3", "true"]
+    assert np.array_equal(table["some"].values, [1.5, float("nan"), float("nan")], equal_nan=True)
+    assert list(table["big"]) == [str(2**70), "1", "1"]
+    lists = lab.sweep(lambda a: len(a), a=[[1, 2], [3], {"k": 1}], folder=tmp_path / "l").table()
+    assert set(lists["a"]) == {"[1, 2]", "[3]", '{"k": 1}'}
+
+
+def test_what_failed_is_missing_with_its_reason(tmp_path: Path) -> None:
+    def odd(a: str) -> object:
+        if a == "raises":
+            raise ValueError("no such luck")
+        if a == "exits":
+            os._exit(7)
+        return {"good": 1, "list": [1], "nameless": {3: 4}, "clash": {"seed": 1}, "axis": {"a": 1}}[a]
+
+    every = ["good", "raises", "exits", "list", "nameless", "clash", "axis"]
+    made = lab.sweep(odd, a=every, folder=tmp_path)
+    assert list(made.table()["a"]) == ["good"]
+    missing = {row["a"]: (row["kind"], row["message"], row["attempts"]) for row in made.missing()}
+    assert missing == {
+        "raises": ("error", "ValueError: no such luck", 1),
+        "exits": ("exited", "the function ended its process, with exit status 7", 1),
+        "list": (
+            "error",
+            "TypeError: the function returned [1]; it may return a number, a string, or a dict of these by name",
+            1,
+        ),
+        "nameless": ("error", "TypeError: the function returned a value under 3, which is not a name", 1),
+        "clash": ("value", "the function returned 'seed', which is a column of the table already", 1),
+        "axis": ("value", "the function returned 'a', which is a column of the table already", 1),
+    }
+    [detail] = [row["detail"] for row in made.missing() if row["a"] == "raises"]
+    assert 'raise ValueError("no such luck")' in str(detail)
+    assert "missing, error: ValueError: no such luck: a=raises (repeat 0)" in made.text()
+    assert not made.complete
+    assert store.is_running(tmp_path) is False
+
+
+def test_faults_of_the_machine_are_tried_again(tmp_path: Path) -> None:
+    folder = str(tmp_path)
+
+    def unlucky(a: str) -> int:
+        with (Path(folder) / a).open("a") as file:
+            file.write("x")
+        turn = (Path(folder) / a).stat().st_size
+        if a == "always" or (a == "twice" and turn < 3):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if a == "full" and turn < 2:
+            raise OSError(28, "No space left on device", "/data")
+        if a == "slow" and turn < 2:
+            time.sleep(60)
+        return turn
+
+    made = lab.sweep(unlucky, a=["always", "twice", "full", "slow", "well"], folder=tmp_path / "s", deadline_s=20)
+    rows = {row["a"]: (row["value"], row["attempts"], row["retried"]) for row in made.table()}
+    killed = "killed: the trial's process was killed by signal 9"
+    assert rows == {
+        "twice": (3, 3, f"{killed}; {killed}"),
+        "full": (2, 2, "full disk: OSError: [Errno 28] No space left on device: '/data'"),
+        "slow": (2, 2, "deadline: the trial ran past its deadline and was killed"),
+        "well": (1, 1, ""),
+    }
+    [row] = made.missing().rows()
+    assert (row["a"], row["kind"], row["attempts"]) == ("always", "killed", 3)
+
+
+def test_what_a_trial_starts_goes_with_it(tmp_path: Path) -> None:
+    def leaves(a: int) -> int:
+        child = subprocess.Popen(["sleep", "60"])
+        if a:
+            time.sleep(60)
+        return child.pid
+
+    made = lab.sweep(leaves, a=[0], folder=tmp_path)
+    [pid] = made.table()["value"]
+    end = time.monotonic() + 20
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_processes_killed_at_random_lose_nothing(tmp_path: Path) -> None:
+    """SIGKILL of the launcher and of trials, while 24 trials run."""
+    pids = tmp_path / "pids"
+    pids.mkdir()
+
+    def works(a: int, b: int) -> int:
+        (pids / str(os.getpid())).touch()
+        time.sleep(0.1)
+        return a * b
+
+    killer = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import os, random, signal, sys, time, pathlib\n"
+            "rng = random.Random(7); killed = 0; seen = set()\n"
+            "while killed < 5:\n"
+            "    names = [n for n in os.listdir(sys.argv[1]) if n not in seen]\n"
+            "    if names:\n"
+            "        name = rng.choice(names); seen.add(name)\n"
+            "        stat = pathlib.Path(f'/proc/{name}/stat')\n"
+            "        try:\n"
+            "            target = int(name) if killed != 2 else int(stat.read_text().rpartition(')')[2].split()[1])\n"
+            "            if target > 1: os.kill(target, signal.SIGKILL); killed += 1; print(target, flush=True)\n"
+            "        except (OSError, ProcessLookupError): pass\n"
+            "    time.sleep(0.02)\n",
+            str(pids),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    made = lab.sweep(works, a=[1, 2, 3, 4], b=[1, 2, 3], repeat=2, retries=6, folder=tmp_path / "s", workers=3)
+    said, _ = killer.communicate(timeout=60)
+    assert len(said.split()) == 5
+    assert made.complete, made
+    table = made.table()
+    assert Counter((row["a"], row["b"]) for row in table) == {(a, b): 2 for a in (1, 2, 3, 4) for b in (1, 2, 3)}
+    assert len(set(table["key"])) == 24
+    assert all(row["value"] == row["a"] * row["b"] for row in table)  # type: ignore[operator]
+    assert sum(table["attempts"]) > 24
+    outcomes, _ = store.read_journal(tmp_path / "s")
+    assert Counter(one["key"] for one in outcomes if one["type"] == "done").most_common(1)[0][1] == 1
+
+
+# Six trials: two end at once, and four wait for a file.
+SCRIPT = """
+import os, time
+from pathlib import Path
+import sampleblk_lab as lab
+
+HERE = {here!r}
+
+def slow(a):
+    Path(HERE, "pids", f"{{a}} {{os.getpid()}}").touch()
+    while a > 1 and not Path(HERE, "go").exists():
+        time.sleep(0.05)
+    return a
+
+if __name__ == "__main__":
+    made = lab.sweep(slow, a=[*range(6)], folder=Path(HERE, "s"), workers=3, deadline_s=None)
+    print("interrupted" if made.interrupted else "ended", len(made.table()), flush=True)
+"""
+
+
+def _experiment(here: Path) -> subprocess.Popen[str]:
+    script = here / "experiment.py"
+    script.write_text(SCRIPT.format(here=str(here)))
+    (here / "pids").mkdir(exist_ok=True)
+    return subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_sweep_ends_its_trials_and_goes_on(tmp_path: Path, how: signal.Signals) -> None:
+    process, folder = _experiment(tmp_path), tmp_path / "s"
+
+    def begun() -> dict[int, int]:
+        return {int(a): int(pid) for a, pid in (path.name.split() for path in (tmp_path / "pids").iterdir())}
+
+    # Until all three that run at a time are such that wait.
+    end = time.monotonic() + 120
+    while time.monotonic() < end and len([a for a in begun() if a > 1]) < 3:
+        time.sleep(0.05)
+    assert lab.open_sweep(folder).running
+    done = sorted(a for a in begun() if a < 2)
+    os.killpg(process.pid, how)  # as a terminal does
+    said, _ = process.communicate(timeout=60)
+    assert said.split() == (["interrupted", str(len(done))] if how == signal.SIGINT else [])
+    while any(Path(f"/proc/{pid}").exists() for pid in begun().values()) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not [pid for pid in begun().values() if Path(f"/proc/{pid}").exists()]
+    kept = lab.open_sweep(folder)
+    assert not kept.running
+    assert sorted(kept.table()["a"]) == done
+    assert set(kept.missing()["kind"]) == {"not run"}
+    # What is left of a line that was being written is no outcome.
+    with (folder / "journal.jsonl").open("a") as file:
+        file.write('{"type": "done", "key": "')
+    assert sorted(kept.table()["a"]) == done
+    (tmp_path / "go").touch()
+    for path in (tmp_path / "pids").iterdir():
+        path.unlink()
+    again = _experiment(tmp_path)
+    said, _ = again.communicate(timeout=120)
+    assert said.split() == ["ended", "6"]
+    assert sorted(begun()) == sorted({*range(6)} - {*done})
+    assert sorted(lab.open_sweep(folder).table()["a"]) == [0, 1, 2, 3, 4, 5]
+
+
+def test_any_executor_will_do(tmp_path: Path) -> None:
+    def work(a: int) -> int:
+        return a + 1
+
+    with concurrent.futures.ThreadPoolExecutor(2) as threads:
+        assert lab.sweep(work, a=[1, 2], client=threads, folder=tmp_path / "t").table()["value"].values.sum() == 5
+    with concurrent.futures.ProcessPoolExecutor(2) as pool:
+        assert lab.sweep(work, a=[1, 2], client=pool, folder=tmp_path / "p").table()["value"].values.sum() == 5
+    # One that is broken, or closed, is no reason to lose what was done.
+    closed = lab.sweep(work, a=[1, 2, 3], client=pool, folder=tmp_path / "p")
+    assert len(closed.table()) == 2
+    assert "shutdown" in closed.lost
+    assert [row["kind"] for row in closed.missing()] == ["not run"]
+
+
+def test_two_sweeps_do_not_write_to_one_folder(tmp_path: Path) -> None:
+    plan = store.Plan({}, ["a"], [])
+    with store.Writer(tmp_path, plan), pytest.raises(lab.InputError, match="another sweep writes to"):
+        lab.sweep(lambda a: a, a=[1], folder=tmp_path)
+
+
+def takes(a: int, needed: int) -> int:
+    return a + needed
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "said"),
+    [
+        (3, {"a": [1]}, "3 is not a function"),
+        (takes, {"a": [1]}, r"takes\(\) needs 'needed'"),
+        (takes, {"a": [1], "needed": 1, "b": [1]}, r"takes\(\) has no parameter 'b' .expected axes among a, needed"),
+        (lambda a: a, {"a": [1], "repeat": 0}, "repeat=0 .expected a whole number of 1 or more"),
+        (lambda a: a, {"a": [1], "repeat": "2"}, "repeat='2'"),
+        (lambda a: a, {"a": [1], "retries": -1}, "retries=-1"),
+        (lambda a: a, {"a": [1], "deadline_s": 0}, "deadline_s=0 .expected seconds above 0, or None"),
+        (lambda a: a, {"a": [1], "pairwise": 2}, "pairwise=2"),
+        (lambda a: a, {"a": [1], "workers": 0}, "workers=0"),
+        (lambda a: a, {"a": [1], "client": 3}, "client=3 .expected a distributed.Client"),
+        (lambda a: a, {"a": [1], "vm": "yes"}, "vm='yes'"),
+        (lambda a: a, {"a": [1], "vm": {"cpu": 2}}, "vm has cpu=2 .expected cpus, memory_mib"),
+        (lambda a: a, {"a": [1], "vm": {"cpus": 0}}, "vm cpus=0 .expected 1 to 255"),
+        (lambda a: a, {"a": [1], "kernel": ["6.1"], "vm": False}, "vm=False with an axis 'kernel'"),
+        (lambda a: a, {"a": [1], "kernel": [6.1]}, "axis 'kernel' has the value 6.1 .expected names of kernels"),
+        (lambda seconds: seconds, {"seconds": [1]}, "an axis named 'seconds', which is a column of every sweep"),
+        (lambda a: a, {"a": [1], "where": lambda a: a > 1}, "no combination is left"),
+    ],
+)
+def test_what_cannot_be_run_says_what_would_be_accepted(
+    function: Any, options: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(lab.InputError, match=said) as caught:
+        lab.sweep(function, folder=tmp_path / "s", **options)
+    assert caught.value.expected
+    assert not (tmp_path / "s").exists()
+
+
+def test_comparisons_along_an_axis(tmp_path: Path) -> None:
+    def measured(fs: str, bs: int, repeat: int) -> dict[str, float]:
+        base = {"ext4": 10.0, "xfs": 20.0}[fs] * (1 + 0.001 * ((repeat * 7) % 5))
+        return {"time": base if bs == 4 else 10.0 + 0.01 * ((repeat * 3) % 7), "other": 1.0}
+
+    made = lab.sweep(measured, fs=["ext4", "xfs"], bs=[4, 64], repeat=8, folder=tmp_path)
+    with pytest.raises(lab.InputError, match=r"metric is not given.*'time', 'other'"):
+        made.compare("fs")
+    rows = made.compare("fs", "time")
+    assert [row.test for row in rows] == ["bs=4 fs=xfs", "bs=64 fs=xfs"]
+    slower, same = rows
+    assert (slower.verdict, same.verdict) == ("slower", "no difference shown")
+    assert slower.comparison is not None
+    assert slower.comparison.ratio.value == pytest.approx(2)
+    assert "fs=xfs against fs=ext4: slower" in rows.text()
+    assert [row.verdict for row in made.compare("fs", "time", better="higher")][:1] == ["faster"]
+    [back, _] = made.compare("fs", "time", before="xfs")
+    assert back.verdict == "faster"
+    few = lab.sweep(measured, fs=["ext4", "xfs"], bs=4, repeat=5, folder=tmp_path).compare("fs", "time")
+    assert few[0].refused == "5 repeats of fs=ext4 are done, fewer than 6"
+    for arguments, said in (
+        (("depth",), "'depth' is not an axis"),
+        (("fs", "none"), "'none' is not a column of numbers"),
+    ):
+        with pytest.raises(lab.InputError, match=said):
+            made.compare(*arguments)
+    with pytest.raises(lab.InputError, match="fs has no value 'btrfs'"):
+        made.compare("fs", "time", before="btrfs")
+
+
+def test_unlike_hosts_are_not_compared(tmp_path: Path) -> None:
+    made = lab.sweep(lambda a, repeat: 1.0 + a + repeat / 100, a=[1, 2], repeat=6, folder=tmp_path)
+    path = tmp_path / "journal.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0].replace('"host_cpus": ', '"host_cpus": 1'), *lines[1:]]) + "\n")
+    (tmp_path / "results.parquet").unlink()
+    [row] = made.compare("a")
+    assert row.refused.startswith("the machine differs (")
+    [row] = made.compare("a", across=["machine"])
+    assert row.verdict == "slower"
+
+
+def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
+    made = lab.sweep(lambda a: a, a=[1, 2], folder=tmp_path)
+    path = tmp_path / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + b"rubbish\n" + lines[1])
+    (tmp_path / "results.parquet").unlink()
+    with pytest.raises(lab.FormatError, match=f"journal.jsonl: at byte {len(lines[0])}: expected an outcome"):
+        made.table()
+    with pytest.raises(lab.InputError, match="there is no sweep in"):
+        lab.open_sweep(tmp_path / "none")
+    for text, said in (
+        ("[1", "JSON"),
+        ("[]", "a sweep of format 1"),
+        ('{"format": 2}', "a sweep of format 1"),
+        ('{"format": 1, "axes": ["a"]}', "axes, identity and count of a sweep"),
+        ('{"format": 1, "axes": ["a"], "identity": "x", "count": 1}\n[3]', "the trials of a sweep in its second line"),
+    ):
+        (tmp_path / "plan.jsonl").write_text(text)
+        with pytest.raises(lab.FormatError, match=f"expected {said}"):
+            assert lab.open_sweep(tmp_path).plan.trials
+
+
+def test_a_full_disk_leaves_the_journal_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trials = [lab.sweep(lambda a: a, a=[1, 2], folder=tmp_path / "s").plan.trials]
+    write = os.write
+
+    def fills(descriptor: int, data: bytes) -> int:
+        write(descriptor, data[:10])
+        raise OSError(28, "No space left on device")
+
+    plan = store.Plan({}, ["a"], trials[0])
+    with store.Writer(tmp_path / "t", plan) as writer:
+        monkeypatch.setattr(store.os, "write", fills)
+        record = {
+            "type": "done",
+            "key": trials[0][0].key,
+            "values": {},
+            "seconds": 1,
+            "facts": {},
+            "attempts": 1,
+            "retried": [],
+        }
+        with pytest.raises(OSError, match="No space left"):
+            writer.add(record)
+        monkeypatch.undo()
+        assert (tmp_path / "t/journal.jsonl").read_bytes() == b""
+        assert writer.add(record)
+        assert not writer.add(record)
+    assert len(store.read_journal(tmp_path / "t")[0]) == 1
+
+
+def test_workers_are_as_many_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running.os, "sched_getaffinity", lambda _: set(range(16)))
+    shape = running_shape(cpus=4, memory_mib=256)
+    assert running.local_workers(None) == 16
+    assert running.local_workers(shape) <= 4
+    assert running.local_workers(running_shape(cpus=2, memory_mib=10**9)) == 1
+
+
+def running_shape(**values: Any) -> Any:
+    from sampleblk_lab.sweeps.trial import Shape
+
+    return Shape(**values)
+
+
+def test_importing_the_package_imports_nothing_of_it() -> None:
+    code = (
+        "import sys, sampleblk_lab; sampleblk_lab.__dir__()\n"
+        "print([name for name in sys.modules if name.startswith(('sampleblk_lab.sweeps', 'pyarrow', 'distributed'))])\n"
+        "from sampleblk_lab.sweeps import api\n"
+        "print([name for name in sys.modules if name in ('pyarrow', 'distributed', 'dask')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["[]", "[]"]
+
+
+def test_without_the_extra_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(lab.UnsupportedError, match=r"pyarrow is not installed; pip install 'sampleblk-lab\[sweep\]'"):
+        lab.sweep(lambda a: a, a=[1], folder=tmp_path)
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(
+        lab.UnsupportedError, match=r"distributed is not installed; pip install 'sampleblk-lab\[sweep\]'"
+    ):
+        lab.sweep(lambda a: a, a=[1], client="tcp://127.0.0.1:1", folder=tmp_path)

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: MIT
+"""A function of ours, run in a VM: its value, its exceptions, and what becomes of a process that gives neither."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+
+import cloudpickle
+import pytest
+
+import sampleblk_lab as lab
+from sampleblk_lab import called
+from sampleblk_lab.vm import VM, CallError
+from sampleblk_lab.vm.errors import RemoteTraceback
+
+
+class OddError(Exception):
+    """Pickled by its text, which its two arguments are not."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(f"{first} {second}")
+
+
+def fails() -> None:
+    raise FileNotFoundError(2, "No such file or directory", "/nowhere")
+
+
+def fails_oddly() -> None:
+    raise OddError("very", "odd")
+
+
+def outcome(function: object, *args: object) -> tuple[object, object, str | None]:
+    return called.outcome_of(pickle.dumps((sys.path, cloudpickle.dumps((function, args, {})))))
+
+
+def test_what_the_guest_sends_back() -> None:
+    value, _, text = outcome(lambda a: a + 1, 1)
+    assert text is None
+    assert pickle.loads(value) == 2
+    _, error, text = outcome(fails)
+    assert pickle.loads(error).filename == "/nowhere"
+    assert 'in fails\n    raise FileNotFoundError(2, "No such' in str(text)
+    assert "outcome_of" not in str(text)
+    assert outcome(fails_oddly)[:2] == (None, None)
+    _, _, text = outcome(lambda: (n for n in ()))  # a value that nothing can pickle
+    assert "generator" in str(text)
+    _, _, text = outcome(sys.exit, 3)
+    assert "SystemExit: 3" in str(text)
+
+
+def test_a_function_runs_in_a_vm(capfd: pytest.CaptureFixture[str]) -> None:
+    there = "of the test"
+
+    def look(name: str, *, end: str) -> dict[str, object]:
+        print("said in the guest")
+        with lab.Device(capacity="16M") as device:
+            return {"uid": os.getuid(), "text": there + name + end, "exists": os.path.exists(device.path)}  # noqa: PTH110
+
+    with VM() as vm:
+        assert vm.call(os.uname).release == vm.kernel.release
+        assert vm.call(look, "!", end="?") == {"uid": 0, "text": "of the test!?", "exists": True}
+        assert capfd.readouterr().err.endswith("said in the guest\n")
+        with pytest.raises(FileNotFoundError, match="/nowhere") as caught:
+            vm.call(fails)
+        assert isinstance(caught.value.__cause__, RemoteTraceback)
+        assert "in fails" in str(caught.value.__cause__)
+        with pytest.raises(lab.InputError, match="capacity"):
+            vm.call(lab.Device, capacity="much")
+        with pytest.raises(CallError, match="OddError: very odd") as odd:
+            vm.call(fails_oddly)
+        assert "in fails_oddly" in str(odd.value.__cause__)
+        with pytest.raises(CallError, match=r"_exit\(\) gave no value: its process ended by status 7"):
+            vm.call(os._exit, 7)
+        with pytest.raises(CallError, match="SystemExit: 3"):
+            vm.call(sys.exit, 3)
+        assert vm.call(len, bytes(3_000_000)) == 3_000_000

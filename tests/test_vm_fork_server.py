@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: MIT
+"""The Python that a VM has ready: what a fork of it does is what the same interpreter does here, started anew."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+from sampleblk_lab.vm import VM, CommandError, fork_server, interpreter
+
+# Its command line tells a fork from a process that has started by itself; this text is in that of the latter.
+FORKED = "b'fork' b'_server' in open('/proc/self/cmdline', 'rb').read()"
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[VM]:
+    """A clone that has a Python ready."""
+    vm = VM(driver=False)
+    vm.make_template()
+    with vm:
+        assert vm.restored
+        yield vm
+
+
+def forked(machine: VM, *options: str, **keywords: object) -> bool:
+    done = machine.run([sys.executable, *options, "-c", f"print({FORKED})"], timeout=60, **keywords)  # type: ignore[arg-type]
+    assert done.returncode == 0, done.stderr
+    return {b"True\n": True, b"False\n": False}[done.stdout]
+
+
+PROGRAMS = {
+    "arguments": "import sys; print(sys.argv, sys.orig_argv[1:2], sys.path[0], __name__, sys.flags.interactive)",
+    "its module": "import sys; print(sorted(globals()), sys.modules['__main__'].__dict__ is globals())",
+    "status": "raise SystemExit(7)",
+    "status as text": "import sys; sys.exit('no room')",
+    "exception": "def f():\n    1 / 0\nf()",
+    "exception of another": "try:\n    int('x')\nexcept ValueError as e:\n    raise KeyError('y') from e",
+    "syntax": "print(1\nx =",
+    "names": "print(undefined_name)",
+    "group": "raise ExceptionGroup('two', [ValueError(1), OSError(2)])",
+    "hook": "import sys\nsys.excepthook = lambda *a: print('hook', a[0].__name__)\nraise OSError",
+    "streams": "import sys\nfor s in (sys.stdin, sys.stdout, sys.stderr): print(s.name, s.mode, s.encoding, s.errors, "
+    "s.line_buffering, s.write_through, s.isatty(), s.fileno(), type(s.buffer).__name__)",
+    "input": "import sys; print(sys.stdin.readline(), sys.stdin.buffer.read())",
+    "left to the end": "f = open('/dev/stdout', 'w'); f.write('flushed at the end')",
+    "at exit": "import atexit; atexit.register(print, 'last'); print('first')",
+    "thread": "import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.2), print('late'))).start()",
+    "killed": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+    "interrupted": "import os, signal; print('x', end=''); os.kill(os.getpid(), signal.SIGINT); print('y')",
+    "broken pipe": "import signal; print(signal.getsignal(signal.SIGPIPE), signal.getsignal(signal.SIGINT).__name__)",
+    "signals": "import signal; print(signal.pthread_sigmask(signal.SIG_BLOCK, []))",
+    "descriptors": "import os; print([f for f in range(100) if os.path.exists(f'/proc/self/fd/{f}')])",
+    "child": "import subprocess, sys\nprint(subprocess.run([sys.executable, '-c', 'print(3)'], capture_output=True))",
+    "pool": "import multiprocessing as m\nwith m.get_context('fork').Pool(2) as p: print(p.map(abs, [-1, -2]))",
+    "threads of numpy": "import numpy as n; a = n.ones((300, 300)); print((a @ a).sum())",
+    "time zone": "import time; print(time.strftime('%H %Z', time.gmtime(0)), time.localtime(0).tm_hour)",
+    "environment": "import os; print(os.environ['MARK'], os.environb[b'MARK'], os.getenv('GONE'), os.getcwd())",
+    "warnings": "import warnings; warnings.warn('old', DeprecationWarning); print(len(warnings.filters) > 3)",
+    "import": "import colorsys, email.mime.text; print(colorsys.__file__)",
+    "no module": "import not_there_at_all",
+    "recursion": "def f(): f()\ntry:\n    f()\nexcept RecursionError as e: print(e)",
+}
+
+
+def _both(machine: VM, words: list[str], folder: Path, stdin: bytes = b"") -> None:
+    """The same command here and there. What a host's name or process makes different is not asked for."""
+    env = {**os.environ, "MARK": "ä=b", "TZ": "Asia/Kolkata"}
+    env.pop("COLUMNS", None)
+    here = subprocess.run(
+        [sys.executable, *words], input=stdin, capture_output=True, check=False, cwd=folder, env=env, timeout=60
+    )
+    there = machine.run([sys.executable, *words], stdin=stdin, cwd=folder, env=env, timeout=60)
+    assert (there.returncode, there.stdout, there.stderr) == (here.returncode, here.stdout, here.stderr)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_fork_does_as_a_new_interpreter(machine: VM, tmp_path: Path, name: str) -> None:
+    assert forked(machine, cwd=tmp_path)
+    _both(machine, ["-c", PROGRAMS[name], "a", "-b"], tmp_path, b"line\nrest")
+
+
+def test_so_does_a_script(machine: VM, tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("print('beside', __file__)")
+    script = tmp_path / "run.py"
+    script.write_text(
+        f"import sys, beside\nprint({FORKED} or sys.platform)\n"
+        "print(sys.argv, sys.path[0], __file__, __cached__, __spec__, type(__loader__).__name__)\n"
+        "def fails():\n    raise OSError('ä')\nfails()\n"
+    )
+    (tmp_path / "link.py").symlink_to(script)
+    here = subprocess.run(
+        [sys.executable, "link.py", "x"], capture_output=True, check=False, cwd=tmp_path, env={**os.environ}
+    )
+    there = machine.run([sys.executable, "link.py", "x"], cwd=tmp_path, timeout=60)
+    assert there.stdout == here.stdout.replace(b"linux", b"True")
+    assert (there.returncode, there.stderr) == (here.returncode, here.stderr)
+
+
+def test_so_does_a_module(machine: VM, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("import sys; print(sys.argv[1:], sys.path[0], __name__, __spec__.name); 1 / 0")
+    for words in (["own", "x"], ["json.tool", "--help"], ["not_there"], ["numpy.nothing"], ["sampleblk_lab.called"]):
+        _both(machine, ["-m", *words], tmp_path, b"no call")
+
+
+def test_unbuffered(machine: VM, tmp_path: Path) -> None:
+    assert forked(machine, "-u", cwd=tmp_path)
+    _both(machine, ["-u", "-c", PROGRAMS["streams"].replace("type(s.buffer)", "type(s)")], tmp_path)
+
+
+def test_what_only_a_new_interpreter_heeds_gets_one(machine: VM, tmp_path: Path) -> None:
+    assert not forked(machine, "-P")
+    assert not forked(machine, "-O")
+    assert not forked(machine, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert not forked(machine, env={**os.environ, "PYTHONHASHSEED": "7"})
+    assert forked(machine, cwd=tmp_path)
+    (tmp_path / "json").mkdir()  # a namespace package, which is found last
+    assert forked(machine, cwd=tmp_path)
+    (tmp_path / "numpy.py").write_text("print('mine')")
+    done = machine.run([sys.executable, "-c", "import numpy"], cwd=tmp_path, timeout=60)
+    assert done.stdout == b"mine\n"
+
+
+def test_input_reaches_an_interpreter_that_is_new(machine: VM) -> None:
+    code = "import os, sys; print(len(sys.stdin.buffer.read()), os.listdir('/proc/self/fd'))"
+    done = machine.run([sys.executable, "-P", "-c", code], stdin=b"x" * 1_000_000, timeout=60)
+    assert done.stdout == b"1000000 ['0', '1', '2', '3']\n"
+
+
+def test_what_cannot_be_started_says_why(machine: VM, tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"chdir to .*/nowhere: No such file"):
+        machine.run([sys.executable, "-c", "pass"], cwd=tmp_path / "nowhere")
+    assert forked(machine)  # and it goes on
+
+
+def test_signals_reach_it(machine: VM) -> None:
+    code = "import signal, time\nprint('up', flush=True)\ntime.sleep(60)"
+    reading, writing = os.pipe()
+
+    def kill_when_it_is_up() -> None:
+        os.read(reading, 3)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    killer = threading.Thread(target=kill_when_it_is_up)
+    killer.start()
+    try:
+        command = [sys.executable, "-c", code]
+        done = machine.run(command, stdout=writing, forward_signals=[signal.SIGUSR1], timeout=60)
+    finally:
+        os.close(writing)
+        killer.join()
+        os.close(reading)
+    assert done.returncode == -signal.SIGUSR1
+
+
+def test_clones_draw_other_random_numbers() -> None:
+    code = "import numpy, os, random, uuid; print(random.random(), numpy.random.random(), uuid.uuid4(), os.urandom(4))"
+    drawn = []
+    for _ in range(2):
+        with VM(driver=False) as vm:
+            assert forked(vm)
+            drawn += [vm.run([sys.executable, "-c", code]).stdout.split() for _ in range(2)]
+    for kind in zip(*drawn, strict=True):
+        assert len(set(kind)) == 4
+
+
+def test_there_is_none_for_files_that_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpreter, "cache_root", lambda: tmp_path)
+    assert interpreter.ready() is None  # never asked before
+    first = interpreter.ready()
+    assert first is not None
+    assert sys.executable in first.files
+    assert any(path.endswith("/numpy/__init__.py") for path in first.files)
+    assert interpreter.ready() == first
+    monkeypatch.setenv("LANG", "C")
+    assert interpreter.ready() is None
+    monkeypatch.undo()
+    monkeypatch.setattr(interpreter, "cache_root", lambda: tmp_path)
+    own = str(Path(interpreter.__file__))
+    touched = Path(own).stat().st_mtime_ns
+    try:
+        os.utime(own, ns=(touched, touched + 10**9))
+        assert interpreter.ready() is None
+        second = interpreter.ready()
+        assert second is not None
+        assert second.identity != first.identity
+    finally:
+        os.utime(own, ns=(touched, touched))
+    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    assert interpreter.ready(at_once=True) is None
+
+
+def test_what_the_guest_has_no_file_of_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An editable install finds the plugin where there is no pytest, and so no file of it in the guest either."""
+
+    asked = []
+
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, *_: object) -> ModuleSpec | None:
+            if not name.startswith("sampleblk_lab.not_there"):
+                return None
+            asked.append(name)
+            return spec_from_file_location(name, "/not/there.py")
+
+    monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
+    monkeypatch.setattr(fork_server, "_OURS", ("not_there", "not_there_either"))
+    with pytest.raises(FileNotFoundError):
+        importlib.import_module("sampleblk_lab.not_there")
+    asked.clear()
+    fork_server.import_all()
+    assert asked == ["sampleblk_lab.not_there", "sampleblk_lab.not_there_either"]

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: MIT
+"""Bad sectors that a rewrite repairs, time windows, fixed bytes, held requests and flushes that promise nothing."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import time
+
+import pytest
+from blockio import Background, aligned, flush, read, until, write
+
+import sampleblk_lab as lab
+
+both_modes = pytest.mark.parametrize("mode", ["mq", "bio"])
+
+# linux/fs.h: _IO(0x12, 127)
+_BLKZEROOUT = 0x127F
+
+
+def errno_of(call: object, *arguments: object) -> int | None:
+    """The errno that a call ends with."""
+    return Background(call, *arguments).error(20)  # type: ignore[arg-type]
+
+
+@both_modes
+def test_a_bad_sector_fails_reads_until_it_is_rewritten(mode: str) -> None:
+    with lab.Device("1M", mode=mode) as dev:
+        write(dev.path, b"o" * 65536)
+        dev.set_faults(
+            [lab.Fault(action="bad_sector", ops=("read", "write", "write_zeroes"), first_sector=20, last_sector=29)]
+        )
+        assert read(dev.path, 10240) == b"o" * 10240
+        assert errno_of(read, dev.path, 512, 20 * 512) == errno.ENODATA
+        assert errno_of(read, dev.path, 65536, 0) == errno.ENODATA
+        # What lies beside it is not repaired with it.
+        write(dev.path, b"n" * 2048, 20 * 512)
+        assert read(dev.path, 2048, 20 * 512) == b"n" * 2048
+        assert errno_of(read, dev.path, 512, 24 * 512) == errno.ENODATA
+        assert dev.faults()[0].repaired == 4
+        fd = os.open(dev.path, os.O_WRONLY)
+        fcntl.ioctl(fd, _BLKZEROOUT, struct.pack("QQ", 12288, 4096))
+        os.close(fd)
+        assert read(dev.path, 65536) == b"o" * 10240 + b"n" * 2048 + bytes(4096) + b"o" * 49152
+        assert dev.faults()[0].repaired == 10
+
+
+@both_modes
+def test_what_lies_before_a_bad_sector_is_read_and_written(mode: str) -> None:
+    with lab.Device("1M", mode=mode) as dev:
+        write(dev.path, b"o" * 8192)
+        dev.set_faults(
+            [lab.Fault(action="bad_sector", ops=("read", "write"), first_sector=3, last_sector=3, bad_writes=True)]
+        )
+        fd = os.open(dev.path, os.O_RDWR | os.O_DIRECT)
+        buffer = aligned(b"?" * 8192)
+        with pytest.raises(OSError, match="No data"):
+            os.preadv(fd, [buffer], 0)
+        assert buffer[:] == b"o" * 1536 + b"?" * 6656
+        with pytest.raises(OSError, match="No data"):
+            os.pwrite(fd, aligned(b"n" * 8192), 0)
+        os.close(fd)
+        dev.set_faults([])
+        assert read(dev.path, 8192) == b"n" * 1536 + b"o" * 6656
+
+
+@both_modes
+def test_a_bad_sector_may_fail_once(mode: str) -> None:
+    with lab.Device("1M", mode=mode) as dev:
+        dev.set_faults([lab.Fault(action="bad_sector", ops="read", first_sector=0, last_sector=15, once=True)])
+        assert errno_of(read, dev.path, 4096) == errno.ENODATA
+        assert read(dev.path, 4096) == bytes(4096)
+        assert errno_of(read, dev.path, 4096, 4096) == errno.ENODATA
+        assert read(dev.path, 8192) == bytes(8192)
+
+
+@both_modes
+def test_a_rule_sleeps_and_acts_alternately(mode: str) -> None:
+    with lab.Device("1M", mode=mode) as dev:
+        up, down = 400_000_000, 600_000_000
+        dev.set_faults([lab.Fault(action="error", ops="read", up_ns=up, down_ns=down)])
+        (rule,) = dev.faults()
+        assert (rule.up_ns, rule.down_ns) == (up, down)
+        begin = time.monotonic_ns()
+        seen = set()
+        while time.monotonic_ns() - begin < 2_500_000_000:
+            before = time.monotonic_ns() - begin
+            failed = errno_of(read, dev.path, 512) is not None
+            after = time.monotonic_ns() - begin
+            seen.add(failed)
+            # The table was set a little before `begin`: only what lies well within a phase is sure.
+            if before // (up + down) == after // (up + down) and before % (up + down) > 0:
+                if after % (up + down) < up - 200_000_000:
+                    assert not failed
+                if up < before % (up + down) and after % (up + down) < up + down - 200_000_000:
+                    assert failed
+            time.sleep(0.02)
+        assert seen == {True, False}
+        with pytest.raises(OSError, match="Invalid"):
+            dev.set_faults([lab.Fault(action="error", up_ns=1)])
+
+
+@both_modes
+def test_a_byte_is_set_of_what_is_read_and_of_what_is_written(mode: str) -> None:
+    for cache in (False, True):
+        with lab.Device("1M", mode=mode, cache=cache) as dev:
+            write(dev.path, b"o" * 8192)
+            dev.set_faults([lab.Fault(action="set_byte", ops="read", byte=5000, value=0x42, count=1)])
+            assert read(dev.path, 4096) == b"o" * 4096
+            assert read(dev.path, 8192) == b"o" * 5000 + b"B" + b"o" * 3191
+            assert read(dev.path, 8192) == b"o" * 8192
+            dev.set_faults([lab.Fault(action="set_byte", ops="write", byte=4095, value=0)])
+            write(dev.path, b"n" * 8192)
+            dev.set_faults([])
+            assert read(dev.path, 8192) == b"n" * 4095 + b"\0" + b"n" * 4096
+
+
+@both_modes
+def test_a_held_write_is_there_and_not_answered(mode: str) -> None:
+    with lab.Device("1M", mode=mode, cache=True) as dev:
+        dev.set_faults([lab.Fault(action="hold", ops="write", count=1)])
+        held = Background(write, dev.path, b"h" * 4096)
+        until(dev.volatile_writes)
+        time.sleep(0.1)
+        assert held.running
+        assert read(dev.path, 4096) == b"h" * 4096
+        flush(dev.path)
+        assert [w.in_flight for w in dev.volatile_writes()] == [True]
+        dev.set_faults([])
+        assert held.error(5) is None
+        flush(dev.path)
+        assert dev.volatile_writes() == []
+
+
+@both_modes
+def test_a_call_that_needs_an_idle_device_has_held_writes_answered(mode: str) -> None:
+    with lab.Device("1M", mode=mode) as dev:
+        dev.set_faults([lab.Fault(action="hold", ops="write")])
+        held = Background(write, dev.path, b"h" * 4096)
+        until(lambda: dev.counters().faults)
+        dev.snapshot_take()
+        assert held.error(5) is None
+
+
+@both_modes
+def test_a_flush_may_promise_nothing(mode: str) -> None:
+    with lab.Device("1M", mode=mode, cache=True, fua=True) as dev:
+        write(dev.path, b"a" * 4096)
+        dev.set_faults([lab.Fault(action="not_durable", ops=("flush", "write"))])
+        flush(dev.path)
+        write(dev.path, b"b" * 4096, 4096, dsync=True)
+        assert [w.durable for w in dev.volatile_writes()] == [False, False]
+        dev.power_cut("all")
+        dev.set_faults([])
+        dev.power_on()
+        assert read(dev.path, 8192) == bytes(8192)
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    with lab.Device("1M") as dev:
+        for fault in (
+            lab.Fault(action="bad_sector", ops="write"),
+            lab.Fault(action="bad_sector", ops="read", first_sector=2048),
+            lab.Fault(action="set_byte", ops="read", value=256),
+            lab.Fault(action="set_byte", ops="flush"),
+            lab.Fault(action="not_durable", ops="read"),
+        ):
+            with pytest.raises(OSError, match="Invalid"):
+                dev.set_faults([fault])

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: MIT
+"""A device that grows and shrinks while it is used."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import random
+import struct
+import subprocess
+import threading
+
+import pytest
+from blockio import Background, aligned, flush, read, write
+
+import sampleblk_lab as lab
+
+both_modes = pytest.mark.parametrize("mode", ["mq", "bio"])
+
+# linux/fs.h: _IOR(0x12, 114, size_t)
+_BLKGETSIZE64 = 0x80081272
+
+
+def size_of(path: str) -> int:
+    """The size that the kernel gives a block device."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return int(struct.unpack("Q", fcntl.ioctl(fd, _BLKGETSIZE64, bytes(8)))[0])
+    finally:
+        os.close(fd)
+
+
+@both_modes
+def test_what_is_new_is_zero_and_what_is_cut_off_is_gone(mode: str) -> None:
+    with lab.Device("1M", mode=mode) as dev:
+        write(dev.path, b"a" * (1 << 20))
+        dev.resize("64M")
+        assert size_of(dev.path) == dev.info().capacity_bytes == 64 << 20
+        assert read(dev.path, 2 << 20) == b"a" * (1 << 20) + bytes(1 << 20)
+        write(dev.path, b"b" * 4096, (64 << 20) - 4096)
+        assert read(dev.path, 4096, (64 << 20) - 4096) == b"b" * 4096
+        dev.resize(66048)
+        assert size_of(dev.path) == 66048
+        assert dev.info().allocated_bytes == 17 * 4096
+        fd = os.open(dev.path, os.O_RDONLY)
+        assert os.pread(fd, 4096, 66048) == b""
+        os.close(fd)
+        dev.resize("64M")
+        assert read(dev.path, 131072) == b"a" * 66048 + bytes(65024)
+        assert read(dev.path, 4096, (64 << 20) - 4096) == bytes(4096)
+        dev.resize("64M")
+
+
+@both_modes
+def test_a_size_that_cannot_be_is_refused_and_changes_nothing(mode: str) -> None:
+    def refused(code: int, capacity: int | str) -> None:
+        before = dev.info().capacity_bytes
+        with pytest.raises(OSError, match=os.strerror(code)) as caught:
+            dev.resize(capacity)
+        assert caught.value.errno == code
+        assert size_of(dev.path) == dev.info().capacity_bytes == before
+
+    with lab.Device("1M", mode=mode, logical_block=4096) as dev:
+        refused(errno.EINVAL, (1 << 20) + 512)
+        refused(errno.EINVAL, 0)
+        refused(errno.EINVAL, 2**64 - 4096)
+        refused(errno.EFBIG, "4T")
+        snapshot = dev.snapshot_take()
+        refused(errno.EBUSY, "2M")
+        refused(errno.EBUSY, "512K")
+        with dev.snapshot_clone(snapshot) as clone, pytest.raises(OSError, match="busy"):
+            clone.resize("2M")
+        dev.snapshot_delete(snapshot)
+        dev.journal_start("1M")
+        refused(errno.EBUSY, "2M")
+        dev.journal_stop()
+        dev.resize("2M")
+
+
+def test_a_snapshot_after_a_resize_holds_what_was_there() -> None:
+    with lab.Device("8M") as dev:
+        write(dev.path, b"1" * 4096, (8 << 20) - 4096)
+        dev.resize("1M")
+        write(dev.path, b"2" * 4096)
+        snapshot = dev.snapshot_take()
+        write(dev.path, b"3" * 4096)
+        with dev.snapshot_clone(snapshot) as clone:
+            assert size_of(clone.path) == 1 << 20
+            assert read(clone.path, 4096) == b"2" * 4096
+        dev.snapshot_restore(snapshot)
+        assert read(dev.path, 1 << 20) == b"2" * 4096 + bytes((1 << 20) - 4096)
+        dev.snapshot_delete(snapshot)
+        dev.resize("16M")
+        assert read(dev.path, 4096, (8 << 20) - 4096) == bytes(4096)
+
+
+@both_modes
+def test_what_is_volatile_is_durable_after_a_resize(mode: str) -> None:
+    with lab.Device("1M", mode=mode, cache=True) as dev:
+        write(dev.path, b"v" * 4096)
+        write(dev.path, b"w" * 4096, (1 << 20) - 4096)
+        dev.resize("512K")
+        assert dev.volatile_writes() == []
+        dev.resize("1M")
+        write(dev.path, b"x" * 4096, 4096)
+        assert dev.power_cut("all").dropped == 1
+        dev.power_on()
+        assert read(dev.path, 1 << 20) == b"v" * 4096 + bytes((1 << 20) - 4096)
+
+
+def test_a_misdirected_write_does_not_leave_the_device() -> None:
+    with lab.Device("8M") as dev:
+        dev.set_faults([lab.Fault(action="misdirected_write", sector=16000)])
+        dev.resize("1M")
+        write(dev.path, b"m" * 4096)
+        assert read(dev.path, 1 << 20) == bytes(1 << 20)
+
+
+@both_modes
+def test_a_device_is_resized_under_load(mode: str) -> None:
+    with lab.Device("4M", mode=mode, queues=2, cache=True) as dev:
+        stop = threading.Event()
+
+        def load(seed: int) -> None:
+            chance = random.Random(seed)
+            fd = os.open(dev.path, os.O_RDWR | os.O_DIRECT)
+            data = aligned(bytes([seed + 1]) * 16384)
+            while not stop.is_set():
+                try:
+                    if chance.random() < 0.5:
+                        os.pwrite(fd, data, chance.randrange(16 << 8) * 4096)
+                    else:
+                        os.preadv(fd, [data], chance.randrange(16 << 8) * 4096)
+                except OSError as error:
+                    # Beyond the end, which moves.
+                    assert error.errno in (errno.ENOSPC, errno.EIO)  # noqa: PT017
+            os.close(fd)
+
+        workers = [Background(load, seed) for seed in range(3)]
+        for n in range(30):
+            dev.resize(("16M", "1M", "4M", 1056768)[n % 4])
+        stop.set()
+        for worker in workers:
+            assert worker.error(20) is None
+        flush(dev.path)
+
+
+def test_a_mounted_ext4_grows() -> None:
+    with lab.Device("64M") as dev:
+        fs = dev.mkfs("ext4")
+        with fs.mount() as mnt:
+            before = os.statvfs(mnt).f_blocks
+            (mnt / "a").write_text("a")
+            dev.resize("128M")
+            subprocess.run(["resize2fs", dev.path], check=True, capture_output=True)
+            assert os.statvfs(mnt).f_blocks > before * 1.8
+            (mnt / "b").write_bytes(b"b" * (80 << 20))
+            assert (mnt / "a").read_text() == "a"
+        assert fs.fsck()
+
+
+def test_an_ext4_shrinks_and_its_device_after_it() -> None:
+    with lab.Device("128M") as dev:
+        fs = dev.mkfs("ext4")
+        with fs.mount() as mnt:
+            (mnt / "a").write_bytes(b"a" * (8 << 20))
+        subprocess.run(["e2fsck", "-fy", dev.path], check=True, capture_output=True)
+        subprocess.run(["resize2fs", dev.path, "64M"], check=True, capture_output=True)
+        dev.resize("64M")
+        with fs.mount() as mnt:
+            assert (mnt / "a").read_bytes() == b"a" * (8 << 20)
+        assert fs.fsck()
+
+
+def test_a_mounted_xfs_grows() -> None:
+    with lab.Device("320M") as dev:
+        fs = dev.mkfs("xfs")
+        with fs.mount() as mnt:
+            before = os.statvfs(mnt).f_blocks
+            dev.resize("512M")
+            subprocess.run(["xfs_growfs", str(mnt)], check=True, capture_output=True)
+            assert os.statvfs(mnt).f_blocks > before * 1.4
