@@ -96,7 +96,7 @@ test-cpp: build/asan/build.ninja ## GoogleTest, under ASan and UBSan
 # Prepared once more, since the tools of development came to the interpreter after `kernels`.
 test-python: packages-tests build kernels ## pytest: on this host, and in a VM on each of KERNELS
 	@for kernel in $(subst $(comma), ,$(KERNELS)); do $(BIN)/sampleblk-lab vm prepare --kernel $$kernel >/dev/null || exit 1; done
-	@$(MAKE) --no-print-directory -k -j2 test-vm test-host
+	@$(BIN)/python tests/lane.py $(KERNELS)
 
 test-host: ## pytest's cases of this host, once it is set up
 	$(BIN)/pytest --ignore=tests/vm -m "not full"

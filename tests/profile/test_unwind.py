@@ -77,7 +77,8 @@ def test_stacks_are_those_that_perf_unwinds(recorded):
     assert same >= 0.98 * len(profile), (ours - theirs, theirs - ours)
     assert share_with(profile, WAY) > 0.9
     assert int(profile.metadata["unwound"]) == len(profile)
-    assert profile.metadata["unwound_to_unknown_code"] == "0"
+    # A sample may fall on the dynamic linker before it has mapped what it runs; perf has no way out of it either.
+    assert int(profile.metadata["unwound_to_unknown_code"]) <= 0.01 * len(profile)
 
 
 @perf

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Runs pytest's cases of this host beside those in VMs, and tells a case that failed from one that was disturbed.
+
+usage: lane.py KERNELS
+
+On two CPUs each stream takes time from the other, and many cases measure a machine while it runs: samples, clocks,
+how long a guest takes to boot. So the file of a case that failed is run once more when both streams have ended. What
+fails then has failed. What passes then is named; more than three such cases fail the run, as does a stream that
+ended in any other way than by failed cases.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+DISTURBED_AT_MOST = 3
+STATE = Path("build/lane")
+FAILED = 1  # pytest's exit status where cases failed and nothing else happened
+
+
+@dataclass
+class Stream:
+    """One run of pytest: its name, what it is asked to run, and the options that a second run shares."""
+
+    name: str
+    cases: list[str]
+    options: list[str] = field(default_factory=list)
+    status: int | None = None
+
+    def run(self, cases: list[str]) -> int:
+        """Runs ``cases``, each line with the stream's name before it; returns pytest's exit status."""
+        pytest = Path(sys.executable).with_name("pytest")
+        command = [pytest, *cases, *self.options, "-o", f"cache_dir={self._cache}"]
+        shutil.rmtree(self._cache, ignore_errors=True)
+        with subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                print(f"{self.name:<5}| {line}", end="", flush=True)
+        self.status = process.returncode
+        return self.status
+
+    def failed(self) -> list[str]:
+        """The cases that failed in the last run, as pytest's cache names them."""
+        try:
+            return sorted(json.loads((self._cache / "v/cache/lastfailed").read_text()))
+        except FileNotFoundError:
+            return []
+
+    @property
+    def _cache(self) -> Path:
+        return (STATE / self.name).absolute()
+
+
+def run(streams: list[Stream]) -> int:
+    """Runs ``streams`` beside each other, then the files of what failed; returns the exit status of the whole."""
+    threads = [threading.Thread(target=stream.run, args=(stream.cases,)) for stream in streams]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    broken = [stream for stream in streams if stream.status not in (0, FAILED)]
+    for stream in broken:
+        print(f"{stream.name} ended with status {stream.status}", flush=True)
+    failed = {stream.name: stream.failed() for stream in streams if stream.status == FAILED}
+    count = sum(len(cases) for cases in failed.values())
+    if broken or any(not cases for cases in failed.values()):
+        return FAILED
+    if count > DISTURBED_AT_MOST:
+        print(f"{count} cases failed; no more than {DISTURBED_AT_MOST} are tried again", flush=True)
+        return FAILED
+    statuses = []
+    for stream in streams:
+        if stream.name in failed:
+            files = sorted({case.partition("::")[0] for case in failed[stream.name]})
+            print(f"{stream.name}: again, with nothing beside: {' '.join(files)}", flush=True)
+            statuses.append(stream.run(files))
+    for name, cases in failed.items():
+        for case in cases:
+            print(f"{name}: failed beside the other stream: {case}", flush=True)
+    if any(statuses):
+        return FAILED
+    if failed:
+        print(f"{count} of them passed with nothing beside: look at what they measure", flush=True)
+    return 0
+
+
+def main() -> int:
+    """The fast lane's two streams."""
+    if len(sys.argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    fast = ["-m", "not full"]
+    return run(
+        [
+            Stream("vm", ["tests/vm"], ["--sblk-kernel", sys.argv[1], *fast]),
+            Stream("host", ["--ignore=tests/vm"], fast),
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
