@@ -193,7 +193,7 @@ def test_the_tree_folds(page: Page, sampleblk_folder: Path) -> None:
 
 
 def test_the_flame_graph_is_drawn_and_zooms(page: Page, sampleblk_folder: Path) -> None:
-    frame = page.locator(".jp-OutputArea iframe[title='flame graph']")
+    frame = page.locator(".jp-OutputArea iframe[title^='flame graph']")
     frame.scroll_into_view_if_needed()
     graph = frame.content_frame
     boxes = graph.locator(".f")

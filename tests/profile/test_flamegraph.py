@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import re
 import shutil
@@ -75,22 +76,49 @@ def test_colours_stand_without_the_style_too(stacks, tmp_path, difference):
     assert root.find(f"{SVG}rect[@class='bg']").get("fill") == light["bg"]
 
 
-def test_a_notebook_gets_it_in_a_frame_of_its_own(stacks):
-    shown = stacks._repr_html_()
-    assert shown.startswith("<iframe srcdoc=")
-    assert "ext4_file_write_iter" in html.unescape(shown)
+def test_a_notebook_gets_it_alive_still_and_as_text(stacks):
+    """The formats a viewer may choose from, as IPython asks for them."""
+    for value in (stacks, stacks.flamegraph()):
+        shown = value._repr_mimebundle_(include=None, exclude=None)
+        assert set(shown) == {"text/html", "image/svg+xml", "text/plain"}
+        live = re.search(r'<iframe srcdoc="([^"]*)"', shown["text/html"])
+        assert live is not None
+        assert "<script>" in html.unescape(live[1])
+        assert "ext4_file_write_iter" in html.unescape(live[1])
+        # Without its frame, what is left of the HTML is the still picture, which the bundle has, too.
+        rest = re.sub("<iframe.*?</iframe>", "", shown["text/html"], flags=re.DOTALL)
+        data = re.search(r'<img src="data:image/svg\+xml;base64,([^"]+)" alt="flame graph: x.folded"', rest)
+        assert data is not None
+        assert base64.b64decode(data[1]).decode() == shown["image/svg+xml"]
+        assert {element.tag.removeprefix(SVG) for element in ET.fromstring(shown["image/svg+xml"]).iter()} == {
+            *("svg", "g", "title", "rect", "text"),
+        }
+        assert "ext4_file_write_iter" in shown["image/svg+xml"]
+        assert "ext4_file_write_iter" in shown["text/plain"]
+
+
+def test_a_graph_that_only_its_svg_is_known_of_has_a_still_picture(stacks):
+    graph = type(stacks.flamegraph())(stacks.flamegraph().svg)
+    still = ET.fromstring(graph.picture())
+    assert not {"style", "script"} & {element.tag.removeprefix(SVG) for element in still.iter()}
+    assert still.get("width") == "960"
+    assert len(still.find(f"{SVG}g[@class='frames']")) == 12  # each frame, and all
 
 
 def test_a_deep_stack_does_not_fill_a_notebook(tmp_path):
     path = tmp_path / "deep.folded"
     path.write_text("p;" + ";".join(f"f{i}" for i in range(200)) + " 1\np;wide 999\n")
+
+    def shown(graph: lab.profiling.FlameGraph) -> str:
+        return graph._repr_mimebundle_()["text/html"]
+
     graph = lab.read_folded(path).flamegraph()
     assert graph.height > 3000
-    assert "height:720px" in graph._repr_html_()
+    assert "height:720px" in shown(graph)
     # it begins at its roots, which a tall graph has at its head
     assert 'data-inverted=""' in graph.svg
-    assert "scrollTo" not in graph._repr_html_()
-    assert "scrollTo" in lab.read_folded(path).flamegraph(inverted=False)._repr_html_()
+    assert "scrollTo" not in shown(graph)
+    assert "scrollTo" in shown(lab.read_folded(path).flamegraph(inverted=False))
 
 
 def test_nothing_of_the_head_is_off_a_phones_screen(stacks, tmp_path):

@@ -51,3 +51,19 @@ def test_times_of_a_corrupt_recording_are_refused_not_drawn():
     times = np.array([0, 2**64 - 1], dtype=np.uint64)
     with pytest.raises(lab.UnsupportedError, match="the samples span 18446744073 s"):
         HeatMap.of(times, 50)
+
+
+def test_a_notebook_gets_a_picture_without_styles_beside_the_one_with_tips():
+    heat = HeatMap.of(np.arange(300, dtype=np.uint64) * 10 * MS, 50)
+    shown = heat._repr_mimebundle_()
+    assert set(shown) == {"text/html", "image/svg+xml", "text/plain"}
+    assert "300 samples in 3 s" in shown["text/plain"]
+    root = ET.fromstring(shown["image/svg+xml"])
+    assert not any("style" in element.tag or "style" in element.attrib for element in root.iter())
+    width, height = int(root.get("width")), int(root.get("height"))
+    for element in root.iter("{http://www.w3.org/2000/svg}text"):
+        assert float(element.get("x")) + 7 * len(element.text) <= width, element.text
+        assert float(element.get("y")) <= height
+    rest = re.sub("<iframe.*?</iframe>", "", shown["text/html"], flags=re.DOTALL)
+    assert "<svg" not in rest
+    assert 'src="data:image/svg+xml;base64,' in rest

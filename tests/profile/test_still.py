@@ -70,6 +70,22 @@ def test_it_is_drawn_by_attributes_alone(stacks: lab.Stacks) -> None:
     assert light.count("#6cc7a1") == 1
 
 
+def test_a_difference_has_the_colours_of_change(stacks: lab.Stacks, tmp_path: Path) -> None:
+    (tmp_path / "before").write_text("fio;main;write;sys_write 40\nfio;main;read 50\nfio;other 9\nsh;exit 1\n")
+    svg = stacks.picture(before=lab.read_folded(tmp_path / "before"))
+    said = {}
+    for group in ET.fromstring(svg).iter(f"{SVG}g"):
+        title, rect = group.find(f"{SVG}title"), group.find(f"{SVG}rect")
+        assert title is not None
+        assert rect is not None
+        name, _, change = str(title.text).splitlines()
+        red, _, blue = (int(rect.attrib["fill"][at : at + 2], 16) for at in (1, 3, 5))
+        said[name] = (change, "more" if red > blue else "less" if blue > red else "same")
+    assert said["write"] == ("+20.00 points (40.00 % before)", "more")
+    assert said["read"] == ("-20.00 points (50.00 % before)", "less")
+    assert said["other"] == ("+0.00 points (9.00 % before)", "same")
+
+
 def test_names_are_escaped(tmp_path: Path) -> None:
     (tmp_path / "stacks").write_text("a;std::vector<int>::push_back(int const&) 3\n")
     svg = lab.read_folded(tmp_path / "stacks").picture(title="a < b")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sampleblk_lab.errors import UnsupportedError
+from sampleblk_lab.profiling.pictured import bundle
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -55,6 +56,7 @@ class HeatMap:
         rows, seconds = self.counts.shape
         most = max(int(self.counts.max(initial=0)), 1)
         width, height = seconds * _CELL, rows * _CELL
+        full = max(width + 60, 140)
         cells = [
             f'<rect x="{second * _CELL}" y="{(rows - 1 - row) * _CELL}" width="{_CELL}" height="{_CELL}" '
             f'fill-opacity="{self.counts[row, second] / most:.3f}"><title>second {second}, '
@@ -62,12 +64,12 @@ class HeatMap:
             for row, second in zip(*np.nonzero(self.counts), strict=True)
         ]
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="sblk-heat" viewBox="0 0 {width + 60} {height + 24}" '
-            f'style="max-width:100%;font:11px monospace"><style>.sblk-heat text{{fill:#777}}</style>'
-            f'<g transform="translate(52 2)" fill="#d9480f">{"".join(cells)}</g>'
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {full} {height + 24}" width="{full}" '
+            f'height="{height + 24}" font-family="monospace" font-size="11" role="img" aria-label="{self!r}">'
+            f'<g transform="translate(52 2)" fill="#d9480f">{"".join(cells)}</g><g fill="#777777">'
             f'<text x="2" y="12">999 ms</text><text x="2" y="{height}">0 ms</text>'
             f'<text x="52" y="{height + 18}">0 s</text>'
-            f'<text x="{max(width, 60)}" y="{height + 18}">{seconds} s</text></svg>'
+            f'<text x="{max(width, 100)}" y="{height + 18}">{seconds} s</text></g></svg>'
         )
 
     def save(self, path: str | PathLike[str]) -> Path:
@@ -77,7 +79,10 @@ class HeatMap:
         return target
 
     def __repr__(self) -> str:
-        return f"<HeatMap: {int(self.counts.sum())} samples in {self.counts.shape[1]} s>"
+        return f"HeatMap: {int(self.counts.sum())} samples in {self.counts.shape[1]} s"
 
-    def _repr_html_(self) -> str:
-        return self.svg()
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        svg = self.svg()
+        page = f'<!doctype html><meta charset="utf-8"><body style="margin:0;background:#fff">{svg}'
+        height = self.counts.shape[0] * _CELL + 24 + 16  # and what scrolls sideways
+        return bundle(page, svg, title=repr(self), height=height, text=repr(self))

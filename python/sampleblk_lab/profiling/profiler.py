@@ -239,8 +239,10 @@ class Profiler:
             return "<Profiler, sampling>"
         return repr(self.profile)
 
-    def _repr_html_(self) -> str:
-        return self.profile._repr_html_()
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        if self._spool is None or self._sampler is not None:
+            return {"text/plain": repr(self)}
+        return self.profile._repr_mimebundle_()
 
 
 def _hidden(kallsyms: bytes) -> bool:

@@ -219,8 +219,8 @@ class Profile:
     def __repr__(self) -> str:
         return f"<Profile {self.path}: {len(self)} samples of {', '.join(self.event_names)}>"
 
-    def _repr_html_(self) -> str:
-        return self.flamegraph()._repr_html_()
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {**self.flamegraph()._repr_mimebundle_(), "text/plain": repr(self)}
 
 
 def _selection(fields: dict[str, Any]) -> dict[str, Any]:

@@ -3,20 +3,24 @@
 
 from __future__ import annotations
 
-import html
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError
+from sampleblk_lab.profiling.pictured import bundle
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from os import PathLike
 
 # In CSS pixels, of a flame graph in a notebook.
 _TALLEST = 720
+# In percent: of the still picture beside it, where nothing can be zoomed, and of its text.
+_NARROWEST = 0.4
+_LEAST = 2.0
 
 
 class Stacks:
@@ -95,6 +99,7 @@ class Stacks:
         min_percent: float = 0.4,
         mark: str = "",
         dark: bool = False,
+        before: Stacks | None = None,
     ) -> str:
         """The flame graph as a plain SVG, for where nothing interactive is shown: a README, paper, librsvg.
 
@@ -104,6 +109,7 @@ class Stacks:
             min_percent: Frames narrower than this share are left out, and counted in the heading.
             mark: Functions, as a glob, in a colour of their own.
             dark: For a dark page.
+            before: Stacks to compare with, as :meth:`flamegraph` takes them.
         """
         from sampleblk_lab.profiling.still import still
 
@@ -115,6 +121,7 @@ class Stacks:
             min_percent=min_percent,
             mark=mark,
             dark=dark,
+            before=before.folded() if before is not None else None,
         )
 
     def export_speedscope(self, path: str | PathLike[str]) -> Path:
@@ -177,7 +184,12 @@ class Stacks:
             svg = self._tree.difference(
                 before.native, title=title, subtitle=subtitle, min_percent=min_percent, inverted=inverted
             )
-        graph = FlameGraph(svg)
+        graph = FlameGraph(
+            svg,
+            title=title,
+            still=lambda: self.picture(title=title, min_percent=max(min_percent, _NARROWEST), before=before),
+            text=lambda: f"{title}: {self.total} {self.unit}\n{self.tree(min_percent=max(min_percent, _LEAST))}",
+        )
         if path is not None:
             graph.save(path)
         return graph
@@ -186,19 +198,34 @@ class Stacks:
         notes = "".join(f"\n{name}: {value}" for name, value in self.notes.items())
         return f"{self.title}: {self.total} {self.unit}\n{self.tree()}{notes}"
 
-    def _repr_html_(self) -> str:
-        return self.flamegraph()._repr_html_()
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {**self.flamegraph()._repr_mimebundle_(), "text/plain": repr(self)}
 
 
 class FlameGraph:
     """A finished flame graph.
 
+    A notebook shows it alive, and keeps a still picture and a call tree for viewers that strip scripts and frames.
+
     Args:
         svg: The whole SVG.
+        title: Its heading.
+        still: Makes the still picture, an SVG; None: the SVG without its script and style sheet.
+        text: Makes the call tree as text; None: only the size is told.
     """
 
-    def __init__(self, svg: str) -> None:
+    def __init__(
+        self,
+        svg: str,
+        *,
+        title: str = "Flame graph",
+        still: Callable[[], str] | None = None,
+        text: Callable[[], str] | None = None,
+    ) -> None:
         self.svg = svg
+        self.title = title
+        self._still = still
+        self._text = text
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Writes it to a file. Raises OSError."""
@@ -211,10 +238,17 @@ class FlameGraph:
         """In CSS pixels; the width is whatever there is."""
         return int(self.svg.split('height="', 1)[1].split('"', 1)[0])
 
-    def __repr__(self) -> str:
-        return f"<FlameGraph: {len(self.svg)} bytes of SVG>"
+    def picture(self) -> str:
+        """The same as a plain SVG, without script and style sheet; see :meth:`Stacks.picture`."""
+        if self._still is not None:
+            return self._still()
+        plain = re.sub(r"<(style|script)>.*?</\1>", "", self.svg, flags=re.DOTALL)
+        return plain.replace('width="100%"', 'width="960"', 1)
 
-    def _repr_html_(self) -> str:
+    def __repr__(self) -> str:
+        return self._text() if self._text is not None else f"<FlameGraph: {len(self.svg)} bytes of SVG>"
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         # A frame of its own: notebooks run no script of a bare SVG. It scrolls where one deep stack makes it tall, and
         # begins where the roots are.
         page = (
@@ -224,9 +258,8 @@ class FlameGraph:
         if 'data-inverted=""' not in self.svg:
             page += "<script>scrollTo(0, document.documentElement.scrollHeight)</script>"
         height = min(self.height + 4, _TALLEST)
-        return (
-            f'<iframe srcdoc="{html.escape(page)}" style="width:100%;height:{height}px;border:0" '
-            'sandbox="allow-scripts" title="flame graph"></iframe>'
+        return bundle(
+            page, self.picture(), title=f"flame graph: {self.title}", height=height, text=repr(self), scripts=True
         )
 
 
