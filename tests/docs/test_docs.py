@@ -58,6 +58,25 @@ def test_builds_with_warnings_as_errors(tmp_path: Path) -> None:
     assert "struct sampleblk_rule" in uapi
     commands = (tmp_path / "html/reference/commands.html").read_text()
     assert "sampleblk-lab compare" in commands
+    # Each notebook is a page, with its outputs; and what it drew is in the gallery, with a link to where.
+    import gallery
+
+    notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
+    assert [page.stem for page in sorted((tmp_path / "html/notebooks").glob("*.html"))] == [n.stem for n in notebooks]
+    assert "usecs_per_call" in (tmp_path / "html/notebooks/1-first-light.html").read_text()
+    page = (tmp_path / "html/gallery.html").read_text()
+    links = re.findall(r'<li><a href="(notebooks/[^"#]+)#([^"]+)"><img src="(_images/[^"]+)"', page)
+    assert len(links) == len(gallery.pictures()) >= len(notebooks) // 2
+    for target, anchor, image in links:
+        assert f'id="{anchor}"' in (tmp_path / "html" / target).read_text()
+        assert (tmp_path / "html" / image).stat().st_size > 1000
+
+
+def test_the_home_page_has_four_doors_and_each_page_is_behind_one() -> None:
+    text = (ROOT / "docs/index.md").read_text()
+    doors = re.findall(r"^::::\{container\} door\n(.*)$", text, re.MULTILINE)
+    assert doors == ["Learn", "Do", "Look up", "Understand"]
+    assert re.findall(r"^:caption: (.*)$", text, re.MULTILINE) == doors
 
 
 @pytest.mark.full
