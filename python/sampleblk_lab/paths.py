@@ -9,7 +9,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import sampleblk_lab
@@ -152,26 +152,77 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
         yield True
 
 
+def below(folder: Path, name: str) -> Path:
+    """A path in a folder, of a relative one that another host sent. Raises ValueError where it leads out."""
+    inside = PurePosixPath(name)
+    if inside.is_absolute() or ".." in inside.parts:
+        raise ValueError(f"{name!r} is not within {folder}")
+    return folder / inside
+
+
 @contextlib.contextmanager
-def built_directory(target: Path) -> Iterator[Path]:
+def scratch_directory(kind: str) -> Iterator[Path]:
+    """A temporary folder that goes with the block; those of killed processes go with the next one of their kind."""
+    base, prefix = Path(tempfile.gettempdir()), f"sampleblk-{kind}-"
+    for path in base.glob(f"{prefix}*"):
+        # Whoever has one holds a lock on it: flock(2), which the kernel drops with the process.
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(descriptor)
+    while True:
+        made = Path(tempfile.mkdtemp(prefix=prefix))
+        descriptor = -1
+        try:
+            descriptor = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.stat(made)  # noqa: PTH116  # another one may have met it before it was locked
+            break
+        except (BlockingIOError, FileNotFoundError):
+            if descriptor >= 0:
+                os.close(descriptor)
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def replaced_directory(target: Path) -> Iterator[Path]:
     """A scratch folder beside `target` that takes its place when the block ends well, and goes when it does not.
 
     Raises:
-        CacheError: The folder cannot be made there, or there was no room for what the block wrote.
+        OSError: The folder cannot be made there.
     """
-    with writing_cache(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         scratch.chmod(0o755)
-        with writing_cache(target, _FULL):
-            yield scratch
+        yield scratch
         if target.exists():
             shutil.rmtree(target)
         scratch.rename(target)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
+
+
+@contextlib.contextmanager
+def built_directory(target: Path) -> Iterator[Path]:
+    """The same for a folder of the cache.
+
+    Raises:
+        CacheError: The folder cannot be made there, or there was no room for what the block wrote.
+    """
+    with contextlib.ExitStack() as stack:
+        with writing_cache(target):
+            scratch = stack.enter_context(replaced_directory(target))
+        with writing_cache(target, _FULL):
+            yield scratch
 
 
 def write_atomically(target: Path, data: bytes) -> None:

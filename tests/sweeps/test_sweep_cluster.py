@@ -7,9 +7,6 @@ import contextlib
 import os
 import random
 import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -20,65 +17,10 @@ from typing import Any
 import pytest
 
 import sampleblk_lab as lab
+from dask_cluster import Cluster
 from sampleblk_lab.sweeps import processes, store
 
 distributed = pytest.importorskip("distributed", reason="needs the extra 'sweep'")
-
-_CONFIG = {**os.environ, "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "10"}
-
-
-class Cluster:
-    """A scheduler and three workers, each with a nanny that starts it again, and a cache folder of its own."""
-
-    def __init__(self, here: Path) -> None:
-        self.here = here
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
-        self.scheduler = self._start_scheduler()
-        self.workers = [self._worker(number) for number in range(3)]
-
-    def _start(self, *words: str, **more: str) -> subprocess.Popen[bytes]:
-        with (self.here / "cluster.log").open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "distributed.cli." + words[0], *words[1:]],
-                env={**_CONFIG, "DASK_TEMPORARY_DIRECTORY": str(self.here), **more},
-                stdout=log,
-                stderr=log,
-                cwd=self.here,
-            )
-
-    def _start_scheduler(self) -> subprocess.Popen[bytes]:
-        host, port = self.address.removeprefix("tcp://").split(":")
-        return self._start("dask_scheduler", "--host", host, "--port", port, "--dashboard-address", "127.0.0.1:0")
-
-    def _worker(self, number: int) -> subprocess.Popen[bytes]:
-        address = f"tcp://127.0.0.{2 + number}"
-        options = ["--nthreads", "1", "--no-dashboard", "--host", address, "--death-timeout", "120"]
-        cache = str(self.here / f"cache-{number}")
-        return self._start("dask_worker", self.address, *options, SAMPLEBLK_CACHE=cache)
-
-    def client(self) -> Any:
-        client = distributed.Client(self.address, set_as_default=False, timeout="120s")
-        client.wait_for_workers(3, timeout=120)
-        return client
-
-    def restart(self) -> None:
-        """The scheduler is lost; workers end with the connection to it, and are started again as a rack would."""
-        self.scheduler.kill()
-        self.close()
-        self.scheduler = self._start_scheduler()
-        self.workers = [self._worker(number) for number in range(3)]
-
-    def close(self) -> None:
-        for process in (*self.workers, self.scheduler):
-            process.terminate()
-        for process in (*self.workers, self.scheduler):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=20)
-                continue
-            process.kill()
-            process.wait()
 
 
 @pytest.fixture(scope="module")

@@ -149,8 +149,10 @@ def test_a_forced_removal_does_not_wait_for_what_was_asked_of_the_device(mode: s
     lab.Device("1M").close()
     assert removal.error(20) is None
     assert removal.done_s - begin < (20 if FULL else 4)
-    # One that nothing was asked of had its write done.
-    assert {worker.error(5) for worker in workers} <= {errno.EIO, None}
+    ended = [worker.error(5) for worker in workers]
+    assert ended.count(errno.EIO) >= 10
+    # One that nothing was asked of had its write done; one that came late met no device, or one of no size.
+    assert set(ended) <= {errno.EIO, None, errno.ENXIO, errno.ENOSPC}
     other.close()
 
 

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sampleblk_lab.pytest_plugin import artefacts, coverage, internals, options, plugins, selection
+from sampleblk_lab.errors import InputError
+from sampleblk_lab.pytest_plugin import artefacts, coverage, internals, options, plugins, relay, selection
 from sampleblk_lab.pytest_plugin.debugger import HostTerminal, shape_here
 from sampleblk_lab.pytest_plugin.messages import Link, Message, can_be_sent
 from sampleblk_lab.pytest_plugin.worker import Setup
@@ -44,7 +45,7 @@ _SESSION_S = frozenset(
         *("numprocesses", "maxprocesses", "dist", "distload", "tx", "px", "rsyncdir", "rsyncignore", "looponfail"),
         *("loadgroup", "loadscopereorder", "maxworkerrestart", "maxschedchunk", "testrunuid"),
         *("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "debug", "traceconfig"),
-        *("basetemp", "sblk_save", "sblk_compare", "sblk_fail_slower"),
+        *("basetemp", "sblk_save", "sblk_compare", "sblk_fail_slower", "sblk_scheduler"),
         # These go over as arguments, because they matter before plugins are loaded.
         *("plugins", "inifilename", "rootdir", "confcutdir", "override_ini", "pythonwarnings", "noconftest"),
         *("importmode", "assertmode", "capture", "disable_plugin_autoload"),
@@ -66,6 +67,9 @@ _END_S = 60.0
 
 # What a guest may take to print its stacks, and to be killed.
 _STACKS_S = 20.0
+
+# What a relay may take to end a guest on another host.
+_TELL_S = 5.0
 
 # The end of a guest's standard error that a failure shows.
 _TAIL = 8000
@@ -178,8 +182,15 @@ class Guest:
         settings = options.of(config)
         chosen = {"--kernel": kernel, "--memory": settings.memory, "--cpus": settings.cpus}
         vm = [part for option, value in chosen.items() if value is not None for part in (option, value)]
+        self._is_far = settings.scheduler is not None
+        launch: Sequence[str] = LAUNCH
+        if settings.scheduler is not None:
+            try:
+                launch = relay.prepared(config, settings.scheduler, LAUNCH, items)
+            except InputError as error:
+                raise StartError(str(error)) from None
         said, say = os.pipe()
-        command = [sys.executable, *LAUNCH, str(os.getpid()), str(say), *vm]
+        command = [sys.executable, *launch, str(os.getpid()), str(say), *vm]
         command += ["--run-dir", str(scratch), "--console", str(self.console.path)]
         self._process = subprocess.Popen(
             [*command, "-c", WORKER],
@@ -243,6 +254,11 @@ class Guest:
     def kill(self) -> None:
         """Ends the VM at once. Idempotent."""
         self._close_terminal()
+        if self._process.poll() is None and self._is_far:
+            # It has to tell the other host; what it cannot tell, that host finds out by itself.
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=_TELL_S)
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()

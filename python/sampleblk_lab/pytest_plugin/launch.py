@@ -15,13 +15,18 @@ import sys
 _PR_SET_PDEATHSIG = 1  # prctl(2); cleared by neither execve(2) of this program nor what it starts
 
 
-def main() -> int:
-    """Returns the exit status of sampleblk-python."""
+def tied() -> None:
+    """Takes PARENT and FD off the arguments: this process ends with the one, and writes its errors to the other."""
     parent = int(sys.argv.pop(1))
     sys.stderr = open(int(sys.argv.pop(1)), "w", buffering=1)  # noqa: SIM115, PTH123
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        return 1  # it ended before it could have told us
+        sys.exit(1)  # it ended before it could have told us
+
+
+def main() -> int:
+    """Returns the exit status of sampleblk-python."""
+    tied()
     from sampleblk_lab.vm.python import main as sampleblk_python
 
     return sampleblk_python()

@@ -13,9 +13,16 @@ import os
 import pickle
 import struct
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-_LENGTH = struct.Struct("<Q")
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Length of the pickled message, and whether the session may now read files that the guest wrote.
+_HEADER = struct.Struct("<QB")
+
+# The messages after which it does.
+_WITH_FILES = frozenset({"report", "done", "interrupted", "end"})
 
 Message = tuple[Any, ...]
 
@@ -36,14 +43,14 @@ class Link:
     def send(self, *message: Any) -> None:
         """Sends one message whole. Raises BrokenPipeError when nobody is there."""
         data = pickle.dumps(message)
-        left = memoryview(_LENGTH.pack(len(data)) + data)
+        left = memoryview(_HEADER.pack(len(data), message[0] in _WITH_FILES) + data)
         with self._lock:
             while left:
                 left = left[os.write(self._write_fd, left) :]
 
     def receive(self) -> Message:
         """Waits for one message. Raises EOFError when the other end is gone."""
-        (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
+        length, _ = _HEADER.unpack(self._read(_HEADER.size))
         message: Message = pickle.loads(self._read(length))
         return message
 
@@ -55,6 +62,24 @@ class Link:
                 raise EOFError
             data += part
         return bytes(data)
+
+
+class Frames:
+    """Finds the messages in a stream of bytes, for whoever passes them on without reading them."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def add(self, data: bytes) -> Iterator[tuple[bytes, bool]]:
+        """Takes what came, and yields each message that is whole, as it came, and whether it goes with files."""
+        self._data += data
+        while len(self._data) >= _HEADER.size:
+            length, files = _HEADER.unpack_from(self._data)
+            end = _HEADER.size + length
+            if len(self._data) < end:
+                return
+            yield bytes(self._data[:end]), bool(files)
+            del self._data[:end]
 
 
 def can_be_sent(value: Any) -> bool:

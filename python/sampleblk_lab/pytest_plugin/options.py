@@ -43,6 +43,13 @@ def add(parser: pytest.Parser) -> None:
         help="start a fresh VM for each test or module, or use one for the session; ini: sblk_fresh",
     )
     group.addoption(
+        "--sblk-scheduler",
+        metavar="ADDRESS",
+        default=None,
+        help="run VM tests on the hosts of a Dask cluster, such as tcp://host:8786; with -n, on several at a time; "
+        "ini: sblk_scheduler",
+    )
+    group.addoption(
         "--sblk-runs",
         metavar="DIR",
         default=None,
@@ -87,6 +94,7 @@ def add(parser: pytest.Parser) -> None:
     for name, what in (("memory", "memory"), ("cpus", "virtual CPUs"), ("deadline", "seconds of a test")):
         parser.addini(f"sblk_{name}", f"the {what} of --sblk-{name}", default="")
     parser.addini("sblk_fresh", "what gets a fresh VM, as for --sblk-fresh", default="")
+    parser.addini("sblk_scheduler", "the address of --sblk-scheduler", default="")
     parser.addini("sblk_runs", "the folder of --sblk-runs, relative to the ini-file's", default="")
 
 
@@ -101,6 +109,7 @@ class Settings:
         deadline_s: What a test may take; None: as long as it likes.
         fresh: What gets a fresh VM, of :data:`FRESH`.
         runs: The folder of all sets of run directories.
+        scheduler: Of the cluster whose hosts have the VMs; None: this one.
     """
 
     kernels: tuple[str, ...]
@@ -109,6 +118,7 @@ class Settings:
     deadline_s: float | None
     fresh: str
     runs: Path
+    scheduler: str | None
 
     @property
     def matrix(self) -> bool:
@@ -167,6 +177,9 @@ def _read(config: pytest.Config) -> Settings:
     name, deadline = _value(config, "deadline")
     deadline_s = DEADLINE_S if deadline is None else seconds(name, deadline)
     name, unit = _value(config, "fresh")
+    _, scheduler = _value(config, "scheduler")
+    if config.getoption("--sblk-scheduler") is not None and config.getoption("--sblk-host"):
+        raise pytest.UsageError("--sblk-scheduler and --sblk-host: tests run on other hosts, or on this one")
     runs = config.getoption("--sblk-runs")
     folder = (
         Path(config.invocation_params.dir, runs)
@@ -180,4 +193,5 @@ def _read(config: pytest.Config) -> Settings:
         deadline_s=deadline_s,
         fresh=fresh(name, unit or FRESH[-1]),
         runs=folder,
+        scheduler=scheduler,
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sampleblk_lab.pytest_plugin import artefacts, internals, residue, selection
+from sampleblk_lab.pytest_plugin import artefacts, internals, places, residue, selection
 from sampleblk_lab.pytest_plugin.debugger import GuestTerminal, Shape
 from sampleblk_lab.pytest_plugin.messages import Link, can_be_sent
 
@@ -285,8 +285,12 @@ def main() -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # What pytest writes before it captures again must not wait in a buffer until the end.
         sys.stdout.reconfigure(line_buffering=True)
+    here = places.given()
+    if here is not None:
+        here.enter()
     link.send("up")
-    sys.path[:] = link.receive()[1]
+    told = link.receive()[1]
+    sys.path[:] = told if here is None else here.search_path(told, sys.path)
     setup: Setup = link.receive()[1]
     if setup.coverage is None:
         status = Worker(link, setup).run()

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
-import tempfile
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import InputError
+from sampleblk_lab.paths import below, replaced_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,22 +52,9 @@ def keep(folder: Path, key: str, files: Mapping[str, bytes]) -> str:
 
     What an earlier attempt at the trial left is replaced.
     """
-    parent = folder / DIRECTORY
-    parent.mkdir(exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{key}.", dir=parent))
-    try:
-        scratch.chmod(0o755)
+    with replaced_directory(folder / DIRECTORY / key) as scratch:
         for name, data in files.items():
-            inside = PurePosixPath(name)
-            if inside.is_absolute() or ".." in inside.parts:
-                raise ValueError(f"{name!r} is not within the trial's directory")
-            (scratch / inside).parent.mkdir(parents=True, exist_ok=True)
-            (scratch / inside).write_bytes(data)
-        target = parent / key
-        if target.exists():
-            shutil.rmtree(target)
-        scratch.rename(target)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
+            path = below(scratch, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
     return f"{DIRECTORY}/{key}"

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import functools
 import pickle
-import tempfile
 import threading
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from sampleblk_lab.errors import InputError
+from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.sweeps import artefacts, claim, processes
 from sampleblk_lab.sweeps.trial import Machines, Shape
 from sampleblk_lab.sweeps.work import Outcome, Work
@@ -89,11 +88,11 @@ def _execute(work: Work, packed: bytes) -> Outcome:
     if not work.wants_directory:
         return _waited_for(work, packed)
     # Made here, so that it goes, and what is in it is kept, also when the trial's process is killed.
-    with tempfile.TemporaryDirectory(prefix="sampleblk-trial-", ignore_cleanup_errors=True) as directory:
-        work = replace(work, directory=directory)
+    with scratch_directory("trial") as directory:
+        work = replace(work, directory=str(directory))
         made = _waited_for(work, pickle.dumps(work))
         try:
-            return replace(made, files=artefacts.collected(Path(directory)))
+            return replace(made, files=artefacts.collected(directory))
         except (OSError, InputError) as error:
             if made.kind:
                 return made

@@ -75,20 +75,26 @@ def timeout_of(options: argparse.Namespace) -> float | None:
     return seconds
 
 
-def build(options: argparse.Namespace) -> VM:
-    """The VM that the options describe, not started yet. Raises InputError."""
-    from sampleblk_lab.vm.machine import VM
-
+def size_of(options: argparse.Namespace) -> tuple[int, int]:
+    """The VM's CPUs, and its memory in MiB. Raises InputError."""
     memory_mib = 1024
     if options.memory is not None:
         from sampleblk_lab._native import core
 
         memory_mib = core.parse_bytes(options.memory, "--memory") >> 20
+    return _number("--cpus", options.cpus, int, 2), memory_mib
+
+
+def build(options: argparse.Namespace) -> VM:
+    """The VM that the options describe, not started yet. Raises InputError."""
+    from sampleblk_lab.vm.machine import VM
+
+    cpus, memory_mib = size_of(options)
     if options.accel not in (None, "kvm", "tcg"):
         raise InputError(f"--accel '{options.accel}' is unknown", expected="kvm or tcg")
     return VM(
         kernel=options.kernel,
-        cpus=_number("--cpus", options.cpus, int, 2),
+        cpus=cpus,
         memory_mib=memory_mib,
         run_dir=options.run_dir,
         warm=not options.cold,

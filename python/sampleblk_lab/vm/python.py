@@ -85,7 +85,7 @@ def run_in_vm(command: Sequence[str], vm_argv: Sequence[str], program: str) -> i
     except KeyboardInterrupt:
         status = -signal.SIGINT  # before the command ran; from then on the signal is the command's
     if status < 0:
-        _die_by(-status)
+        die_by(-status)
     return status
 
 
@@ -111,7 +111,7 @@ def _give_up(_number: int, _frame: object) -> NoReturn:
     raise TimeoutError("given up")
 
 
-def _die_by(number: int) -> None:
+def die_by(number: int) -> None:
     """Ends this process by a signal, so that whoever waits for it sees what happened to the command."""
     import resource
 

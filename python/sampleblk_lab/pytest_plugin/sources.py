@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: MIT
+"""The files of a project, as one archive that another host unpacks once."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import shutil
+import subprocess
+import tarfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sampleblk_lab.errors import InputError
+from sampleblk_lab.paths import built_directory, cache_root, locked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# It is in memory at both ends.
+MOST_BYTES = 64 << 20
+
+# Folders that hold what was made of the sources, or what is installed. Those of hidden names are left out, too.
+_MADE = frozenset({"__pycache__", "build", "dist", "node_modules", "runs", "venv"})
+
+# What nobody has used for so long is removed when something else is unpacked.
+_KEPT_S = 7 * 24 * 3600.0
+
+
+def _by_git(root: Path) -> list[Path] | None:
+    """What git tracks or would; None where it has no say."""
+    command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        out = subprocess.run(command, capture_output=True, check=True, stdin=subprocess.DEVNULL).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return [root / os.fsdecode(name) for name in out.split(b"\0") if name] or None
+
+
+def _by_walking(root: Path) -> list[Path]:
+    found = []
+    for where, folders, names in os.walk(root):
+        folders[:] = [
+            name
+            for name in folders
+            if not name.startswith(".") and name not in _MADE and not Path(where, name, "pyvenv.cfg").exists()
+        ]
+        found += [Path(where, name) for name in names]
+    return found
+
+
+def packed(root: Path, also: Iterable[Path] = ()) -> bytes:
+    """The files below a folder: what git tracks or would, else all but hidden ones and what was built.
+
+    Args:
+        root: The folder.
+        also: Files below it that are needed whatever git says.
+
+    Returns:
+        A compressed tar archive, the same for the same files.
+
+    Raises:
+        InputError: They are too large, or one of `also` is elsewhere.
+    """
+    for path in also:
+        if not path.is_relative_to(root):
+            raise InputError(f"the test file {path}", expected=f"one below {root}, which is sent to other hosts")
+    files = sorted({*(_by_git(root) or _by_walking(root)), *also})
+    files = [path for path in files if path.is_symlink() or path.is_file()]
+    sizes = {path: path.lstat().st_size for path in files}
+    if sum(sizes.values()) > MOST_BYTES:
+        largest = ", ".join(f"{path.relative_to(root)} ({sizes[path] >> 20} MiB)" for path in _largest(sizes))
+        raise InputError(
+            f"the files below {root} are {sum(sizes.values()) >> 20} MiB, such as {largest}",
+            expected=f"{MOST_BYTES >> 20} MiB at most to send to other hosts; let git ignore what tests do not need",
+        )
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for path in files:
+            about = archive.gettarinfo(path, arcname=str(path.relative_to(root)))
+            about.uid = about.gid = 0
+            about.uname = about.gname = ""
+            if about.isreg():
+                with path.open("rb") as file:
+                    archive.addfile(about, file)
+            elif about.issym():
+                archive.addfile(about)
+    return gzip.compress(out.getvalue(), 1, mtime=0)
+
+
+def _largest(sizes: dict[Path, int]) -> list[Path]:
+    return sorted(sizes, key=lambda path: -sizes[path])[:3]
+
+
+def digest_of(archive: bytes) -> str:
+    """What an archive is called."""
+    return hashlib.sha256(archive).hexdigest()
+
+
+def unpacked_to(digest: str) -> Path:
+    """Where :func:`unpack` puts it in this user's cache."""
+    return cache_root() / "sources" / digest
+
+
+def is_unpacked(digest: str) -> bool:
+    """Whether it is there; if so it stays for another while."""
+    try:
+        os.utime(unpacked_to(digest))
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def unpack(archive: bytes) -> None:
+    """Unpacks an archive into this user's cache, once. Raises CacheError."""
+    target = unpacked_to(digest_of(archive))
+    with locked(target):
+        if is_unpacked(target.name):
+            return
+        with built_directory(target) as folder, tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+            tar.extractall(folder, filter="data")
+        os.utime(target)
+    _remove_old(target.parent)
+
+
+def _remove_old(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir() and not path.name.startswith(".") and path.stat().st_mtime < time.time() - _KEPT_S:
+            shutil.rmtree(path, ignore_errors=True)
+            Path(f"{path}.lock").unlink(missing_ok=True)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: MIT
+"""Folders that are made for a while, or for another place."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from sampleblk_lab import paths
+
+HOLDS = """
+import sys
+from sampleblk_lab import paths
+with paths.scratch_directory("kind") as folder:
+    (folder / "file").touch()
+    print(folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_tmp(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+
+def _holder() -> tuple[subprocess.Popen[str], Path]:
+    process = subprocess.Popen([sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, Path(process.stdout.readline().strip())
+
+
+def test_a_killed_process_leaves_its_folder_to_the_next() -> None:
+    dead, left = _holder()
+    living, kept = _holder()
+    dead.send_signal(signal.SIGKILL)
+    dead.communicate()
+    assert left.exists()
+    with paths.scratch_directory("other"):
+        assert left.exists()
+    with paths.scratch_directory("kind") as mine:
+        assert not left.exists()
+        assert (kept / "file").exists()
+        assert mine != kept
+    assert not mine.exists()
+    living.communicate("")
+    assert not kept.exists()
+
+
+def test_a_folder_that_another_removes_at_once_is_made_again(monkeypatch) -> None:
+    real, made = tempfile.mkdtemp, []
+
+    def stolen(**keywords: str) -> str:
+        made.append(real(**keywords))
+        if len(made) == 1:
+            Path(made[0]).rmdir()
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", stolen)
+    with paths.scratch_directory("kind") as folder:
+        assert [str(folder)] == made[1:]
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/x", "a/../../x"])
+def test_a_name_of_another_host_stays_below(tmp_path, name) -> None:
+    with pytest.raises(ValueError, match="is not within"):
+        paths.below(tmp_path, name)
+    assert paths.below(tmp_path, "a/b") == tmp_path / "a/b"
+
+
+def test_a_folder_takes_its_place_whole_or_not(tmp_path) -> None:
+    target = tmp_path / "deep" / "target"
+    with paths.replaced_directory(target) as folder:
+        (folder / "a").touch()
+    with contextlib.suppress(KeyError), paths.replaced_directory(target) as folder:
+        (folder / "b").touch()
+        raise KeyError
+    assert [path.name for path in target.iterdir()] == ["a"]
+    assert [path.name for path in target.parent.iterdir()] == ["target"]
