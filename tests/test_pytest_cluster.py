@@ -215,6 +215,7 @@ def test_results_come_as_ever(run, pytester: pytest.Pytester) -> None:
 
 
 @root
+@pytest.mark.full
 def test_xdist_spreads_guests_over_the_hosts(run, pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(
@@ -234,6 +235,7 @@ def test_xdist_spreads_guests_over_the_hosts(run, pytester: pytest.Pytester) -> 
 
 
 @root
+@pytest.mark.full
 def test_a_test_that_hangs_meets_its_deadline(run, pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(
