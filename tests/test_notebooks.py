@@ -44,3 +44,16 @@ def test_is_stored_with_its_outputs(path: Path) -> None:
         for output in cell.outputs:
             assert output.output_type != "error"
             assert not re.search(r"/(root|home|work)/", str(output)), "a path of the machine that ran it"
+            assert "%|" not in str(output), "a progress bar that no longer moves"
+            if "<iframe" in output.get("data", {}).get("text/html", ""):
+                assert "image/svg+xml" in output.data, "nothing for viewers that strip frames"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_is_made_of_the_public_api_and_ends_with_what_was_learned(path: Path) -> None:
+    cells = nbformat.read(path, as_version=4).cells
+    assert cells[-1].cell_type == "markdown"
+    assert re.match("## (What was learned|学到了什么)\n", cells[-1].source)
+    for cell in cells:
+        if cell.cell_type == "code":
+            assert not re.search(r"sampleblk_lab\.(demo|report|_\w+)", cell.source)

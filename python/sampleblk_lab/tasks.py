@@ -31,6 +31,10 @@ class _HasPids(Protocol):
     def pids(self) -> list[int]: ...
 
 
+class Thread(int):
+    """The id of one thread, which is not its process, even where it is that process's first and has its id."""
+
+
 #: What ``pids=`` takes.
 Who = int | _HasPid | _HasNativeId | _HasPids | Iterable["int | _HasPid | _HasNativeId | _HasPids"]
 
@@ -52,7 +56,9 @@ def ids(who: Who | None, *, jobs_by: str = "thread_ids") -> list[int]:
         return []
     out: list[int] = []
     _add(who, jobs_by, out)
-    return list(dict.fromkeys(out))
+    # Who names the process, too, means all of it.
+    whole = {number for number in out if not isinstance(number, Thread)}
+    return list(dict.fromkeys(int(number) if number in whole else number for number in out))
 
 
 def _add(who: Any, jobs_by: str, out: list[int]) -> None:
@@ -63,10 +69,11 @@ def _add(who: Any, jobs_by: str, out: list[int]) -> None:
     elif hasattr(who, "pids"):
         out.extend(getattr(who, jobs_by, who.pids))
     elif hasattr(who, "native_id") or hasattr(who, "pid"):
-        one = who.native_id if hasattr(who, "native_id") else who.pid
+        thread = hasattr(who, "native_id")
+        one = who.native_id if thread else who.pid
         if one is None:
             raise InputError(f"pids={who!r}", expected="one that was started")
-        out.append(int(one))
+        out.append(Thread(one) if thread else int(one))
     elif isinstance(who, Iterable):
         for one in who:
             _add(one, jobs_by, out)
@@ -79,10 +86,13 @@ def _add(who: Any, jobs_by: str, out: list[int]) -> None:
 def threads(numbers: Iterable[int]) -> dict[int, list[int]]:
     """All threads of each process among `numbers`; a thread that is not its process's first stands for itself.
 
-    A process that is gone stands for itself, too.
+    So do a :class:`Thread`, and a process that is gone.
     """
     out: dict[int, list[int]] = {}
     for number in numbers:
+        if isinstance(number, Thread):
+            out[number] = [int(number)]
+            continue
         try:
             status = Path(f"/proc/{number}/status").read_text()
             leads = f"\nTgid:\t{number}\n" in status

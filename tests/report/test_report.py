@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import sampleblk_lab as lab
-from sampleblk_lab.report.outline import CallOutline
+from sampleblk_lab.analysis.outline import CallOutline
 from sampleblk_lab.report.page import Page
 from sampleblk_lab.table import Table
 

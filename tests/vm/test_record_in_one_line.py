@@ -115,6 +115,31 @@ def test_no_thread_of_a_process_is_lost(tmp_path, block, limited):
         assert recording.syscalls().summary()["calls"]["pwrite64"] == 4 * 8 + 1
 
 
+def test_the_first_thread_stands_for_itself_alone_with_what_it_starts(tmp_path):
+    """Its id is its process's: a notebook's cell runs in it, and the notebook kernel's own threads do not count."""
+    files = [os.open(tmp_path / str(n), os.O_WRONLY | os.O_CREAT) for n in range(3)]
+    go = threading.Event()
+
+    def early():
+        go.wait()
+        os.pwrite(files[1], b"x", 0)
+
+    before = threading.Thread(target=early)
+    before.start()
+    assert threading.current_thread().native_id == os.getpid()
+    with lab.record(syscalls=["pwrite64"], pids=threading.current_thread()) as recording:
+        os.pwrite(files[0], b"x", 0)
+        go.set()
+        before.join()
+        later = threading.Thread(target=lambda: os.pwrite(files[2], b"x", 0))
+        later.start()
+        later.join()
+    calls = recording.syscalls().table()
+    assert list(calls["arg0"].values) == [files[0], files[2]]
+    for file in files:
+        os.close(file)
+
+
 def test_a_thread_stands_for_itself_alone(tmp_path):
     files = [os.open(tmp_path / str(n), os.O_WRONLY | os.O_CREAT) for n in range(2)]
     go = threading.Event()
@@ -182,3 +207,9 @@ def test_who_is_meant():
     json.dumps(tasks.ids([os.getpid()]))
     assert threading.get_native_id() in tasks.threads([os.getpid()])[os.getpid()]
     assert tasks.threads([2**22 + 1]) == {2**22 + 1: [2**22 + 1]}
+    first = threading.main_thread()
+    assert tasks.threads(tasks.ids(first)) == {os.getpid(): [os.getpid()]}
+    assert tasks.ids([first, os.getpid()]) == [os.getpid()]
+    assert len(tasks.threads(tasks.ids([first, os.getpid()]))[os.getpid()]) == len(
+        tasks.threads([os.getpid()])[os.getpid()]
+    )

@@ -10,6 +10,7 @@ import numpy as np
 from sampleblk_lab._native import core
 from sampleblk_lab.analysis.buffers import of_one_buffer
 from sampleblk_lab.analysis.notebook import notes, rows_html, text_lines
+from sampleblk_lab.analysis.outline import CallOutline
 from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.table import Table
 
@@ -86,6 +87,22 @@ class Graph:
         after = roots[roots > first]
         rows = (int(after[0]) if len(after) else len(table)) - first
         return CallTree(self._graph, first, rows, depth)
+
+    def outline(self, target: str) -> CallOutline:
+        """The longest call down to a function of interest: the path there in full, what lies beside it summed up.
+
+        Args:
+            target: Glob of the functions to go down to, such as ``"sampleblk_queue_rq*"``.
+
+        Raises:
+            InputError: No call was recorded.
+        """
+        table = self.table()
+        if not len(table):
+            raise InputError("an outline of no calls", expected="a recording with calls of the function")
+        roots = np.flatnonzero(table["parent"].codes == -1)
+        longest = int(roots[int(np.argmax(table["duration"].codes[roots]))])
+        return CallOutline(table, longest, target, self.modules)
 
     def aggregate(
         self, *, by: str = "function", depth: int | None = None, fold_modules: bool | Iterable[str] = False

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -85,7 +86,7 @@ class SampleblkMagics(Magics):
     @_argument("--functions", metavar="GLOB", action="append", help="record each call of these functions")
     @_argument("--events", metavar="EVENT", action="append", default=[], help="record these events")
     @_argument("--block", action="store_true", help="record the block layer")
-    @_argument("--all", action="store_true", help="record all tasks, not only this kernel and what it starts")
+    @_argument("--all", action="store_true", help="record all tasks, not only the cell's threads and processes")
     @cell_magic
     def sblk_trace(self, line: str, cell: str) -> None:
         """Records while the cell runs.
@@ -96,14 +97,15 @@ class SampleblkMagics(Magics):
         name = _name(options.name, "%%sblk_trace")
         nothing = not (options.graph or options.functions or options.events or options.block)
         syscalls = options.syscalls or nothing
-        pid = None if options.all else os.getpid()
+        # Not the kernel's own threads, which talk to the front end meanwhile.
+        pids = None if options.all else threading.current_thread()
         recording = lab.record(
             syscalls=syscalls,
             graph=options.graph,
             functions=options.functions,
             events=options.events,
             block=options.block,
-            pids=pid,
+            pids=pids,
         )
         shell: Any = self.shell
         with recording:

@@ -253,11 +253,11 @@ class FlameGraph:
         # begins where the roots are.
         page = (
             '<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-            f'<body style="margin:0">{self.svg}'
+            f"<style>body{{margin:0}}.sblk-flame{{display:block}}</style><body>{self.svg}"
         )
         if 'data-inverted=""' not in self.svg:
             page += "<script>scrollTo(0, document.documentElement.scrollHeight)</script>"
-        height = min(self.height + 4, _TALLEST)
+        height = min(self.height, _TALLEST)
         return bundle(
             page, self.picture(), title=f"flame graph: {self.title}", height=height, text=repr(self), scripts=True
         )

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from sampleblk_lab.report.outline import CallOutline
+from sampleblk_lab.analysis.outline import CallOutline
 from sampleblk_lab.report.page import Page
 
 __all__ = ["CallOutline", "Page"]

@@ -8,12 +8,12 @@ import html
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from sampleblk_lab.report.outline import stylesheet
+from sampleblk_lab.analysis.outline import stylesheet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sampleblk_lab.report.outline import CallOutline
+    from sampleblk_lab.analysis.outline import CallOutline
     from sampleblk_lab.table import Table
 
 

@@ -17,7 +17,6 @@ from sampleblk_lab import plot
 from sampleblk_lab.analysis.run import Run, open_run
 from sampleblk_lab.errors import SampleblkError
 from sampleblk_lab.plot.style import in_dark
-from sampleblk_lab.report.outline import CallOutline
 from sampleblk_lab.report.page import Page
 from sampleblk_lab.results import machine
 from sampleblk_lab.table import Table
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sampleblk_lab.analysis.block import Block
+    from sampleblk_lab.analysis.outline import CallOutline
     from sampleblk_lab.plot import Plot
     from sampleblk_lab.profiling import Profile
     from sampleblk_lab.results.sets import Row
@@ -309,12 +309,7 @@ def _measurements(sections: _Sections, measured: list[dict[str, Any]]) -> None:
 def longest_call(run: Run, target: str) -> CallOutline | None:
     """The longest recorded call, down to the first one of `target` below it; None where there is none."""
     graph = run.graph()
-    table = graph.table()
-    if not len(table):
-        return None
-    roots = np.flatnonzero(table["parent"].codes == -1)
-    longest = int(roots[int(np.argmax(table["duration"].codes[roots]))])
-    return CallOutline(table, longest, target, graph.modules)
+    return graph.outline(target) if len(graph) else None
 
 
 def _calls(sections: _Sections, run: Run, target: str) -> None:

@@ -30,7 +30,7 @@ _SIBLINGS = 4
 
 def stylesheet() -> str:
     """The CSS of an outline; its rules touch nothing but ``.calls``."""
-    return files("sampleblk_lab.report").joinpath("outline.css").read_text()
+    return files("sampleblk_lab.analysis").joinpath("outline.css").read_text()
 
 
 @dataclass
