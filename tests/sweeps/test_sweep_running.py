@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import sampleblk_lab as lab
-from sampleblk_lab.sweeps import processes, running, store
+from sampleblk_lab.sweeps import place, processes, store
 
 
 @pytest.fixture(autouse=True)
@@ -457,11 +457,11 @@ def test_a_full_disk_leaves_the_journal_as_it_was(tmp_path: Path, monkeypatch: p
 
 
 def test_workers_are_as_many_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running.os, "sched_getaffinity", lambda _: set(range(16)))
+    monkeypatch.setattr(place.os, "sched_getaffinity", lambda _: set(range(16)))
     shape = running_shape(cpus=4, memory_mib=256)
-    assert running.local_workers(None) == 16
-    assert running.local_workers(shape) <= 4
-    assert running.local_workers(running_shape(cpus=2, memory_mib=10**9)) == 1
+    assert place.local_workers(None) == 16
+    assert place.local_workers(shape) <= 4
+    assert place.local_workers(running_shape(cpus=2, memory_mib=10**9)) == 1
 
 
 def running_shape(**values: Any) -> Any:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.sweeps import store
+from sampleblk_lab.sweeps.place import local_workers, place
 from sampleblk_lab.sweeps.plan import canonical
 from sampleblk_lab.sweeps.result import Sweep
-from sampleblk_lab.sweeps.running import Run, duration, local_workers, place
+from sampleblk_lab.sweeps.running import Run, duration
 from sampleblk_lab.sweeps.spec import DEADLINE_S, Spec
 
 if TYPE_CHECKING:

@@ -58,6 +58,21 @@ def of_function(function: Callable[..., Any]) -> Identity:
     return Identity(digest.hex(), frozenset(digest.modules))
 
 
+def modules_of(value: Any, name: str) -> frozenset[str]:
+    """The user's own modules that a value refers to, which may be a function or have functions.
+
+    Args:
+        value: Any.
+        name: What it is called, for the error.
+
+    Raises:
+        InputError: It refers to an object whose state cannot be told.
+    """
+    digest = _Digest()
+    digest.value(value, name)
+    return frozenset(digest.modules)
+
+
 def is_own(module: str | None) -> bool:
     """Whether a module is the user's own: neither installed, nor Python's, nor ours."""
     found = sys.modules.get(module or "")

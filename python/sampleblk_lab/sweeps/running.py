@@ -3,10 +3,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
-import contextlib
-import inspect
-import os
 import pickle
 import queue
 import sys
@@ -14,187 +10,29 @@ import time
 import uuid
 from collections import Counter, deque
 from dataclasses import replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.interrupts import counted_ctrl_c
 from sampleblk_lab.progress import Line
 from sampleblk_lab.sweeps import artefacts, host
 from sampleblk_lab.sweeps.claim import Claim
+from sampleblk_lab.sweeps.place import QEMU_MIB, Place, outcome_of
 from sampleblk_lab.sweeps.store import FACTS
 from sampleblk_lab.sweeps.work import PASSING, Outcome, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    import concurrent.futures
+    from collections.abc import Callable
 
     from sampleblk_lab.sweeps.spec import Course, Spec
     from sampleblk_lab.sweeps.store import Writer
-    from sampleblk_lab.sweeps.trial import Shape, Trial
+    from sampleblk_lab.sweeps.trial import Trial
 
 # Between two looks at whether Ctrl-C was pressed.
 _LOOK_S = 0.2
 
 # How long trials may take to end once Ctrl-C was pressed.
 _GRACE_S = 20.0
-
-# Trials that an executor is given ahead of those that run: enough for any cluster, few enough for the memory.
-_AHEAD = 10_000
-
-# What Dask's tasks are called by, and where its scheduler tells of workers.
-_TASK = "sweep-"
-_TOPIC = "all"
-
-#: The resource of Dask's workers that get the exclusive trials.
-RESOURCE = "sampleblk-host"
-
-# What QEMU needs beside the guest's memory.
-_QEMU_MIB = 160
-
-
-class Place:
-    """Where trials run.
-
-    Attributes:
-        submit: Hands over a trial: what :func:`host.execute` is given, the trial's key, and whether it is exclusive.
-        ahead: How many trials it is given at a time.
-        stop: Ends what runs for a sweep.
-        lost: Why it will do nothing more, or nothing.
-        packed: Whether trials in VMs wait for processors and memory; not where the user said how many run at a time.
-        losses: The workers that were lost while they had a trial, by the trial's key, each with the words for its row.
-    """
-
-    def __init__(
-        self,
-        submit: Callable[[bytes, str, bool], concurrent.futures.Future[Outcome]],
-        ahead: int,
-        stop: Callable[[str], object] = host.stop,
-        lost: Callable[[], str] = str,
-        losses: dict[str, list[str]] | None = None,
-        *,
-        packed: bool = True,
-    ) -> None:
-        self.submit = submit
-        self.ahead = ahead
-        self.stop = stop
-        self.lost = lost
-        self.packed = packed
-        self.losses = {} if losses is None else losses
-
-
-def local_workers(shape: Shape | None) -> int:
-    """How many trials this machine runs at a time: as many as it has processors, and memory, for."""
-    processors = len(os.sched_getaffinity(0))
-    if shape is None:
-        return processors
-    free_mib = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
-    with contextlib.suppress(OSError, ValueError), open("/proc/meminfo") as file:  # noqa: PTH123
-        free_mib = next(int(line.split()[1]) >> 10 for line in file if line.startswith("MemAvailable:"))
-    return max(1, min(processors // shape.cpus, free_mib // (shape.memory_mib + _QEMU_MIB)))
-
-
-@contextlib.contextmanager
-def place(client: Any, workers: int | None, shape: Shape | None) -> Iterator[Place]:
-    """The place that was asked for.
-
-    Raises:
-        InputError: `client` is neither a Dask client nor an executor; `workers` is not a positive number, or given with
-            a client.
-        UnsupportedError: It is an address, and distributed is not installed.
-    """
-    if workers is not None and (not isinstance(workers, int) or isinstance(workers, bool) or workers < 1):
-        raise InputError(f"workers={workers!r}", expected="a whole number of 1 or more")
-    if client is None:
-        count = workers or local_workers(shape)
-        with concurrent.futures.ThreadPoolExecutor(count, thread_name_prefix="sweep") as threads:
-            yield Place(lambda work, *_: threads.submit(host.execute, work), count, packed=workers is None)
-        return
-    if workers is not None:
-        raise InputError(f"workers={workers} with a client", expected="the workers that the client has")
-    if isinstance(client, str):
-        with connected(client) as made, _of_dask(made) as there:
-            yield there
-    elif hasattr(client, "get_executor") and hasattr(client, "scheduler_info"):
-        with _of_dask(client) as there:
-            yield there
-    elif isinstance(client, concurrent.futures.Executor) or callable(getattr(client, "submit", None)):
-        yield Place(lambda work, *_: client.submit(host.execute, work), _AHEAD)
-    else:
-        raise InputError(
-            f"client={client!r}",
-            expected="a distributed.Client, its scheduler's address, or a concurrent.futures.Executor",
-        )
-
-
-@contextlib.contextmanager
-def connected(address: str) -> Iterator[Any]:
-    """A client of the scheduler at an address."""
-    try:
-        distributed: Any = import_module("distributed")
-    except ImportError:
-        raise UnsupportedError(
-            "sweeps on a cluster", "distributed is not installed", "pip install 'sampleblk-lab[sweep]'"
-        ) from None
-    try:
-        client = distributed.Client(address, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"no scheduler at {address!r}: {error}", expected="an address such as tcp://host:8786"
-        ) from None
-    with client:
-        yield client
-
-
-def _declared(client: Any) -> bool:
-    """Whether a worker has the resource :data:`RESOURCE`."""
-    every = {"n_workers": -1} if "n_workers" in inspect.signature(client.scheduler_info).parameters else {}
-    workers = client.scheduler_info(**every)["workers"].values()
-    return any(RESOURCE in (worker.get("resources") or {}) for worker in workers)
-
-
-@contextlib.contextmanager
-def _of_dask(client: Any) -> Iterator[Place]:
-    executor = client.get_executor(pure=False)
-    losses: dict[str, list[str]] = {}
-
-    # Where some workers are meant for what has a host to itself, it is sent only there, one to each at a time.
-    chosen = {"resources": {RESOURCE: 1}} if _declared(client) else {}
-
-    def submit(work: bytes, key: str, exclusive: bool) -> concurrent.futures.Future[Outcome]:
-        made: concurrent.futures.Future[Outcome] = executor.submit(
-            host.execute, work, key=f"{_TASK}{key}-{uuid.uuid4().hex}", **(chosen if exclusive else {})
-        )
-        return made
-
-    def heard(event: tuple[float, Any]) -> None:
-        """The scheduler gives what a lost worker had to others, and tells nobody but those who listen."""
-        _, about = event
-        if not isinstance(about, dict) or about.get("action") != "remove-worker":
-            return
-        for name in map(str, about.get("processing-tasks", ())):
-            if name.startswith(_TASK):
-                key = name.removeprefix(_TASK).partition("-")[0]
-                losses.setdefault(key, []).append(f"lost: the worker {about.get('worker', '')} that had it was lost")
-
-    def lost() -> str:
-        return "" if client.status == "running" else f"the client of the scheduler is {client.status}"
-
-    def stop(sweep: str) -> None:
-        # Trials that run cannot be cancelled; this reaches the processes that they run in. A worker that does not
-        # answer has ended, or its trials end with it.
-        with contextlib.suppress(Exception):
-            client.run(host.stop, sweep, on_error="ignore")
-
-    # A client has one handler for a topic: where the user has one already, losses are not told in the rows.
-    listens = _TOPIC not in getattr(client, "_event_handlers", {})
-    if listens:
-        client.subscribe_topic(_TOPIC, heard)
-    try:
-        yield Place(submit, _AHEAD, stop, lost, losses)
-    finally:
-        if listens:
-            with contextlib.suppress(Exception):  # the scheduler is gone
-                client.unsubscribe_topic(_TOPIC)
 
 
 class Run:
@@ -276,7 +114,7 @@ class Run:
                 wants_directory=self._spec.wants_directory,
             )
             try:
-                future = self._place.submit(pickle.dumps(work), trial.key, trial.exclusive)
+                future = self._place.submit(host.execute, pickle.dumps(work), key=trial.key, exclusive=trial.exclusive)
             except RuntimeError as error:  # a pool that is broken or shut down
                 waiting.appendleft(trial)
                 self.lost = f"{type(error).__name__}: {error}"
@@ -288,7 +126,7 @@ class Run:
         shape = self._spec.shape
         if trial.exclusive or shape is None or not self._place.packed:
             return Claim(exclusive=trial.exclusive)
-        return Claim(cpus=shape.cpus, memory_mib=shape.memory_mib + _QEMU_MIB)
+        return Claim(cpus=shape.cpus, memory_mib=shape.memory_mib + QEMU_MIB)
 
     def _kernel_there(self, trial: Trial) -> str | None:
         """By the release, so that every host takes the same one; what is a path is one there, too."""
@@ -306,7 +144,7 @@ class Run:
             timeout = None
             trial = self._running.pop(future, None)
             if trial is not None:
-                self._take(trial, _outcome_of(future), waiting)
+                self._take(trial, outcome_of(future), waiting)
 
     def _take(self, trial: Trial, outcome: Outcome, waiting: deque[Trial]) -> None:
         if outcome.kind == "stopped":
@@ -381,19 +219,6 @@ class Run:
         if ended := self.done + self.failed:
             parts.append(f"{duration((time.monotonic() - self._begin_s) * left / ended)} left")
         return ", ".join(parts)
-
-
-def _outcome_of(future: concurrent.futures.Future[Outcome]) -> Outcome:
-    try:
-        return future.result()
-    except concurrent.futures.CancelledError:
-        return Outcome(kind="lost", message="the executor gave the trial up")
-    except concurrent.futures.BrokenExecutor as error:
-        return Outcome(kind="lost", message=f"{type(error).__name__}: {error}")
-    except BaseException as error:
-        # Dask's for a task whose worker died, again and again.
-        kind = "killed" if type(error).__name__ == "KilledWorker" else "error"
-        return Outcome(kind=kind, message=f"{type(error).__name__}: {error}")
 
 
 def duration(seconds: float) -> str:

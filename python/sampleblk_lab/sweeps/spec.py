@@ -220,26 +220,34 @@ class Spec:
         return self.exclusive
 
     def pickled(self) -> bytes:
-        """The function, with all of the user's own code that it refers to, so that no host needs the files.
+        """The function, as :func:`pickled` sends it. Raises InputError."""
+        return pickled(self.function, identity.of_function(self.function).modules, "the function", self.source)
 
-        Raises:
-            InputError: It cannot be pickled.
-        """
-        modules = [
-            sys.modules[name]
-            for name in identity.of_function(self.function).modules
-            if name != "__main__" and name not in cloudpickle.list_registry_pickle_by_value()
-        ]
+
+def pickled(value: object, own: Iterable[str], what: str, source: str = "") -> bytes:
+    """A function, or what has functions, with all of the user's own code that it refers to: no host needs the files.
+
+    Args:
+        value: The function.
+        own: The names of the user's own modules that it refers to.
+        what: It, for the error.
+        source: Where the user named it, for the error.
+
+    Raises:
+        InputError: It cannot be pickled.
+    """
+    known = cloudpickle.list_registry_pickle_by_value()
+    modules = [sys.modules[name] for name in own if name != "__main__" and name not in known]
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        data: bytes = cloudpickle.dumps(value)
+    except Exception as error:
+        raise InputError(f"{what} cannot be sent to another process: {error}", source, expected="plain data") from error
+    finally:
         for module in modules:
-            cloudpickle.register_pickle_by_value(module)
-        try:
-            data: bytes = cloudpickle.dumps(self.function)
-        except Exception as error:
-            raise self._wrong(f"the function cannot be sent to another process: {error}", "plain data") from error
-        finally:
-            for module in modules:
-                cloudpickle.unregister_pickle_by_value(module)
-        return data
+            cloudpickle.unregister_pickle_by_value(module)
+    return data
 
 
 class Course:

@@ -46,6 +46,7 @@ class Work:
         claim: What it needs of the host.
         wants_directory: Whether the function is given a directory of the trial's own.
         directory: Which, once the trial is on its host.
+        raw: Whether what the function returns is wanted as it is, under ``value``: not as values of a table.
     """
 
     sweep: str
@@ -59,6 +60,7 @@ class Work:
     claim: Claim
     wants_directory: bool = False
     directory: str | None = None
+    raw: bool = False
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,7 @@ def perform(work: Work) -> Outcome:
     load = os.getloadavg()[0]
     try:
         value, seconds, facts = _perform(work)
-        made = Outcome(values=values_of(value), seconds=seconds, facts=facts)
+        made = Outcome(values={"value": value} if work.raw else values_of(value), seconds=seconds, facts=facts)
     except BaseException as error:
         made = _failure(error)
     stolen_after, ticks_after = _ticks()
