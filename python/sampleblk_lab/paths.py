@@ -161,9 +161,14 @@ def below(folder: Path, name: str) -> Path:
 
 
 @contextlib.contextmanager
-def scratch_directory(kind: str) -> Iterator[Path]:
-    """A temporary folder that goes with the block; those of killed processes go with the next one of their kind."""
-    base, prefix = Path(tempfile.gettempdir()), f"sampleblk-{kind}-"
+def scratch_directory(kind: str, base: Path | None = None) -> Iterator[Path]:
+    """A temporary folder that goes with the block; those of killed processes go with the next one of their kind.
+
+    Args:
+        kind: What it is for: a part of its name.
+        base: Where it is made; None: where temporary files are.
+    """
+    base, prefix = base or Path(tempfile.gettempdir()), f"sampleblk-{kind}-"
     for path in base.glob(f"{prefix}*"):
         # Whoever has one holds a lock on it: flock(2), which the kernel drops with the process.
         with contextlib.suppress(OSError):
@@ -174,7 +179,7 @@ def scratch_directory(kind: str) -> Iterator[Path]:
             finally:
                 os.close(descriptor)
     while True:
-        made = Path(tempfile.mkdtemp(prefix=prefix))
+        made = Path(tempfile.mkdtemp(prefix=prefix, dir=base))
         descriptor = -1
         try:
             descriptor = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -53,6 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     exploring.add_argument("--states", type=int, metavar="N", help="check at most N states")
     exploring.add_argument("--failures", type=int, default=1, metavar="N", help="stop after N failures (1)")
     exploring.add_argument("--workers", type=int, metavar="N", help="processes that check (one for each CPU)")
+    exploring.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster to check on: tcp://host:8786")
     exploring.add_argument(
         "--save", metavar="DIR", help="write each failure out as DIR/failure-N, where pytest reproduces it"
     )
@@ -119,7 +120,9 @@ def _model(options: argparse.Namespace) -> crash.Model:
 def _explore(options: argparse.Namespace) -> int:
     log = _log(options)
     check = _check(options)
-    workers = len(os.sched_getaffinity(0)) if options.workers is None else options.workers
+    workers = options.workers
+    if workers is None and options.scheduler is None:
+        workers = len(os.sched_getaffinity(0))
     found = log.explore(
         check,
         model=_model(options),
@@ -127,6 +130,7 @@ def _explore(options: argparse.Namespace) -> int:
         seconds=options.seconds,
         failures=options.failures,
         workers=workers,
+        client=options.scheduler,
     )
     saved = []
     if options.save:
@@ -138,7 +142,7 @@ def _explore(options: argparse.Namespace) -> int:
     show(options, {**found.json(), "saved": saved}, "\n".join(lines))
     if found.interrupted:
         return 130
-    return 0 if found.ok else 1
+    return 0 if found.ok and not found.lost else 1
 
 
 def _show(options: argparse.Namespace) -> int:

@@ -8,9 +8,11 @@ checks, for both.
 from __future__ import annotations
 
 import functools
+import operator
 import sqlite3
 import tempfile
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
@@ -57,6 +59,16 @@ class Check:
     def __call__(self, path: Path, state: State) -> None:
         """Checks; what it raises is the failure."""
         self.run(path, state)
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        # Another host may have its tools elsewhere, or lack them: it is made anew there.
+        return _made, (self.name, self.arguments, self.keywords)
+
+
+def _made(name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Check:
+    """The check again that a function of :mod:`sampleblk_lab.crash` made."""
+    made: Check = operator.attrgetter(name)(import_module("sampleblk_lab.crash"))(*arguments, **keywords)
+    return made
 
 
 def ready(make: Callable[P, Callable[[Path, State], object]]) -> Callable[P, Check]:

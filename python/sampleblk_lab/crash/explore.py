@@ -114,6 +114,7 @@ class Exploration:
         total: How many the model has; infinity where that is too many to say, or has no end.
         complete: Whether that were all.
         interrupted: Whether Ctrl-C ended it.
+        lost: Why the cluster did nothing more, or nothing; what was found until then is here.
         elapsed_s: Seconds it took.
         failures: What did not pass.
     """
@@ -123,6 +124,7 @@ class Exploration:
     total: float = 0
     complete: bool = False
     interrupted: bool = False
+    lost: str = ""
     elapsed_s: float = 0
     failures: list[Failure] = field(default_factory=list)
 
@@ -138,7 +140,8 @@ class Exploration:
         head = (
             f"{self.states}{of} states, {self.checked} with contents of their own checked in {self.elapsed_s:.1f} s "
             f"({rate:.1f}/s){', all there are' if self.complete else ''}"
-            f"{', interrupted' if self.interrupted else ''}: {len(self.failures)} failed"
+            f"{', interrupted' if self.interrupted else ''}{f', ended early ({self.lost})' if self.lost else ''}: "
+            f"{len(self.failures)} failed"
         )
         return "\n".join([head, *(failure.text() for failure in self.failures)])
 
@@ -150,6 +153,7 @@ class Exploration:
             "total": self.total if self.total != float("inf") else None,
             "complete": self.complete,
             "interrupted": self.interrupted,
+            "lost": self.lost,
             "elapsed_s": self.elapsed_s,
             "failures": [failure.json() for failure in self.failures],
         }
@@ -196,7 +200,7 @@ class Bench:
         return tried, self.check(tried)
 
 
-def _reduce(bench: Bench, state: State, error: Exception) -> tuple[State, Exception, bool]:
+def reduce(bench: Bench, state: State, error: Exception) -> tuple[State, Exception, bool]:
     """Delta debugging (Zeller and Hildebrandt, 2002): a failing state of which nothing can be spared.
 
     Returns:
@@ -224,7 +228,7 @@ def _reduce(bench: Bench, state: State, error: Exception) -> tuple[State, Except
     return best, said, False
 
 
-def _folder_for(bytes_needed: int) -> str | None:
+def folder_for(bytes_needed: int) -> str | None:
     """Where images are kept: in memory, where that has room for twice as much."""
     shared = Path("/dev/shm")
     if shared.is_dir() and os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 2 * bytes_needed:
@@ -262,25 +266,22 @@ class Task:
     until: float | None
 
 
-class Walker:
-    """Goes through the contents of a model and checks every `of`-th of them, beginning with `share`."""
+class Contents:
+    """All contents of a model, one after another, the same ones and in the same order wherever it is.
 
-    def __init__(self, task: Task, folder: Path, share: int = 0, of: int = 1) -> None:
+    Attributes:
+        looked_at: States that were looked at, with the one that was yielded last; at the end, all of them.
+        complete: Whether those were all there are.
+    """
+
+    def __init__(self, task: Task, image: core.CrashImage) -> None:
         self._task = task
-        self._share = share
-        self._of = of
-        self._bench = Bench(task.log, task.check, folder)
-        self._walk = core.CrashWalk(task.log.native, task.model.native(), self._bench.image)
+        self._walk = core.CrashWalk(task.log.native, task.model.native(), image)
         self.looked_at = 0
         self.complete = False
-        self.interrupted = False
 
-    def run(self, stop: Callable[[int], bool]) -> Iterator[Checked]:
-        """Yields each state that it has checked.
-
-        Args:
-            stop: Asked before each check whether contents of this number are too many.
-        """
+    def __iter__(self) -> Iterator[State]:
+        """Yields the first state of each, which the image has taken."""
         task, walk = self._task, self._walk
         number = 0
         while task.states is None or number < task.states:
@@ -294,21 +295,46 @@ class Walker:
                     self.complete = walk.at_end
                     return
                 continue
+            self.looked_at = walk.looked_at
+            yield State(task.log, native)
+            number += 1
+
+
+class Walker:
+    """Goes through the contents of a model and checks every `of`-th of them, beginning with `share`."""
+
+    def __init__(self, task: Task, folder: Path, share: int = 0, of: int = 1) -> None:
+        self._task = task
+        self._share = share
+        self._of = of
+        self._bench = Bench(task.log, task.check, folder)
+        self._contents = Contents(task, self._bench.image)
+        self.looked_at = 0
+        self.complete = False
+        self.interrupted = False
+
+    def run(self, stop: Callable[[int], bool]) -> Iterator[Checked]:
+        """Yields each state that it has checked.
+
+        Args:
+            stop: Asked before each check whether contents of this number are too many.
+        """
+        for number, state in enumerate(self._contents):
             if stop(number):
                 return
             # Whose the contents are depends on nothing but how many there were before them.
             if number % self._of == self._share:
-                self.looked_at = walk.looked_at
-                state = State(task.log, native)
+                self.looked_at = self._contents.looked_at
                 error = self._bench.check(state)
                 failure = None
                 if error is not None:
-                    reduced, said, self.interrupted = _reduce(self._bench, state, error)
-                    failure = Failure(state, reduced, said, task.check)
+                    reduced, said, self.interrupted = reduce(self._bench, state, error)
+                    failure = Failure(state, reduced, said, self._task.check)
                 yield Checked(number, self.looked_at, failure)
                 if self.interrupted:
                     return
-            number += 1
+        self.looked_at = self._contents.looked_at
+        self.complete = self._contents.complete
 
 
 def explore(
@@ -318,22 +344,27 @@ def explore(
     states: int | None,
     seconds: float | None,
     failures: int,
-    workers: int,
+    workers: int | None,
+    client: Any,
     progress: bool,
 ) -> Exploration:
     """See :meth:`Log.explore`."""
     if isinstance(model, Sample) and states is None and seconds is None:
         raise InputError("a sample without an end", expected="states=, or seconds=")
     for name, value in (("workers", workers), ("failures", failures)):
-        if value < 1:
+        if value is not None and value < 1:
             raise InputError(f"{name} {value}", expected="1 or more")
     found = Exploration(total=float("inf") if isinstance(model, Sample) else log.count(model))
     begin = time.monotonic()
     task = Task(log, check, model, states, None if seconds is None else begin + seconds)
     line = Line(every_s=0.5, shown=progress and sys.stderr.isatty())
-    folder = Path(tempfile.mkdtemp(prefix="sampleblk-crash-", dir=_folder_for(log.size_bytes * workers)))
+    folder = Path(tempfile.mkdtemp(prefix="sampleblk-crash-", dir=folder_for(log.size_bytes * (workers or 1))))
     try:
-        if workers == 1:
+        if client is not None:
+            from sampleblk_lab.crash.cluster import explore_on_cluster
+
+            explore_on_cluster(task, found, failures, client, workers, folder, line)
+        elif workers is None or workers == 1:
             _explore_here(task, found, failures, folder, line)
         else:
             from sampleblk_lab.crash.workers import explore_in_processes
@@ -343,6 +374,37 @@ def explore(
         shutil.rmtree(folder, ignore_errors=True)
     found.elapsed_s = time.monotonic() - begin
     return found
+
+
+def settle(
+    found: Exploration,
+    reached: dict[int, tuple[int, Failure]],
+    failures: int,
+    checked: int,
+    looked_at: int,
+    *,
+    complete: bool,
+) -> None:
+    """Fills in what several have found, as one would have found it.
+
+    Args:
+        found: What is filled in.
+        reached: The failures by the number of their contents, with the states that were looked at by then.
+        failures: How many of them are wanted.
+        checked: Contents that were checked.
+        looked_at: States that were looked at.
+        complete: Whether those were all.
+    """
+    numbers = sorted(reached)[:failures]
+    found.failures = [reached[number][1] for number in numbers]
+    if len(numbers) == failures and not found.interrupted and not found.lost:
+        # What comes after the last one was looked at by chance.
+        found.checked = numbers[-1] + 1
+        found.states = reached[numbers[-1]][0]
+    else:
+        found.checked = checked
+        found.states = looked_at
+        found.complete = complete
 
 
 def _explore_here(task: Task, found: Exploration, failures: int, folder: Path, line: Line) -> None:

@@ -7,7 +7,7 @@ import functools
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,6 +34,16 @@ class State:
     def __init__(self, log: Log, native: core.CrashState) -> None:
         self.log = log
         self.native = native
+
+    @classmethod
+    def of(cls, log: Log, bare: tuple[int, list[int], list[tuple[int, int, int]]]) -> State:
+        """The state of a log that :attr:`bare` tells of, in whichever process."""
+        return cls(log, core.CrashState(*bare))
+
+    @property
+    def bare(self) -> tuple[int, list[int], list[tuple[int, int, int]]]:
+        """The state as plain data, which can be sent: submissions, indices of lost writes, torn ones."""
+        return self.native.submitted, self.native.lost, self.native.torn
 
     @property
     def submitted(self) -> int:
@@ -232,7 +242,8 @@ class Log:
         states: int | None = None,
         seconds: float | None = None,
         failures: int = 1,
-        workers: int = 1,
+        workers: int | None = None,
+        client: Any = None,
         progress: bool = True,
     ) -> Exploration:
         """Builds the states, each content once, and checks them.
@@ -243,21 +254,28 @@ class Log:
             states: Check at most so many.
             seconds: Begin no check after so many seconds.
             failures: Stop when so many were found; each is reduced.
-            workers: Processes that check at the same time, each on an image of its own. What is found is the same with
-                any number of them; what a check keeps in memory is its worker's own.
+            workers: Processes that check at the same time, each on an image of its own; 1 unless said. What is found is
+                the same with any number of them; what a check keeps in memory is its worker's own.
+            client: Check on other hosts: a ``distributed.Client``, the address of a scheduler, or any
+                ``concurrent.futures.Executor``, as for :func:`sampleblk_lab.sweep`. Each range of states is a process
+                of its own there. The log goes to a host that lacks it, once; the check goes by value, with the user's
+                own code that it refers to. What is found is the same as here.
             progress: Show it, on a terminal.
 
         Returns:
             What was looked at and found, also when it was interrupted by Ctrl-C.
 
         Raises:
-            InputError: A model, or an endless one without `states` or `seconds`.
+            InputError: A model, or an endless one without `states` or `seconds`; `client` is none of these, or there
+                are `workers` beside it; the check cannot be sent.
             OSError: The image cannot be written.
-            SampleblkError: A worker was killed.
+            SampleblkError: A worker was killed; with `client`, a range of states could not be checked, however often it
+                was tried.
+            UnsupportedError: An address was given, and distributed is not installed.
         """
         from sampleblk_lab.crash.explore import explore
 
-        return explore(self, check, model or Reorder(), states, seconds, failures, workers, progress)
+        return explore(self, check, model or Reorder(), states, seconds, failures, workers, client, progress)
 
     def __len__(self) -> int:
         return len(self.native)

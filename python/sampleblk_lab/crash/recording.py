@@ -13,8 +13,8 @@ from sampleblk_lab.errors import InputError, SampleblkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from gzip import GzipFile
-    from typing import BinaryIO
+
+    from _typeshed import SupportsWrite
 
     from sampleblk_lab.crash.log import Log
     from sampleblk_lab.device import Device
@@ -88,7 +88,7 @@ def keep(log: Log, folder: str | os.PathLike[str]) -> Path:
     return target
 
 
-def copy_start(source: Path, target: BinaryIO | GzipFile, size: int) -> None:
+def copy_start(source: Path, target: SupportsWrite[bytes], size: int) -> None:
     """The first `size` bytes of a file or a device."""
     with source.open("rb") as file:
         while size and (data := file.read(min(size, _BLOCK))):

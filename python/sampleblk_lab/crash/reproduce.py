@@ -80,11 +80,16 @@ def save(failure: Failure, folder: str | os.PathLike[str]) -> Path:
             raise InputError(f"{target / name} exists", expected="a folder without a saved failure")
     for name, source in program.copies.items():
         shutil.copyfile(source, target / name)
-    _compress(log.path, target / _LOG, log.native.file_bytes)
-    if log.base is not None:
-        _compress(log.base, target / _BASE, log.base.stat().st_size)
+    pack(log, target)
     (target / TEST).write_text(text)
     return target
+
+
+def pack(log: Log, folder: Path) -> None:
+    """Writes the recording of a log to a folder, compressed, for :func:`unpack`."""
+    _compress(log.path, folder / _LOG, log.native.file_bytes)
+    if log.base is not None:
+        _compress(log.base, folder / _BASE, log.base.stat().st_size)
 
 
 def _compress(source: Path, target: Path, size: int) -> None:

@@ -17,16 +17,15 @@ import warnings
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab._native import core
-from sampleblk_lab.crash.explore import Exploration, Failure, Task, Walker
+from sampleblk_lab.crash.explore import Exploration, Failure, Task, Walker, settle
 from sampleblk_lab.crash.log import State
 from sampleblk_lab.errors import SampleblkError
 from sampleblk_lab.interrupts import counted_ctrl_c
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from sampleblk_lab.crash.log import Log
     from sampleblk_lab.progress import Line
 
 # How long a worker that was interrupted may take to undo what its check did.
@@ -73,24 +72,17 @@ class _Shared:
         return max(self._words[2::_WORDS])
 
 
-def _bare(state: State) -> tuple[int, list[int], list[tuple[int, int, int]]]:
-    return state.native.submitted, state.native.lost, state.native.torn
-
-
-def _state(log: Log, bare: tuple[int, list[int], list[tuple[int, int, int]]]) -> State:
-    return State(log, core.CrashState(*bare))
-
-
-def _packed(error: Exception) -> Exception | tuple[str, str]:
+def packed(error: Exception, dumps: Callable[[object], bytes] = pickle.dumps) -> Exception | tuple[str, str]:
     """An exception as it can be sent: itself, or its name and what it says where it cannot be."""
     with contextlib.suppress(Exception):
-        back = pickle.loads(pickle.dumps(error))
+        back = pickle.loads(dumps(error))
         if type(back) is type(error) and str(back) == str(error):
             return error
     return type(error).__name__, str(error)
 
 
-def _unpacked(sent: Exception | tuple[str, str]) -> Exception:
+def unpacked(sent: Exception | tuple[str, str]) -> Exception:
+    """The exception, or one of the same name that says the same."""
     if isinstance(sent, Exception):
         return sent
     name, text = sent
@@ -111,13 +103,13 @@ def _work(task: Task, folder: Path, share: int, workers: int, shared: _Shared, t
             ):
                 shared.report(share, count, checked.looked_at)
                 if (failure := checked.failure) is not None:
-                    found = _bare(failure.state), _bare(failure.reduced), _packed(failure.error)
+                    found = failure.state.bare, failure.reduced.bare, packed(failure.error)
                     to.send(("failure", checked.number, checked.looked_at, *found))
         except KeyboardInterrupt:
             interrupted = True
         to.send(("end", walker.complete, interrupted or walker.interrupted, walker.looked_at))
     except Exception as error:
-        to.send(("error", _packed(error)))
+        to.send(("error", packed(error)))
 
 
 class _Crew:
@@ -205,16 +197,9 @@ def explore_in_processes(task: Task, found: Exploration, failures: int, workers:
         finally:
             crew.end()
             line.clear()
-    numbers = sorted(reached)[:failures]
-    found.failures = [reached[number][1] for number in numbers]
-    if len(numbers) == failures and not found.interrupted:
-        # What comes after the last one was looked at by chance.
-        found.checked = numbers[-1] + 1
-        found.states = reached[numbers[-1]][0]
-    else:
-        found.checked = shared.checked
-        found.states = max([shared.looked_at, *(looked_at for _, _, looked_at in ends)])
-        found.complete = len(ends) == workers and all(complete for complete, _, _ in ends)
+    looked_at = max([shared.looked_at, *(looked_at for _, _, looked_at in ends)])
+    complete = len(ends) == workers and all(complete for complete, _, _ in ends)
+    settle(found, reached, failures, shared.checked, looked_at, complete=complete)
 
 
 def _receive(
@@ -237,11 +222,11 @@ def _receive(
         number, looked_at, state, reduced, error = rest
         reached[number] = (
             looked_at,
-            Failure(_state(task.log, state), _state(task.log, reduced), _unpacked(error), task.check),
+            Failure(State.of(task.log, state), State.of(task.log, reduced), unpacked(error), task.check),
         )
     elif kind == "end":
         complete, interrupted, looked_at = rest
         ends.append((complete, interrupted, looked_at))
         crew.ended(one)
     else:
-        raise _unpacked(rest[0])
+        raise unpacked(rest[0])

@@ -264,7 +264,7 @@ def main() -> int:
     config = Config.of(sys.argv.pop(1))
     tied()
     from sampleblk_lab.errors import SampleblkError
-    from sampleblk_lab.sweeps.running import connected
+    from sampleblk_lab.sweeps.place import connected
     from sampleblk_lab.vm.python import GIVE_UP, die_by
 
     relay: _Relay | None = None

@@ -17,6 +17,7 @@ from typing import Any
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.sweeps import artefacts, claim, processes
+from sampleblk_lab.sweeps.launcher import CRASH, IN_VM, PLAIN
 from sampleblk_lab.sweeps.trial import Machines, Shape
 from sampleblk_lab.sweeps.work import Outcome, Work
 
@@ -100,12 +101,12 @@ def _execute(work: Work, packed: bytes) -> Outcome:
 
 
 def _waited_for(work: Work, packed: bytes) -> Outcome:
-    in_vm = work.machine is not None
+    kind = CRASH if work.raw else PLAIN if work.machine is None else IN_VM
     deadline_s = work.deadline_s
-    if in_vm and deadline_s is not None:
+    if kind == IN_VM and deadline_s is not None:
         deadline_s += _BEFORE_VM_S  # the function's own is kept by the VM
     try:
-        made: Outcome = pickle.loads(processes.run(work.sweep, packed, in_vm=in_vm, deadline_s=deadline_s))
+        made: Outcome = pickle.loads(processes.run(work.sweep, packed, kind=kind, deadline_s=deadline_s))
     except processes.Killed as error:
         return Outcome(kind=error.kind, message=str(error))
     return made

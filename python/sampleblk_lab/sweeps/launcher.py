@@ -24,12 +24,16 @@ from importlib import import_module
 # After a trial's outcome: its wait status.
 STATUS = struct.Struct("<q")
 
-# What a request has, besides the descriptor: whether the trial runs in a VM.
-PLAIN, IN_VM = b"p", b"v"
+# What a request has, besides the descriptor: whether it is a trial, one that runs in a VM, or a range of crash states.
+PLAIN, IN_VM, CRASH = b"p", b"v", b"c"
 
-# What a trial imports; the second, when there is the first one that runs in a VM.
+# What all of them import; the others, when there is the first one of these.
 _COMMON = ("cloudpickle", "sampleblk_lab.errors", "sampleblk_lab.sweeps.work")
-_FOR_VM = ("sampleblk_lab.vm.machine", "sampleblk_lab.vm.calls", "sampleblk_lab.results.machine")
+_IMPORTS = {
+    PLAIN: (),
+    IN_VM: ("sampleblk_lab.vm.machine", "sampleblk_lab.vm.calls", "sampleblk_lab.results.machine"),
+    CRASH: ("sampleblk_lab.crash.host",),
+}
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -82,8 +86,7 @@ class _Launcher:
         if not word:
             return False
         connection = socket.socket(fileno=descriptors[0])
-        if word == IN_VM:
-            self._import(_FOR_VM)
+        self._import(_IMPORTS[word])
         with warnings.catch_warnings():
             # Python 3.12 counts the threads of libraries, which come to a fork with handlers of their own.
             warnings.simplefilter("ignore", DeprecationWarning)

@@ -55,7 +55,8 @@ class Submit(Protocol):
             arguments: Its arguments.
             key: What it is about, as :attr:`Place.losses` has it; without a hyphen.
             exclusive: Whether it goes to the workers that are for this, where there are such.
-            to: The address of the worker to prefer, where it has one.
+            to: The address of the worker to prefer, where it has one. When that is lost the call may wait for it
+                without end: whoever prefers one looks at :attr:`Place.workers`.
         """
 
 
@@ -69,7 +70,7 @@ class Place:
         lost: Why it will do nothing more, or nothing.
         packed: Whether trials in VMs wait for processors and memory; not where the user said how many run at a time.
         losses: The workers that were lost while they had a call, by its key, each with the words for a trial's row.
-        threads: How many calls run at a time, as far as is known.
+        workers: How many calls each worker runs at a time, by its address; all under one name where that is unknown.
         sent: Brings data to a worker, by its address; returns what stands for it among the arguments of a call.
     """
 
@@ -82,7 +83,7 @@ class Place:
         losses: dict[str, list[str]] | None = None,
         *,
         packed: bool = True,
-        threads: Callable[[], int] | None = None,
+        workers: Callable[[], dict[str, int]] | None = None,
         sent: Callable[[bytes, str], Any] = lambda data, _: data,
     ) -> None:
         self.submit = submit
@@ -91,7 +92,7 @@ class Place:
         self.lost = lost
         self.packed = packed
         self.losses = {} if losses is None else losses
-        self.threads = threads or (lambda: ahead)
+        self.workers = workers or (lambda: {"": ahead})
         self.sent = sent
 
 
@@ -100,7 +101,12 @@ def _of_executor(executor: Any, ahead: int, *, packed: bool = True) -> Place:
         made: concurrent.futures.Future[Outcome] = executor.submit(function, *arguments)
         return made
 
-    return Place(submit, ahead, packed=packed, threads=lambda: getattr(executor, "_max_workers", None) or _THREADS)
+    return Place(
+        submit,
+        ahead,
+        packed=packed,
+        workers=lambda: {"": getattr(executor, "_max_workers", None) or _THREADS},
+    )
 
 
 def local_workers(shape: Shape | None) -> int:
@@ -166,10 +172,10 @@ def connected(address: str) -> Iterator[Any]:
         yield client
 
 
-def _workers(client: Any) -> list[dict[str, Any]]:
-    """What the scheduler says of each worker."""
+def _workers(client: Any) -> dict[str, dict[str, Any]]:
+    """What the scheduler says of each worker, by its address."""
     every = {"n_workers": -1} if "n_workers" in inspect.signature(client.scheduler_info).parameters else {}
-    return list(client.scheduler_info(**every)["workers"].values())
+    return dict(client.scheduler_info(**every)["workers"])
 
 
 @contextlib.contextmanager
@@ -178,7 +184,7 @@ def _of_dask(client: Any) -> Iterator[Place]:
     losses: dict[str, list[str]] = {}
 
     # Where some workers are meant for what has a host to itself, it is sent only there, one to each at a time.
-    declared = any(RESOURCE in (worker.get("resources") or {}) for worker in _workers(client))
+    declared = any(RESOURCE in (worker.get("resources") or {}) for worker in _workers(client).values())
     chosen = {"resources": {RESOURCE: 1}} if declared else {}
 
     def submit(
@@ -200,8 +206,10 @@ def _of_dask(client: Any) -> Iterator[Place]:
             return future
         return data
 
-    def threads() -> int:
-        return sum(worker["nthreads"] for worker in _workers(client))
+    def workers() -> dict[str, int]:
+        with contextlib.suppress(Exception):  # the scheduler is gone
+            return {address: worker["nthreads"] for address, worker in _workers(client).items()}
+        return {}
 
     def heard(event: tuple[float, Any]) -> None:
         """The scheduler gives what a lost worker had to others, and tells nobody but those who listen."""
@@ -227,7 +235,7 @@ def _of_dask(client: Any) -> Iterator[Place]:
     if listens:
         client.subscribe_topic(_TOPIC, heard)
     try:
-        yield Place(submit, _AHEAD, stop, lost, losses, threads=threads, sent=sent)
+        yield Place(submit, _AHEAD, stop, lost, losses, workers=workers, sent=sent)
     finally:
         if listens:
             with contextlib.suppress(Exception):  # the scheduler is gone

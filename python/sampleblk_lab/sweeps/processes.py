@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from sampleblk_lab.sweeps.launcher import IN_VM, PLAIN, STATUS
+from sampleblk_lab.sweeps.launcher import STATUS
 
 _CHUNK = 1 << 16
 
@@ -42,11 +42,11 @@ class _Launcher:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def begin(self, work: bytes, *, in_vm: bool) -> socket.socket:
+    def begin(self, work: bytes, kind: bytes) -> socket.socket:
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with there, self._lock:
-                socket.send_fds(self._requests, [IN_VM if in_vm else PLAIN], [there.fileno()])
+                socket.send_fds(self._requests, [kind], [there.fileno()])
             here.sendall(len(work).to_bytes(8, "little") + work)
         except OSError as error:
             here.close()
@@ -106,13 +106,13 @@ def is_stopped(sweep: str) -> bool:
     return sweep in _stopped
 
 
-def run(sweep: str, work: bytes, *, in_vm: bool, deadline_s: float | None) -> bytes:
+def run(sweep: str, work: bytes, *, kind: bytes, deadline_s: float | None) -> bytes:
     """Has the launcher do one piece of work; returns what it wrote.
 
     Args:
         sweep: Whom it is for, as :func:`stop` is told.
         work: What :func:`sampleblk_lab.sweeps.work.serve` reads.
-        in_vm: Whether it starts a VM.
+        kind: What it is: one of the launcher's.
         deadline_s: Seconds after which it is killed.
 
     Raises:
@@ -122,7 +122,7 @@ def run(sweep: str, work: bytes, *, in_vm: bool, deadline_s: float | None) -> by
     with _running_lock:
         if sweep in _stopped:
             raise Killed("stopped", "the sweep was interrupted")
-    connection = _ready().begin(work, in_vm=in_vm)
+    connection = _ready().begin(work, kind)
     with connection:
         with _running_lock:
             if sweep in _stopped:

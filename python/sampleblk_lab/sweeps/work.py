@@ -46,7 +46,7 @@ class Work:
         claim: What it needs of the host.
         wants_directory: Whether the function is given a directory of the trial's own.
         directory: Which, once the trial is on its host.
-        raw: Whether what the function returns is wanted as it is, under ``value``: not as values of a table.
+        raw: It is no trial but a range of crash states: what the function returns is wanted as it is, as ``value``.
     """
 
     sweep: str
@@ -150,7 +150,8 @@ def _perform(work: Work) -> tuple[Any, float, dict[str, Any]]:
     return value, seconds, facts
 
 
-def _failure(error: BaseException) -> Outcome:
+def failure_of(error: BaseException) -> Outcome:
+    """What is told of an exception."""
     from sampleblk_lab.errors import SampleblkError
 
     kind = "error"
@@ -179,7 +180,7 @@ def perform(work: Work) -> Outcome:
         value, seconds, facts = _perform(work)
         made = Outcome(values={"value": value} if work.raw else values_of(value), seconds=seconds, facts=facts)
     except BaseException as error:
-        made = _failure(error)
+        made = failure_of(error)
     stolen_after, ticks_after = _ticks()
     steal = (stolen_after - stolen) / (ticks_after - ticks) if ticks_after > ticks else 0.0
     return Outcome(

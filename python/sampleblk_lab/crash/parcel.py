@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: MIT
+"""A recording on its way to other hosts: what it is known by, and where a host keeps it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import pickle
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sampleblk_lab.crash.log import Log
+from sampleblk_lab.crash.recording import copy_start
+from sampleblk_lab.crash.reproduce import pack, unpack
+from sampleblk_lab.errors import SampleblkError
+from sampleblk_lab.paths import built_directory, cache_root, fingerprint, locked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# How long a host keeps a recording that nobody explores.
+_KEPT_S = 7 * 24 * 3600.0
+
+_LOG, _BASE = "log", "base.img"
+
+
+class _Hash:
+    """A SHA-256 that can be written to as a file."""
+
+    def __init__(self) -> None:
+        self.sha256 = hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        self.sha256.update(data)
+        return len(data)
+
+
+def _digest(log: Log) -> str:
+    made = _Hash()
+    for path, size in (
+        (log.path, log.native.file_bytes),
+        *([] if log.base is None else [(log.base, log.base.stat().st_size)]),
+    ):
+        made.sha256.update(size.to_bytes(8, "little"))
+        copy_start(path, made, size)
+    return made.sha256.hexdigest()
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """What a host is told of a log.
+
+    Attributes:
+        digest: SHA-256 of what the log and its base hold.
+        size_bytes: As of :class:`Log`, and so the next two.
+        flush: Whether flushes are believed.
+        fua: Whether FUA is.
+    """
+
+    digest: str
+    size_bytes: int
+    flush: bool
+    fua: bool
+
+    @classmethod
+    def of(cls, log: Log) -> Parcel:
+        """The parcel that has this log."""
+        return cls(_digest(log), log.size_bytes, log.flush, log.fua)
+
+    @property
+    def folder(self) -> Path:
+        """Where this host keeps it."""
+        return cache_root() / "crash" / self.digest
+
+    def log(self) -> Log:
+        """The log, once the host has it. Raises OSError."""
+        base = self.folder / _BASE
+        return Log(
+            self.folder / _LOG,
+            base=base if base.exists() else "zeros",
+            size_bytes=self.size_bytes,
+            flush=self.flush,
+            fua=self.fua,
+        )
+
+    def is_here(self) -> bool:
+        """Whether this host has it, as it was sent."""
+        try:
+            marks = [fingerprint(path) for name in (_LOG, _BASE) if (path := self.folder / name).exists()]
+            os.utime(self.folder)
+        except FileNotFoundError:
+            return False
+        return bool(marks) and _verified(self, tuple(marks))
+
+    def keep(self, data: bytes) -> None:
+        """Puts it where this host keeps it, unless it is there.
+
+        Args:
+            data: What :func:`packed` made of it.
+
+        Raises:
+            SampleblkError: Something else has arrived.
+            OSError: It cannot be written.
+        """
+        with locked(self.folder):
+            if self.is_here():
+                return
+            _remove_old(self.folder.parent)
+            with tempfile.TemporaryDirectory(prefix="sampleblk-crash-") as name, built_directory(self.folder) as new:
+                for file, content in pickle.loads(data).items():
+                    (Path(name) / file).write_bytes(content)
+                unpack(name, new, size_bytes=self.size_bytes, flush=self.flush, fua=self.fua)
+            if not self.is_here():
+                raise SampleblkError(f"the recording that arrived in {self.folder} is not the one that was sent")
+
+
+def packed(log: Log) -> bytes:
+    """A log and its base as they are sent."""
+    with tempfile.TemporaryDirectory(prefix="sampleblk-crash-") as name:
+        pack(log, Path(name))
+        return pickle.dumps({path.name: path.read_bytes() for path in Path(name).iterdir()})
+
+
+@functools.cache
+def _verified(parcel: Parcel, _fingerprints: tuple[str, ...]) -> bool:
+    """Read once in each process; a file that changed since has another fingerprint."""
+    with contextlib.suppress(OSError, SampleblkError):
+        return _digest(parcel.log()) == parcel.digest
+    return False
+
+
+def _recordings(folder: Path) -> Iterator[tuple[float, Path]]:
+    for path in folder.iterdir():
+        with contextlib.suppress(OSError):
+            if path.is_dir():
+                yield path.stat().st_mtime, path
+
+
+def _remove_old(folder: Path) -> None:
+    """What nobody has explored for long, and what a killed process left of one that arrived."""
+    for used, path in list(_recordings(folder)):
+        if time.time() - used > _KEPT_S:
+            shutil.rmtree(path, ignore_errors=True)
+            Path(f"{path}.lock").unlink(missing_ok=True)
