@@ -53,7 +53,9 @@ _EACH = 2
 
 # A range is as large as takes so long, by those before it: what a lost worker costs, and Ctrl-C.
 _RANGE_S = 1.0
-# But so many times as long as what it takes to begin, an image to be made of a large disk.
+# But no more than so many in a second, of all workers: half of what one scheduler handles.
+_CALLS = 50
+# And so many times as long as what it takes to begin, an image to be made of a large disk.
 _TIMES_SETUP = 10
 _FIRST, _MOST = 4, 10_000
 
@@ -209,7 +211,7 @@ class _Cluster:
     def _size(self) -> int:
         if not self._checked:
             return _FIRST
-        wanted_s = max(_RANGE_S, _TIMES_SETUP * statistics.fmean(self._setups_s))
+        wanted_s = max(_RANGE_S, self._threads / _CALLS, _TIMES_SETUP * statistics.fmean(self._setups_s))
         each_s = self._check_s / self._checked
         return max(1, min(_MOST, int(wanted_s / each_s))) if each_s else _MOST
 
