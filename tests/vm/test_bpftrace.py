@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -15,22 +16,23 @@ from sampleblk_lab.bpftrace import find, names
 
 pytestmark = pytest.mark.sampleblk(capacity="16M")
 
-OWN = "\n".join(find(name).text for name in names())
+# Those that the next case has: a script has one END.
+LATER = ("fsync-chains", "off-cpu", "slow-files")
+OWN = "\n".join(find(name).text for name in names() if name not in LATER)
 
 
 def test_our_scripts_count_what_driver_job_and_recording_count(sampleblk):
-    """All of them as one script: starting bpftrace is what takes its time here."""
+    """All of them as one script, which runs as a part of the recording."""
     job = lab.Job(rw="randrw", ioengine="psync", direct=1, bs="12k", size="3M", filename=sampleblk.path, name="counted")
     before = sampleblk.counters()
-    with (
-        lab.bpf(OWN, args=[sampleblk]) as found,
-        lab.record(syscalls=["pread64", "pwrite64"], block=True, clock="mono") as recording,
-    ):
+    script = lab.bpf(OWN, args=[sampleblk])
+    with lab.record(syscalls=["pread64", "pwrite64"], block=True, bpf=script) as recording:
         result = job.run()
+    found = recording.bpf()
     counters = sampleblk.counters() - before
-    assert found.output.lost_events == 0
-    assert len(found.output.helper_errors()) == 0
-    assert found.output.warnings == []
+    assert found.lost_events == 0
+    assert len(found.helper_errors()) == 0
+    assert found.warnings == []
     told = result.json()["jobs"][0]
     reads, writes = told["read"]["total_ios"], told["write"]["total_ios"]
     assert reads + writes == 256
@@ -73,8 +75,8 @@ def test_our_scripts_count_what_driver_job_and_recording_count(sampleblk):
     assert Counter(mine["rwbs"].values.tolist()) == {
         kind: sum(row["value"] for row in found["@bios"] if row["rwbs"] == kind) for kind in set(found["@bios"]["rwbs"])
     }
-    assert "submit_bio_noacct_nocheck" in found.output.stacks("@bios").folded()
-    lines = found.output.printed_table()
+    assert "submit_bio_noacct_nocheck" in found.stacks("@bios").folded()
+    lines = found.printed_table()
     assert lines.metadata["unread_rows"] == "0"
     for event, told_by in (("issue", "block:block_rq_issue"), ("complete", "block:block_rq_complete")):
         ours = lines.take(lines["EVENT"].values == event)
@@ -89,6 +91,97 @@ def test_our_scripts_count_what_driver_job_and_recording_count(sampleblk):
     steps = np.where(lines["EVENT"].values == "issue", 1, -1)[np.argsort(lines["TIME"].codes, kind="stable")]
     assert steps.cumsum().max() == 1  # psync
     assert steps.sum() == 0
+
+
+@pytest.mark.full
+@pytest.mark.sampleblk(capacity="32M", cache="1M")
+def test_files_waits_and_flushes_are_those_of_the_recording(sampleblk, tmp_path):
+    """Slow files with their names, off-CPU time by reason, and what an fsync waits for."""
+    events = ["sched:sched_switch", "sched:sched_process_exec"]
+    with sampleblk.mkfs("ext4").mount() as mount:
+        path = Path(mount) / "slow"
+        program = tmp_path / "chained"
+        program.write_text(
+            "import os, sys, time\n"
+            f"fd = os.open({str(path)!r}, os.O_CREAT | os.O_WRONLY)\n"
+            "for _ in range(8):\n"
+            "    os.write(fd, bytes(4096))\n"
+            "    os.fsync(fd)\n"
+            "    time.sleep(0.01)\n"
+        )
+        comm = "sblkchained"
+        (tmp_path / comm).symlink_to(sys.executable)
+        before = sampleblk.counters()
+        with lab.bpf("slow-files") as of_files, lab.bpf("off-cpu") as of_waits:
+            run = lab.record(
+                command=[tmp_path / comm, "-I", program],
+                events=events,
+                block=True,
+                bpf=lab.bpf("fsync-chains", args=[sampleblk]),
+            )
+        counters = sampleblk.counters() - before
+    found = run.save(tmp_path / "kept").bpf()
+    for one in (found, of_files.output, of_waits.output):
+        assert one.lost_events == 0
+        # Two stacks may have one place in the kernel's table; the second is lost, and is counted.
+        assert {row["helper"] for row in one.helper_errors()} <= {"get_stackid"}
+    assert run.command["returncode"] == 0
+
+    files = of_files["@file_ns"]
+    assert files.columns == ["comm", "call", "path", "low", "high", "count"]
+    mine = [row for row in files if row["path"] == str(path)]
+    assert Counter({call: sum(row["count"] for row in mine if row["call"] == call) for call in ("write", "fsync")}) == {
+        "write": 8,
+        "fsync": 8,
+    }
+    assert {row["comm"] for row in mine} == {comm}
+
+    # Of each thread of that name: from leaving a CPU to being back on one, by the state that it left in.
+    reasons: Counter[str] = Counter()
+    left: dict[int, str] = {}
+    for row in run.events("sched:sched_switch"):
+        state = left.pop(row["next_pid"], None)
+        if state is not None and row["next_comm"] == comm:
+            reasons[state] += 1
+        if row["prev_pid"]:
+            bits = int(row["prev_state"]) & 0xFF
+            left[row["prev_pid"]] = {0: "run", 1: "sleep", 2: "disk"}.get(bits, "other")
+    waits = of_waits["@off_cpu_ns"]
+    counted = Counter(
+        {why: sum(r["count"] for r in waits if (r["comm"], r["reason"]) == (comm, why)) for why in reasons}
+    )
+    assert reasons["sleep"] >= 8
+    assert counted == reasons
+    assert "ext4_sync_file" in of_waits.output.stacks("@off_cpu_stacks_ns").folded()
+
+    lines = found.printed_table()
+    assert lines.metadata["unread_rows"] == "0"
+    rows = sorted(lines, key=lambda row: row["TIME"])
+    [tid] = {row["TID"] for row in rows if row["EVENT"] == "fsync"}
+    chains: list[list[str]] = []
+    for row in rows:
+        if row["EVENT"] == "fsync":
+            chains.append([])
+        elif row["EVENT"] == "issue" and chains:
+            chains[-1].append(row["RWBS"])
+        elif row["EVENT"] == "return":
+            assert row["TID"] == tid
+            # ext4's ordered mode: the data, then the journal's record, then a flush or a write with one.
+            assert any("F" in issued for issued in chains[-1])
+    assert len(chains) == 8
+    assert sum(row["count"] for row in found["@fsync_ns"] if row["comm"] == comm) == 8
+    # The same requests as the recording has, from the first fsync to the end of the last one.
+    begin = min(row["TIME"] for row in rows if row["EVENT"] == "fsync")
+    end = max(row["TIME"] for row in rows if row["EVENT"] == "return")
+    issued = Counter(row["RWBS"] for row in rows if row["EVENT"] == "issue" and begin < row["TIME"] < end)
+    device = Path(sampleblk.path).stat().st_rdev
+    recorded = Counter(
+        row["rwbs"]
+        for row in run.events("block:block_rq_issue")
+        if row["dev"] == os.major(device) << 20 | os.minor(device) and begin < row["time"] < end
+    )
+    assert issued == recorded
+    assert 8 <= issued["FF"] <= counters.flushes
 
 
 @pytest.mark.full

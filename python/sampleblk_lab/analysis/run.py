@@ -26,9 +26,13 @@ if TYPE_CHECKING:
     from sampleblk_lab.analysis.io_sizes import IoSizes
     from sampleblk_lab.analysis.offsets import Offsets
     from sampleblk_lab.analysis.syscalls import Syscalls
+    from sampleblk_lab.bpftrace import BpfOutput
     from sampleblk_lab.profiling import Profile
     from sampleblk_lab.tasks import Who
     from sampleblk_lab.workload import FioResult
+
+# The folder of a run that has what a bpftrace script found.
+BPF = "bpf"
 
 _CLONE_THREAD = 0x10000  # include/uapi/linux/sched.h
 
@@ -123,12 +127,24 @@ class Run:
         profile._keep = self._spool  # noqa: SLF001
         return profile
 
+    def bpf(self) -> BpfOutput:
+        """What the bpftrace script found, of a run that was recorded with ``bpf=``.
+
+        Raises:
+            UnsupportedError: It was not.
+        """
+        from sampleblk_lab.bpftrace.output import read_bpftrace
+
+        if self.directory is None or not (self.directory / BPF).exists():
+            raise UnsupportedError(f"what bpftrace found beside {self!r}", "it has none", 'record(bpf="block-latency")')
+        return read_bpftrace(self.directory / BPF)
+
     def save(self, directory: str | os.PathLike[str]) -> Run:
         """Copies everything of the run into `directory`, which is made, and returns the run opened from there.
 
         That is ``trace.dat``, ``recording.json`` and ``env.json`` (what was asked for, on what machine), for a job
-        ``result.json`` and ``report.txt``, for a command ``command.json``, and for a profile ``perf.data`` with what it
-        takes to read it elsewhere: ``kallsyms`` and ``symbols/``.
+        ``result.json`` and ``report.txt``, for a command ``command.json``, for a profile ``perf.data`` with what it
+        takes to read it elsewhere (``kallsyms`` and ``symbols/``), and for a bpftrace script what it found, ``bpf/``.
         """
         target = Path(directory)
         target.mkdir(parents=True, exist_ok=True)

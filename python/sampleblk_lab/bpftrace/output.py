@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sampleblk_lab.profiling import Stacks
 
 # What a saved output consists of.
-OUTPUT, ERRORS, SCRIPT = "bpftrace.json", "bpftrace.err", "script.bt"
+OUTPUT, ERRORS, SCRIPT, INCOMPLETE = "bpftrace.json", "bpftrace.err", "script.bt", "incomplete"
 
 _INT64 = (-(2**63), 2**63 - 1)
 # bpftrace (all releases to 0.25) takes bytes from 0x80 on for control characters and prints them as \uffffffc3. It
@@ -259,6 +259,8 @@ class BpfOutput:
         (path / ERRORS).write_bytes(self._messages)
         if self._script is not None:
             (path / SCRIPT).write_text(self._script.text, errors="surrogateescape")
+        if self._incomplete:
+            (path / INCOMPLETE).write_text(self._incomplete)
         return path
 
     def __repr__(self) -> str:
@@ -294,15 +296,17 @@ def read_bpftrace(path: str | os.PathLike[str], *, script: str | os.PathLike[str
     from sampleblk_lab.bpftrace.script import find
 
     place = Path(path)
-    messages = b""
+    messages, incomplete = b"", ""
     if place.is_dir():
+        if (place / INCOMPLETE).exists():
+            incomplete = (place / INCOMPLETE).read_text()
         if (place / ERRORS).exists():
             messages = (place / ERRORS).read_bytes()
         if script is None and (place / SCRIPT).exists():
             script = place / SCRIPT
         place = place / OUTPUT
     output = place.read_bytes()
-    found = BpfOutput(output, messages, script=None if script is None else find(script))
+    found = BpfOutput(output, messages, script=None if script is None else find(script), incomplete=incomplete)
     records = found._records  # noqa: SLF001
     if output.strip() and records.probes is None and not (records.maps or records.texts or records.unknown):
         raise FormatError(str(place), 0, "a line of bpftrace -f json")

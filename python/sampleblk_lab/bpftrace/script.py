@@ -213,7 +213,9 @@ def _key(expression: str, number: int) -> Key:
     if re.fullmatch(r"\w+", expression):
         return Key(expression, "number" if expression in _NUMBERS else "text" if expression in _WORDS else "")
     if variable := re.fullmatch(r"\$(\w+)", expression):
-        return Key(variable[1] if not variable[1].isdigit() else f"key_{number}")
+        # A stack in a variable cannot be told from a number but by the name.
+        kind = "stack" if variable[1] in ("kstack", "ustack") else ""
+        return Key(variable[1] if not variable[1].isdigit() else f"key_{number}", kind)
     if member := re.fullmatch(r"[\w\s\->.()*$]*(?:->|\.)\s*(\w+)", expression):
         return Key(member[1])
     return Key(f"key_{number}")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 from sampleblk_lab import renamed, tasks
 from sampleblk_lab._native import core
-from sampleblk_lab.analysis.run import Run, open_run
+from sampleblk_lab.analysis.run import BPF, Run, open_run
 from sampleblk_lab.blocks import StopsAtEnd
 from sampleblk_lab.errors import InputError, TraceCommandError, UnsupportedError
 from sampleblk_lab.recording.session import Session
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sampleblk_lab.analysis.io_sizes import IoSizes
     from sampleblk_lab.analysis.offsets import Offsets
     from sampleblk_lab.analysis.syscalls import Syscalls
+    from sampleblk_lab.bpftrace import Bpf, BpfOutput
     from sampleblk_lab.profiling import Profile, Profiler
     from sampleblk_lab.table import Table
     from sampleblk_lab.tasks import Who
@@ -62,6 +63,27 @@ def _profiler(asked: bool | int | Profiler | None) -> Profiler | None:
     if not isinstance(asked, int):
         raise InputError(f"profile={asked!r}", expected="samples a second, True, or what lab.profile() returns")
     return profile() if asked is True else profile(hz=asked)
+
+
+def _bpf(asked: str | os.PathLike[str] | Bpf | None) -> Bpf | None:
+    """The script that goes with a recording."""
+    if asked is None:
+        return None
+    from sampleblk_lab.bpftrace import Bpf, bpf
+
+    return asked if isinstance(asked, Bpf) else bpf(asked)
+
+
+def _kept(script: Bpf) -> BpfOutput:
+    """What a script has found; where it failed, what it had printed, which says in each table that it is incomplete."""
+    from sampleblk_lab.bpftrace import BpftraceError
+
+    try:
+        return script.stop()
+    except BpftraceError as error:
+        if error.output is None:
+            raise
+        return error.output
 
 
 def _condition(text: str) -> tuple[str, str]:
@@ -125,8 +147,10 @@ class Recorder(StopsAtEnd):
         until: str | None,
         stacks: bool,
         profile: bool | int | Profiler | None,
+        bpf: str | os.PathLike[str] | Bpf | None,
     ) -> None:
         self._profiler = _profiler(profile)
+        self._bpf = _bpf(bpf)
         self._stacks = stacks
         self._timed = _names(timed)
         self._keep = None if keep is None else core.parse_bytes(str(keep), "keep")
@@ -176,6 +200,8 @@ class Recorder(StopsAtEnd):
         self._spool = _Spool()
         tracer = "function_graph" if self._graph or self._timed else "function" if self._functions else ""
         try:
+            if self._bpf is not None:
+                self._bpf.start()  # first: its compiler and its probes take long
             self._session = self._open_session(tracer)
             self._configure(self._session, tracer)
         except BaseException:
@@ -353,6 +379,8 @@ class Recorder(StopsAtEnd):
             if self._profiler is not None:
                 self._profiler.stop()
                 self._profiler.hand_over(Path(spool.path))
+            if self._bpf is not None:
+                _kept(self._bpf).save(Path(spool.path, BPF))
             if readers is None:
                 readers = core.BufferReaders(session.path, spool.path)
             files = readers.stop()
@@ -420,6 +448,8 @@ class Recorder(StopsAtEnd):
                 session.stop()
             if self._profiler is not None:
                 self._profiler.stop()
+            if self._bpf is not None:
+                self._bpf.close()
             if readers is not None:
                 readers.stop()
         finally:
@@ -482,6 +512,10 @@ class Recorder(StopsAtEnd):
         """See :meth:`Run.profile`."""
         return self.run.profile(**options)
 
+    def bpf(self) -> BpfOutput:
+        """See :meth:`Run.bpf`."""
+        return self.run.bpf()
+
     def counts(self, **selection: Any) -> Table:
         """See :meth:`Run.counts`."""
         return self.run.counts(**selection)
@@ -525,6 +559,7 @@ def record(
     until: str | None = None,
     stacks: bool = False,
     profile: bool | int | Profiler | None = None,
+    bpf: str | os.PathLike[str] | Bpf | None = None,
     **options: Any,
 ) -> Recorder | Run:
     """Records ftrace while the with block runs, or while a command does.
@@ -562,6 +597,9 @@ def record(
             threads slept, where ``sched:sched_switch`` and ``sched:sched_waking`` were recorded.
         profile: Also samples what the CPUs run, so many times a second (True: 997), or as :func:`profile` was told,
             ``profile=lab.profile(hz=99, offcpu=True)``; see :meth:`Run.profile`. Processes are sampled whole.
+        bpf: Also a bpftrace script, by name, path or text, or what :func:`bpf` returns for one with arguments; see
+            :meth:`Run.bpf`. Its probes are attached before the recording begins; it sees all tasks, and its ``nsecs``
+            is of the clock ``mono``.
         **options: For the command, as :class:`subprocess.Popen` takes them.
 
     Returns:
@@ -597,6 +635,7 @@ def record(
         until=until,
         stacks=stacks,
         profile=profile,
+        bpf=bpf,
     )
     if command is None:
         return recorder
