@@ -194,13 +194,12 @@ class Sweep:
         if canonical(first) not in map(canonical, values):
             raise InputError(f"{axis} has no value {before!r}", expected=", ".join(map(repr, values)))
         allowed = {*across, *(["kernel"] if axis == KERNEL else [])}
-        groups = self._groups(axis)
         found = Comparisons()
-        for others, sides in groups.items():
+        for others, sides in self._groups(axis):
             for value in values:
                 if canonical(value) == canonical(first):
                     continue
-                name = f"{self._described(others)} {axis}={value}".strip()
+                name = f"{others} {axis}={value}".strip()
                 old, new = sides.get(canonical(first), []), sides.get(canonical(value), [])
                 if canonical(first) in sides or canonical(value) in sides:
                     labels = (f"{axis}={first}", f"{axis}={value}")
@@ -301,26 +300,14 @@ class Sweep:
         told = set(map(canonical, known))
         return [*known, *(used[text] for text in sorted(used) if text not in told)]
 
-    def _groups(self, axis: str) -> dict[tuple[str, ...], dict[str, list[dict[str, Any]]]]:
-        """The done trials' rows: by the other axes' values, then by this one's."""
-        rows = {row["key"]: row for row in self.table().rows()}
-        found: dict[tuple[str, ...], dict[str, list[dict[str, Any]]]] = {}
-        for trial in sorted(self.plan.trials, key=lambda trial: trial.repeat):
-            others = tuple(canonical(trial.parameters[name]) for name in self.axes if name != axis)
-            sides = found.setdefault(others, {})
-            samples = sides.setdefault(canonical(trial.parameters[axis]), [])
-            if trial.key in rows:
-                samples.append({**rows[trial.key], "_others": describe(_without(trial.parameters, axis))})
-        self._names = {
-            tuple(canonical(trial.parameters[name]) for name in self.axes if name != axis): describe(
-                _without(trial.parameters, axis)
-            )
-            for trial in self.plan.trials
-        }
-        return dict(sorted(found.items()))
-
-    def _described(self, others: tuple[str, ...]) -> str:
-        return self._names[others]
+    def _groups(self, axis: str) -> list[tuple[str, dict[str, list[dict[str, Any]]]]]:
+        """The other axes' values, in their order, each with the done trials' rows by this one's values."""
+        found: dict[str, tuple[str, dict[str, list[dict[str, Any]]]]] = {}
+        for parameters, done in self.by_combination():
+            others = _without(parameters, axis)
+            _, sides = found.setdefault(canonical(others), (describe(others), {}))
+            sides[canonical(parameters[axis])] = done
+        return list(found.values())
 
     def json(self) -> dict[str, Any]:
         """What ``sampleblk-lab sweep status --json`` prints."""
