@@ -32,6 +32,7 @@ from sampleblk_lab.pytest_plugin.messages import Frames
 from sampleblk_lab.pytest_plugin.places import Places
 from sampleblk_lab.results import machine
 from sampleblk_lab.sweeps import claim
+from sampleblk_lab.sweeps.place import QEMU_MIB
 
 # The session polls several times a second.
 SILENT_S = 20.0
@@ -39,9 +40,6 @@ SILENT_S = 20.0
 # Of what is said, this much goes in one answer, and may wait for one.
 _AT_A_TIME = 4 << 20
 _WAITING = 64 << 20
-
-# What QEMU needs beside the guest's memory.
-_QEMU_MIB = 160
 
 #: What an answer is made of: kind, and by it bytes of a stream, a file's path, where in it and bytes, a link's path and
 #: target, or the exit status.
@@ -138,7 +136,7 @@ class _Guest:
         while not self._begin.wait(1):
             if self._left():
                 return
-        need = claim.Claim(cpus=self._order.cpus, memory_mib=self._order.memory_mib + _QEMU_MIB)
+        need = claim.Claim(cpus=self._order.cpus, memory_mib=self._order.memory_mib + QEMU_MIB)
         with contextlib.suppress(claim.Stopped), claim.held(need, self._left), scratch_directory("guest") as scratch:
             (scratch / artefacts.GUESTS).mkdir()
             self._run(scratch)
