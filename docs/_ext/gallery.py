@@ -37,7 +37,7 @@ def _headings(source: str) -> list[str]:
 def pictures(folder: Path = FOLDER) -> list[Picture]:
     """All pictures of the notebooks in English, in order."""
     found = []
-    for path in sorted(folder.glob("*.ipynb")):
+    for path in sorted(folder.glob("*.ipynb"), key=lambda path: (int(path.name.partition("-")[0]), path.name)):
         if path.stem.count("."):
             continue  # a translation has the same
         title = heading = ""
