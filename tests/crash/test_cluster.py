@@ -189,6 +189,19 @@ def test_a_cluster_finds_what_one_process_finds(cluster: Cluster, tmp_path: Path
         assert kept.read_bytes() == (tmp_path / "log").read_bytes()
 
 
+def test_images_of_killed_processes_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = recorded(tmp_path)
+    room = tmp_path / "room"
+    for kind in ("images", "range"):
+        (room / f"sampleblk-crash-{kind}-left").mkdir(parents=True)
+        (room / f"sampleblk-crash-{kind}-left/disk.img").touch()
+    monkeypatch.setattr("sampleblk_lab.crash.explore.folder_for", lambda _: room)
+    monkeypatch.setattr("sampleblk_lab.crash.host.folder_for", lambda _: room)
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
+        assert log.explore(lambda *_: None, model=crash.Prefix(), client=executor).ok
+    assert not list(room.iterdir())
+
+
 def test_each_content_is_checked_once_where_nothing_fails(tmp_path: Path) -> None:
     log = recorded(tmp_path)
     seen = tmp_path / "seen"

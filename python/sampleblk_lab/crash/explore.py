@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from sampleblk_lab._native import core
 from sampleblk_lab.crash.log import State, some
 from sampleblk_lab.crash.model import Sample
 from sampleblk_lab.errors import InputError, UnsupportedError
+from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.progress import Line
 
 if TYPE_CHECKING:
@@ -228,11 +228,11 @@ def reduce(bench: Bench, state: State, error: Exception) -> tuple[State, Excepti
     return best, said, False
 
 
-def folder_for(bytes_needed: int) -> str | None:
+def folder_for(bytes_needed: int) -> Path | None:
     """Where images are kept: in memory, where that has room for twice as much."""
     shared = Path("/dev/shm")
     if shared.is_dir() and os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 2 * bytes_needed:
-        return str(shared)
+        return shared
     return None
 
 
@@ -358,8 +358,7 @@ def explore(
     begin = time.monotonic()
     task = Task(log, check, model, states, None if seconds is None else begin + seconds)
     line = Line(every_s=0.5, shown=progress and sys.stderr.isatty())
-    folder = Path(tempfile.mkdtemp(prefix="sampleblk-crash-", dir=folder_for(log.size_bytes * (workers or 1))))
-    try:
+    with scratch_directory("crash-images", folder_for(log.size_bytes * (workers or 1))) as folder:
         if client is not None:
             from sampleblk_lab.crash.cluster import explore_on_cluster
 
@@ -370,8 +369,6 @@ def explore(
             from sampleblk_lab.crash.workers import explore_in_processes
 
             explore_in_processes(task, found, failures, workers, folder, line)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     found.elapsed_s = time.monotonic() - begin
     return found
 

@@ -155,8 +155,7 @@ def check(ordered: bytes, parcel: Parcel, data: bytes | None = None) -> Outcome:
             parcel.keep(data)
         if not parcel.is_here():
             return Outcome(kind=LACKS, facts=facts)
-        base = folder_for(parcel.size_bytes)
-        with scratch_directory("crash-range", None if base is None else Path(base)) as folder:
+        with scratch_directory("crash-range", folder_for(parcel.size_bytes)) as folder:
             work: Work = pickle.loads(ordered)
             made = host.execute(pickle.dumps(replace(work, keywords={**work.keywords, "folder": str(folder)})))
     except (OSError, SampleblkError) as error:
