@@ -14,6 +14,7 @@ _MENDED = {
     '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
     # What scrolls can be reached by keyboard.
     "<pre>": '<pre tabindex="0">',
+    '<pre class="sblk-text"': '<pre tabindex="0" class="sblk-text"',
     '<div class="output text_html">': '<div tabindex="0" class="output text_html">',
     '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
 }

@@ -86,3 +86,5 @@ def test_the_documentation(tmp_path: Path, audit: Audit) -> None:
     for page in pages:
         assert audit(page, 1200, "light") == {}, page.name
     assert audit(tmp_path / "html/how-to/profiling.html", 1200, "dark") == {}
+    for page in (tmp_path / "html/gallery.html", *sorted((tmp_path / "html/notebooks").glob("*.html"))):
+        assert audit(page, 390, "dark") == {}, page.name
