@@ -10,6 +10,10 @@ import time
 
 how = os.environ.get("FAKE", "").split()
 script = sys.argv[-1]
+if script == "--info":
+    sys.exit(print(f"Kernel features\n  btf: {'no' if 'blind' in how else 'yes'}"))
+if "untyped" in how:
+    sys.exit("unknown type name 'dev_t'")
 if "syntax" in how:
     sys.exit(f"{script}:3:9-14: ERROR: Unknown function: prinf\nBEGIN {{ prinf(1) }}\n        ~~~~~")
 if "missing" in how:

@@ -60,6 +60,15 @@ def test_one_that_is_never_seen_to_wait_is_stopped_too(fake, monkeypatch):
     assert found["@"]["value"][0] == 7
 
 
+def test_types_that_bpftrace_cannot_read_are_the_kernels_or_the_scripts(fake):
+    fake("untyped", "blind")
+    with pytest.raises(lab.UnsupportedError, match="cannot read this kernel's BTF"), lab.bpf(SCRIPT):
+        pytest.fail("it ran")
+    fake("untyped")
+    with pytest.raises(lab.BpftraceError, match="unknown type name 'dev_t'"), lab.bpf(SCRIPT):
+        pytest.fail("it ran")
+
+
 def test_one_that_does_not_end_is_killed_and_says_so(fake, monkeypatch):
     monkeypatch.setattr(recording, "_STOP_S", 1.0)
     fake("deaf")

@@ -44,6 +44,8 @@ _LACKS = re.compile(
     r"|[Uu]nable to attach|Could not (?:attach|resolve)|[Nn]o BTF|failed to load|Error loading|not supported by"
     r"|Couldn't get target|probe matched|Failed to attach"
 )
+# What its compiler says of types that it has neither from BTF nor from headers; also of a script's own mistake.
+_TYPES = re.compile(r"unknown type name|fatal error: '[^']*' file not found")
 # Of lists of probes; a probe of its own that cannot be attached ends it.
 _SKIPPED = re.compile(r"could not attach probe (\S+), skipping")
 _SCRIPT = "script.bt"
@@ -86,6 +88,14 @@ def require() -> str:
         raise UnsupportedError("bpftrace", "this kernel is built without CONFIG_DEBUG_INFO_BTF", _VM)
     core.tracefs_dir()  # mounts it where it is not, or raises
     return program
+
+
+def _reads_btf() -> bool:
+    """Whether bpftrace itself says so: /sys/kernel/btf/vmlinux may be there and be of no use to it (0.17 on 5.10)."""
+    about = subprocess.run(
+        [require(), "--info"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=_STOP_S
+    )
+    return "btf: no" not in about.stdout + about.stderr
 
 
 class Bpf(StopsAtEnd):
@@ -198,6 +208,9 @@ class Bpf(StopsAtEnd):
             return UnsupportedError(self._script.source, f"this kernel cannot run it: {reason}", _details(said, lines))
         if placed:
             return InputError(placed["message"], self._script.source, int(placed["line"]))
+        if _TYPES.search(said) and not _reads_btf():
+            reason = "this bpftrace cannot read this kernel's BTF, and has no headers of it"
+            return UnsupportedError(self._script.source, reason, "a newer kernel, such as --kernel 6.1")
         ended = f"signal {-status}" if status < 0 else f"exit status {status}"
         return BpftraceError(f"{error['message'] if error else said or 'no message'} ({ended})")
 
