@@ -9,6 +9,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,9 @@ from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+
+# How long a host keeps what was sent to it and nobody uses.
+_KEPT_S = 7 * 24 * 3600.0
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _UNWRITABLE = _FULL | {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR}
@@ -150,6 +154,24 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
             yield False
             return
         yield True
+
+
+def is_kept(folder: Path) -> bool:
+    """Whether the cache has a folder of what another host sent; one that is asked for stays for another week."""
+    try:
+        os.utime(folder)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def remove_unused(parent: Path) -> None:
+    """Removes those below `parent` that nobody has asked for in a week, and what a killed process left of one."""
+    for path in parent.iterdir():
+        with contextlib.suppress(OSError):
+            if path.is_dir() and time.time() - path.stat().st_mtime > _KEPT_S:
+                shutil.rmtree(path, ignore_errors=True)
+                Path(f"{path}.lock").unlink(missing_ok=True)
 
 
 def below(folder: Path, name: str) -> Path:

@@ -6,26 +6,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import os
 import pickle
-import shutil
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sampleblk_lab.crash.log import Log
 from sampleblk_lab.crash.recording import copy_start
 from sampleblk_lab.crash.reproduce import pack, unpack
 from sampleblk_lab.errors import SampleblkError
-from sampleblk_lab.paths import built_directory, cache_root, fingerprint, locked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-# How long a host keeps a recording that nobody explores.
-_KEPT_S = 7 * 24 * 3600.0
+from sampleblk_lab.paths import built_directory, cache_root, fingerprint, is_kept, locked, remove_unused
 
 _LOG, _BASE = "log", "base.img"
 
@@ -93,10 +83,9 @@ class Parcel:
         """Whether this host has it, as it was sent."""
         try:
             marks = [fingerprint(path) for name in (_LOG, _BASE) if (path := self.folder / name).exists()]
-            os.utime(self.folder)
         except FileNotFoundError:
             return False
-        return bool(marks) and _verified(self, tuple(marks))
+        return bool(marks) and is_kept(self.folder) and _verified(self, tuple(marks))
 
     def keep(self, data: bytes) -> None:
         """Puts it where this host keeps it, unless it is there.
@@ -111,7 +100,7 @@ class Parcel:
         with locked(self.folder):
             if self.is_here():
                 return
-            _remove_old(self.folder.parent)
+            remove_unused(self.folder.parent)
             with tempfile.TemporaryDirectory(prefix="sampleblk-crash-") as name, built_directory(self.folder) as new:
                 for file, content in pickle.loads(data).items():
                     (Path(name) / file).write_bytes(content)
@@ -133,18 +122,3 @@ def _verified(parcel: Parcel, _fingerprints: tuple[str, ...]) -> bool:
     with contextlib.suppress(OSError, SampleblkError):
         return _digest(parcel.log()) == parcel.digest
     return False
-
-
-def _recordings(folder: Path) -> Iterator[tuple[float, Path]]:
-    for path in folder.iterdir():
-        with contextlib.suppress(OSError):
-            if path.is_dir():
-                yield path.stat().st_mtime, path
-
-
-def _remove_old(folder: Path) -> None:
-    """What nobody has explored for long, and what a killed process left of one that arrived."""
-    for used, path in list(_recordings(folder)):
-        if time.time() - used > _KEPT_S:
-            shutil.rmtree(path, ignore_errors=True)
-            Path(f"{path}.lock").unlink(missing_ok=True)

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import sampleblk_lab
-from sampleblk_lab.paths import scratch_directory
+from sampleblk_lab.paths import is_kept, scratch_directory
 from sampleblk_lab.pytest_plugin import artefacts, sources
 from sampleblk_lab.pytest_plugin.messages import Frames
 from sampleblk_lab.pytest_plugin.places import Places
@@ -273,7 +273,7 @@ async def about() -> tuple[str, str]:
 
 async def has_sources(digest: str) -> bool:
     """Whether this host has the project's files."""
-    return sources.is_unpacked(digest)
+    return is_kept(sources.unpacked_to(digest))
 
 
 async def take_sources(archive: bytes) -> None:

@@ -7,15 +7,13 @@ import gzip
 import hashlib
 import io
 import os
-import shutil
 import subprocess
 import tarfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import InputError
-from sampleblk_lab.paths import built_directory, cache_root, locked
+from sampleblk_lab.paths import built_directory, cache_root, is_kept, locked, remove_unused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,9 +23,6 @@ MOST_BYTES = 64 << 20
 
 # Folders that hold what was made of the sources, or what is installed. Those of hidden names are left out, too.
 _MADE = frozenset({"__pycache__", "build", "dist", "node_modules", "runs", "venv"})
-
-# What nobody has used for so long is removed when something else is unpacked.
-_KEPT_S = 7 * 24 * 3600.0
 
 
 def _by_git(root: Path) -> list[Path] | None:
@@ -105,29 +100,12 @@ def unpacked_to(digest: str) -> Path:
     return cache_root() / "sources" / digest
 
 
-def is_unpacked(digest: str) -> bool:
-    """Whether it is there; if so it stays for another while."""
-    try:
-        os.utime(unpacked_to(digest))
-    except FileNotFoundError:
-        return False
-    return True
-
-
 def unpack(archive: bytes) -> None:
     """Unpacks an archive into this user's cache, once. Raises CacheError."""
     target = unpacked_to(digest_of(archive))
     with locked(target):
-        if is_unpacked(target.name):
+        if is_kept(target):
             return
         with built_directory(target) as folder, tarfile.open(fileobj=io.BytesIO(archive)) as tar:
             tar.extractall(folder, filter="data")
-        os.utime(target)
-    _remove_old(target.parent)
-
-
-def _remove_old(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.is_dir() and not path.name.startswith(".") and path.stat().st_mtime < time.time() - _KEPT_S:
-            shutil.rmtree(path, ignore_errors=True)
-            Path(f"{path}.lock").unlink(missing_ok=True)
+    remove_unused(target.parent)
