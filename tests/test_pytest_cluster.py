@@ -308,6 +308,55 @@ def test_guests_end_with_a_session_that_is_killed(cluster: Cluster, pytester: py
         time.sleep(0.5)
 
 
+SSH = """\
+#!/bin/sh
+# What ssh does for xdist, on a host that has this one's files but not its temporary folder.
+for command; do :; done
+exec unshare --mount sh -c 'mount -t tmpfs none "$HIDDEN" && cd "$FAR" && unset TMPDIR && exec sh -c "$1"' sh "$command"
+"""
+
+
+@root
+def test_xdists_own_gateways_bring_run_directories_home(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``--tx ssh=``: a worker on another host starts VMs of its own there."""
+    for name in ("bin", "hidden", "far", "project"):
+        pytester.mkdir(name)
+    ssh = pytester.path / "bin" / "ssh"
+    ssh.write_text(SSH)
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{ssh.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("HIDDEN", str(pytester.path / "hidden"))
+    monkeypatch.setenv("FAR", str(pytester.path / "far"))
+    monkeypatch.setenv("LOCAL_GUEST_LOG", str(pytester.path / "guests.log"))
+    project = pytester.path / "project"
+    (project / "pytest.ini").write_text("[pytest]\n")
+    (project / "conftest.py").write_text(
+        f"import sampleblk_lab.pytest_plugin.guests as guests\nguests.LAUNCH = ('-P', {str(STAND_IN)!r})\n"
+    )
+    (project / "test_far.py").write_text(
+        "import os, pytest\n"
+        "@pytest.mark.in_vm\n"
+        "def test_fails(sampleblk_folder):\n"
+        "    (sampleblk_folder / 'deep').mkdir()\n"
+        "    (sampleblk_folder / 'deep' / 'notes.txt').write_text(os.getcwd())\n"
+        "    assert False\n"
+        "@pytest.mark.in_vm\n"
+        "def test_passes():\n"
+        "    pass\n"
+    )
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("TMPDIR", str(pytester.path / "hidden"))
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--dist", "load", f"--rsyncdir={project}"]
+    command += ["--tx", f"ssh=elsewhere//python={sys.executable}", str(project / "test_far.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert "1 failed, 1 passed" in done.stdout, f"{done.stdout}{done.stderr}"
+    (notes,) = (project / "runs" / "latest" / "0001").glob("*test_fails*/deep/notes.txt")
+    assert notes.read_text().startswith(str(pytester.path / "far"))
+    assert not list((pytester.path / "hidden").iterdir())
+
+
 def test_a_scheduler_that_is_not_there_is_one_error(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(

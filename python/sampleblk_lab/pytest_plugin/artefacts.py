@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sampleblk_lab.paths import below
 from sampleblk_lab.pytest_plugin import options, selection
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ _MOST_BYTES = 64 << 20
 _WORKER_INPUT = "sampleblk_artefacts"
 _WORKER_DESELECTED = "sampleblk_deselected"
 _WORKER_NOT_RUN = "sampleblk_not_run"
+_WORKER_RUNS = "sampleblk_runs"
+_WORKER_LEFT_OUT = "sampleblk_left_out"
 
 
 class Session:
@@ -59,6 +62,8 @@ class Session:
         #: Tests that this session collected and left out (``-k``, ``-m``, ``--deselect``), and how the others ended.
         self.deselected: set[str] = set()
         self.outcomes: dict[str, str] = {}
+        #: Run directories that did not come from another host, each with why.
+        self.left_out: list[str] = []
 
     @property
     def runs(self) -> Path:
@@ -122,8 +127,11 @@ class Session:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Moves what stays to its place, and compares."""
+        """Moves what stays to its place, and compares; a worker of xdist on another host sends it home."""
         staying = [directory for directory in self.made() if self.stays(directory)]
+        if _is_worker(self.config):
+            self._send(staying)
+            return
         if staying:
             from sampleblk_lab.results import store
 
@@ -139,10 +147,27 @@ class Session:
         if self.failures and self.config.getoption("--sblk-fail-slower") and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
+    def _send(self, staying: list[Path]) -> None:
+        from sampleblk_lab.errors import InputError
+        from sampleblk_lab.sweeps.artefacts import collected
+
+        output = self.config.workeroutput  # type: ignore[attr-defined]
+        for directory in staying:
+            try:
+                output.setdefault(_WORKER_RUNS, {})[directory.name] = collected(directory)
+            except (InputError, OSError) as error:
+                output.setdefault(_WORKER_LEFT_OUT, []).append(f"{directory.name}: {error}")
+
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Under xdist: learns from the workers what they left out."""
+        """Under xdist: learns from the workers what they left out, and takes what those on other hosts send."""
         output = getattr(node, "workeroutput", {})
+        for name, files in output.get(_WORKER_RUNS, {}).items():
+            for inside, data in files.items():
+                path = below(below(self.scratch(), name), inside)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+        self.left_out += output.get(_WORKER_LEFT_OUT, [])
         self.deselected.update(output.get(_WORKER_DESELECTED, ()))
         for what, count in output.get(_WORKER_NOT_RUN, {}).items():
             self.not_run[what] = self.not_run.get(what, 0) + count
@@ -188,6 +213,8 @@ class Session:
         """Says what did not run, where the results are, and the verdicts."""
         for what, count in self.not_run.items():
             terminalreporter.write_line(f"sampleblk: {count} more tests did not run: {what}", red=True)
+        for what in self.left_out:
+            terminalreporter.write_line(f"sampleblk: not brought from its host: {what}", red=True)
         base = self.config.getoption("--sblk-compare")
         if self.rows is not None:
             from sampleblk_lab.results import sets
@@ -258,7 +285,8 @@ def scratch_of(config: pytest.Config) -> Path:
     if SCRATCH in config.stash:
         return config.stash[SCRATCH]
     told = config.workerinput.get(_WORKER_INPUT) if _is_worker(config) else None  # type: ignore[attr-defined]
-    return Path(told) if told else session_of(config).scratch()
+    # A worker on another host has one of its own.
+    return Path(told) if told and Path(told).is_dir() else session_of(config).scratch()
 
 
 def directory_of(item: pytest.Item) -> Path:
