@@ -23,6 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         _add_file(action)
         action.add_argument("--workers", type=int, metavar="N", help="trials at a time (by processors and memory)")
         action.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster to run on: tcp://host:8786")
+        action.add_argument("--revision", metavar="NAME", help="of what is measured; 'git': the function's commit")
         action.add_argument("--dry-run", action="store_true", help="say what would be run, and how long it would take")
         action.add_argument("--quiet", action="store_true", help="show no progress")
     running.set_defaults(run=_run)
@@ -38,6 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     showing.add_argument("--metric", metavar="COLUMN", help="what is compared, where the function returns several")
     showing.add_argument("--better", choices=["lower", "higher"], default="lower", help="which is better (lower)")
     showing.add_argument("--across", action="append", default=[], help="accelerator, kernel, machine: may differ")
+    showing.add_argument("--history", action="store_true", help="a column over the revisions, and where it changed")
     showing.add_argument("--html", metavar="PAGE", help="write a page of the whole matrix, with pictures")
     showing.add_argument("--missing", action="store_true", help="the trials that are not done, and why")
     showing.add_argument("--files", action="store_true", help="the files that trials left in their directories")
@@ -53,7 +55,7 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
 def _file(options: argparse.Namespace) -> File:
     from sampleblk_lab.sweeps.file import load
 
-    return load(options.file)
+    return load(options.file, revision=getattr(options, "revision", None))
 
 
 def _open(options: argparse.Namespace) -> Sweep:
@@ -104,6 +106,10 @@ def _show(options: argparse.Namespace) -> int:
         from sampleblk_lab.results import sets
 
         show(options, sets.to_json(rows), rows.text())
+        return 0
+    if options.history:
+        found = made.history(options.metric, better=options.better, across=options.across)
+        show_table(options, found.table(), "no trial is done")
         return 0
     if options.files:
         show_table(options, made.artefacts(), "no trial has left a file")

@@ -50,6 +50,9 @@ def sweep_page(sweep: Sweep, metric: str | None = None, *, better: str = "lower"
         for axis in sweep.varied():
             for name in metrics:
                 _compared(page, sweep, axis, name, better, across)
+        if about.get("revision") is not None:
+            for name in metrics:
+                _history(page, sweep, name, better, across)
         _hosts(page, table)
     missing = sweep.missing()
     if len(missing):
@@ -74,6 +77,8 @@ def _facts(sweep: Sweep, table: Table) -> dict[str, object]:
         facts["more"] = "chosen when the results of these are known"
     for axis in sweep.axes:
         facts[axis] = ", ".join(map(str, sweep.values_of(axis)))
+    if about.get("revision") is not None:
+        facts["revision"] = str(about["revision"])
     facts |= {"repeats": about.get("repeat", ""), "seed": about.get("sweep_seed", "")}
     if choose := about.get("choose"):
         facts["chosen"] = ", ".join(f"{name} {value}" for name, value in choose.items() if value is not None)
@@ -132,6 +137,23 @@ def _compared(page: Page, sweep: Sweep, axis: str, metric: str, better: str, acr
     sure = f"{found[0][1].ratio.confidence:.0%}"
     note = f"Against {axis}={sweep.values_of(axis)[0]}; {better} is better; low and high bound the ratio at {sure}."
     page.add_table(heading, Table.of(columns), note + (f" {refused} could not be compared." if refused else ""))
+
+
+def _history(page: Page, sweep: Sweep, metric: str, better: str, across: Sequence[str]) -> None:
+    found = sweep.history(metric, better=better, across=across)
+    if len(found.revisions) < 2:
+        return
+    heading = f"Over revisions: {metric}"
+    try:
+        light = found.plot().svg()
+        page.add_picture(heading, light, in_dark(light), "The table below has the same values.")
+    except SampleblkError as error:
+        page.add_text(heading, str(error), "There is no picture.")
+    table = found.table()
+    rows = table.head(_ROWS)
+    names = [*sweep.varied(), "revision", "repeats", "median", "low", "high", "ratio", "verdict"]
+    note = f"Each against the revision before; {better} is better. {_of(len(rows), len(table))}".strip()
+    page.add_table(f"Revisions: {metric}", Table.of({name: rows[name].values for name in names}), note)
 
 
 def _hosts(page: Page, table: Table) -> None:

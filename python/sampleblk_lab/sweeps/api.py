@@ -92,6 +92,7 @@ def sweep(
     deadline_s: float | None = ...,
     retries: int = ...,
     exclusive: bool | Callable[..., object] = ...,
+    revision: str | None = ...,
     workers: int | None = ...,
     client: Any = ...,
     folder: str | os.PathLike[str] | None = ...,
@@ -116,6 +117,7 @@ def sweep(
     deadline_s: float | None = ...,
     retries: int = ...,
     exclusive: bool | Callable[..., object] = ...,
+    revision: str | None = ...,
     workers: int | None = ...,
     client: Any = ...,
     folder: str | os.PathLike[str] | None = ...,
@@ -139,6 +141,7 @@ def sweep(
     deadline_s: float | None = DEADLINE_S,
     retries: int = 2,
     exclusive: bool | Callable[..., object] = False,
+    revision: str | None = None,
     workers: int | None = None,
     client: Any = None,
     folder: str | os.PathLike[str] | None = None,
@@ -171,6 +174,8 @@ def sweep(
             panic, the deadline, a full disk. What the function raises is its own result and is not tried again.
         exclusive: Each trial has its host to itself, as timings want it: no other trial of this user runs there at the
             time, of whatever sweep. Or a function of axes: those trials for which it returns something true.
+        revision: What is measured, by a name of its own, such as a commit: each has trials of its own, and
+            :meth:`Sweep.history` shows all of them. ``"git"``: the commit of the function's file.
         workers: Trials at a time on this machine; None: as many as there are processors, and memory, for.
         client: Where to run instead: a ``distributed.Client``, the address of its scheduler, or any
             ``concurrent.futures.Executor``.
@@ -205,6 +210,7 @@ def sweep(
         deadline_s=deadline_s,
         retries=retries,
         exclusive=exclusive,
+        revision=revision,
         folder=Path(folder) if folder is not None else None,
     )
     if dry_run:

@@ -27,6 +27,7 @@ KEYS: dict[str, tuple[tuple[type, ...], str]] = {
     "deadline_s": ((int, float), "seconds above 0, or 0 for none"),
     "retries": ((int,), "a whole number of 0 or more"),
     "exclusive": ((bool, str), "true, false, 'FILE.py:FUNCTION' or 'MODULE:FUNCTION'"),
+    "revision": ((str,), "a name, or 'git' for the commit of the function's file"),
     "workers": ((int,), "a whole number of 1 or more"),
     "scheduler": ((str,), "an address such as 'tcp://host:8786'"),
     "folder": ((str,), "a path, relative to this file"),
@@ -51,8 +52,12 @@ class File:
     scheduler: str | None
 
 
-def load(path: str | os.PathLike[str]) -> File:
+def load(path: str | os.PathLike[str], *, revision: str | None = None) -> File:
     """Reads a file.
+
+    Args:
+        path: The file.
+        revision: In the place of the file's own.
 
     Raises:
         InputError: It is not TOML, has a key that is unknown, or a value that is not accepted.
@@ -83,7 +88,11 @@ def load(path: str | os.PathLike[str]) -> File:
         choose = of_table(value["choose"]) if "choose" in value else None
     except InputError as error:
         raise InputError(error.message, source, expected=error.expected) from None
-    options: dict[str, Any] = {name: value[name] for name in ("repeat", "seed", "pairwise", "retries") if name in value}
+    if revision is not None:
+        value["revision"] = revision
+    options: dict[str, Any] = {
+        name: value[name] for name in ("repeat", "seed", "pairwise", "retries", "revision") if name in value
+    }
     spec = Spec(
         function=named(value["function"], source, files_in=folder),
         axes=value["axes"],

@@ -12,13 +12,14 @@ from sampleblk_lab.errors import InputError
 from sampleblk_lab.results import machine, sets, stats
 from sampleblk_lab.results.comparison import BETTER, compare
 from sampleblk_lab.sweeps import artefacts, store
+from sampleblk_lab.sweeps.history import History
 from sampleblk_lab.sweeps.plan import canonical
 from sampleblk_lab.sweeps.trial import KERNEL, describe
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sampleblk_lab.plot import Plot
 
@@ -206,6 +207,38 @@ class Sweep:
                     found.append(_compared(name, metric, old, new, labels, better, allowed, confidence))
         return found
 
+    def history(
+        self,
+        metric: str | None = None,
+        *,
+        better: str = "lower",
+        across: Sequence[str] = (),
+        confidence: float = stats.CONFIDENCE,
+    ) -> History:
+        """A metric over the revisions of what is measured, of sweeps that were run with ``revision=``.
+
+        Args:
+            metric: The column; None: the only one there is.
+            better: ``"lower"`` or ``"higher"``, for the verdicts.
+            across: Which of accelerator, kernel and machine may differ between revisions; the kernel may where it is
+                what the revisions are of.
+            confidence: Of the intervals.
+
+        Raises:
+            InputError: There is no such metric, or several and none is named; no trial was run with a revision.
+        """
+        if better not in BETTER:
+            raise InputError(f"better={better!r}", expected=" or ".join(map(repr, BETTER)))
+        for word in across:
+            if word not in machine.ASPECTS:
+                raise InputError(f"across {word!r}", expected=", ".join(machine.ASPECTS))
+
+        def compared(name: str, chosen: str, before: Any, now: Any) -> sets.Row:
+            labels = (f"revision {before.revision}", f"revision {now.revision}")
+            return _compared(name, chosen, before.rows, now.rows, labels, better, set(across), confidence)
+
+        return History(self.folder, self.axes, metric, compared, self._ranked())
+
     def varied(self) -> list[str]:
         """The axes of more than one value."""
         return [axis for axis in self.axes if len(self.values_of(axis)) > 1]
@@ -218,10 +251,15 @@ class Sweep:
             _, done = found.setdefault(canonical(trial.parameters), (trial.parameters, []))
             if trial.key in rows:
                 done.append(rows[trial.key])
-        ranks = {
-            axis: {canonical(value): rank for rank, value in enumerate(self.values_of(axis))} for axis in self.axes
+        rank = self._ranked()
+        return sorted(found.values(), key=lambda one: rank(one[0]))
+
+    def _ranked(self) -> Callable[[Mapping[str, Any]], list[int]]:
+        """What combinations are sorted by: their values' places in the axes; values that are gone come last."""
+        places = {
+            axis: {canonical(value): place for place, value in enumerate(self.values_of(axis))} for axis in self.axes
         }
-        return sorted(found.values(), key=lambda one: [ranks[axis][canonical(one[0][axis])] for axis in self.axes])
+        return lambda one: [places[axis].get(canonical(one[axis]), len(places[axis])) for axis in self.axes]
 
     def plot(self, metric: str | None = None, *, axis: str | None = None) -> Plot:
         """The medians of a metric for all combinations: along one axis, a line or a row for each of the others' values.

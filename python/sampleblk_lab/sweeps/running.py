@@ -169,6 +169,10 @@ class Run:
                 "attempts": len(reasons) + 1,
                 "retried": reasons,
             }
+            if self._spec.revision is not None:
+                # Once the plan is another revision's, only this tells what the outcome is of.
+                about = {"revision": self._spec.revision, "parameters": trial.parameters, "repeat": trial.repeat}
+                record["trial"] = about
             self.done += self._writer.add(record)
             del self._reasons[trial.key]
             return

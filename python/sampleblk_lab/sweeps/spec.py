@@ -14,7 +14,7 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 
 from sampleblk_lab.errors import InputError
-from sampleblk_lab.sweeps import identity, pairwise, plan, store
+from sampleblk_lab.sweeps import history, identity, pairwise, plan, store
 from sampleblk_lab.sweeps.choice import Choice, Optuna, Random, Search
 from sampleblk_lab.sweeps.trial import KERNEL, Machines, Shape, Trial, make, path_of
 
@@ -47,6 +47,7 @@ class Spec:
     deadline_s: float | None = DEADLINE_S
     retries: int = 2
     exclusive: bool | Callable[..., object] = False
+    revision: str | None = None
     folder: Path | None = None
     source: str = ""
     shape: Shape | None = field(init=False, default=None)
@@ -80,6 +81,7 @@ class Spec:
                 raise self._wrong(f"an axis named {name!r}", "a name that a parameter can have")
         self._check_vm()
         self._check_signature()
+        self._check_revision()
         if self.folder is None:
             name = re.sub(r"[^A-Za-z0-9._-]", "", getattr(self.function, "__name__", "")) or "sweep"
             self.folder = Path("runs") / "sweeps" / name
@@ -87,6 +89,14 @@ class Spec:
 
     def _wrong(self, message: str, expected: str) -> InputError:
         return InputError(message, self.source, expected=expected)
+
+    def _check_revision(self) -> None:
+        if self.revision is None:
+            return
+        if not isinstance(self.revision, str) or not self.revision.strip():
+            raise self._wrong(f"revision={self.revision!r}", "a name, or 'git' for the commit of the function's file")
+        if self.revision == history.GIT:
+            self.revision = history.commit_of(self.function, self.source)
 
     def _check_choice(self) -> None:
         if self.choose is None:
@@ -190,6 +200,7 @@ class Spec:
             "function": f"{self.function.__module__}:{getattr(self.function, '__qualname__', self.function)}",
             "code": known.digest,
             "values": {name: given for name, given in self.axes.items() if not callable(given)},
+            "revision": self.revision,
             "repeat": self.repeat,
             "sweep_seed": self.seed,
             "pairwise": self.pairwise,
@@ -212,7 +223,7 @@ class Spec:
                     raise self._wrong(f"axis 'kernel' has the value {kernel!r}", "names of kernels, such as '6.1'")
                 machine, release = machines.of(path_of(kernel))
             alone = self._is_exclusive(combination)
-            yield make(code, combination, repeat, self.seed, machine, release, exclusive=alone)
+            yield make(code, combination, repeat, self.seed, machine, release, exclusive=alone, revision=self.revision)
 
     def _is_exclusive(self, combination: plan.Combination) -> bool:
         if callable(self.exclusive):

@@ -108,6 +108,7 @@ def make(
     release: str = "",
     *,
     exclusive: bool = False,
+    revision: str | None = None,
 ) -> Trial:
     """A trial, with its key.
 
@@ -119,12 +120,14 @@ def make(
         machine: The VM, its kernel and driver, as plain data; None on the host.
         release: The kernel's, to be shown.
         exclusive: Whether it has its host to itself. What was measured beside others does not count for it.
+        revision: Of what is measured; nor does what was measured of another one.
     """
     said = canonical(parameters)
     # Not of the code: a changed function meets the same random choices.
     own = int(_digest("seed", seed, said, repeat)[:8], 16) >> 1
     alone = ("exclusive",) if exclusive else ()
-    key = _digest(sampleblk_lab.__version__, code, said, repeat, own, machine, *alone)[:_DIGITS]
+    of = () if revision is None else ("revision", revision)
+    key = _digest(sampleblk_lab.__version__, code, said, repeat, own, machine, *alone, *of)[:_DIGITS]
     return Trial(key, parameters, repeat, own, release, exclusive)
 
 

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: MIT
+"""One sweep over the revisions of what it measures: the journal has the outcomes of all of them."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sampleblk_lab.errors import InputError
+from sampleblk_lab.results import stats
+from sampleblk_lab.sweeps import store
+from sampleblk_lab.sweeps.plan import canonical
+from sampleblk_lab.sweeps.trial import describe
+from sampleblk_lab.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sampleblk_lab.plot import Plot
+    from sampleblk_lab.results import sets
+
+#: Stands for the commit that is checked out where the function's file lies.
+GIT = "git"
+
+
+def _git(folder: Path, *words: str) -> str:
+    command = ["git", "-C", str(folder), *words]
+    environment = {**os.environ, "LC_ALL": "C"}
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL, env=environment
+    ).stdout.strip()
+
+
+def commit_of(function: Callable[..., Any], source: str = "") -> str:
+    """The commit, abbreviated, of the working tree that has a function's file.
+
+    Raises:
+        InputError: There is none, or tracked files differ from it.
+    """
+    try:
+        folder = Path(inspect.getfile(inspect.unwrap(function))).resolve().parent
+        commit = _git(folder, "rev-parse", "--short=12", "HEAD")
+        changed = _git(folder, "diff", "--name-only", "HEAD")
+    except (OSError, TypeError, subprocess.CalledProcessError) as error:
+        said = str(getattr(error, "stderr", "") or error).strip().partition("\n")[0]
+        raise InputError(
+            f"revision={GIT!r}: there is no commit of the function's file: {said}",
+            source,
+            expected="a name of your own",
+        ) from None
+    if changed:
+        raise InputError(
+            f"revision={GIT!r}: {folder} has changes that are not committed, such as {changed.splitlines()[0]}",
+            source,
+            expected="a clean working tree, or a name of your own",
+        )
+    return commit
+
+
+@dataclass(frozen=True)
+class _Point:
+    """One combination at one revision."""
+
+    revision: str
+    rows: list[dict[str, Any]]
+
+
+class History:
+    """A metric over revisions, in the order in which they were first measured; made by :meth:`Sweep.history`.
+
+    Args:
+        folder: The sweep's.
+        axes: Its axes.
+        metric: The column; None: the only one that there is.
+        compared: Compares a combination's rows at a revision with those at the one before.
+        rank: What combinations are sorted by.
+
+    Raises:
+        InputError: There is no such metric, or several and none is named; no trial was run with a revision.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        axes: Sequence[str],
+        metric: str | None,
+        compared: Callable[[str, str, _Point, _Point], sets.Row],
+        rank: Callable[[dict[str, Any]], list[int]],
+    ) -> None:
+        self.axes = list(axes)
+        self._compared = compared
+        outcomes, _ = store.read_journal(folder)
+        first: dict[str, int] = {}
+        done: dict[str, dict[str, Any]] = {}
+        for outcome in outcomes:
+            about = outcome.get("trial", {})
+            if outcome["type"] == "done" and "revision" in about and list(about["parameters"]) == self.axes:
+                done.setdefault(outcome["key"], outcome)
+        if not done:
+            raise InputError(f"no trial in {folder} was run with a revision", expected="revision='git', or a name")
+        for outcome in done.values():
+            revision, began = outcome["trial"]["revision"], outcome["facts"].get("started_ns", 0)
+            first[revision] = min(first.get(revision, began), began)
+        #: The revisions, the one that was measured first being first.
+        self.revisions = sorted(first, key=first.__getitem__)
+        self._first = first
+        found: dict[str, tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]] = {}
+        names: dict[str, None] = {}
+        for outcome in sorted(done.values(), key=lambda one: one["trial"]["repeat"]):
+            about = outcome["trial"]
+            _, sides = found.setdefault(canonical(about["parameters"]), (about["parameters"], {}))
+            row = {**outcome["values"], **outcome["facts"], "seconds": outcome["seconds"]}
+            sides.setdefault(about["revision"], []).append(row)
+            names.update(
+                (name, None)
+                for name, value in outcome["values"].items()
+                if isinstance(value, (int, float)) and not isinstance(value, bool)
+            )
+        self._combinations = sorted(found.values(), key=lambda one: rank(one[0]))
+        self.metric = self._chosen(metric, list(names) or ["seconds"])
+        for _, sides in self._combinations:
+            for row in (row for rows in sides.values() for row in rows):
+                row.setdefault(self.metric, None)
+
+    def _chosen(self, metric: str | None, known: list[str]) -> str:
+        if metric is None:
+            if len(known) > 1:
+                raise InputError("metric is not given, and there are several", expected=", ".join(map(repr, known)))
+            return known[0]
+        if metric not in known and metric != "seconds":
+            raise InputError(
+                f"{metric!r} is not a column of numbers that the function returned", expected=", ".join(known)
+            )
+        return metric
+
+    def _values(self, point: _Point) -> list[float]:
+        numbers = [row[self.metric] for row in point.rows]
+        return [value for value in numbers if value is not None and np.isfinite(value)]
+
+    def table(self) -> Table:
+        """A row for each combination and revision.
+
+        Returns:
+            The axes; revision; started_ns, when the revision was first measured; repeats; median; low and high, its
+            interval where there are 6 repeats, else NaN; ratio to the revision before that has this combination, and
+            the verdict, which also says why there is none.
+        """
+        columns: dict[str, list[Any]] = {
+            name: []
+            for name in (*self.axes, "revision", "started_ns", "repeats", "median", "low", "high", "ratio", "verdict")
+        }
+        for parameters, sides in self._combinations:
+            before: _Point | None = None
+            for revision in self.revisions:
+                if revision not in sides:
+                    continue
+                now = _Point(revision, sides[revision])
+                values = self._values(now)
+                low = high = float("nan")
+                if len(values) >= stats.MIN_SAMPLES and min(values) > 0:
+                    bounds = stats.interval(values)
+                    low, high = bounds.low, bounds.high
+                verdict, ratio = "", float("nan")
+                if before is not None:
+                    row = self._compared(describe(parameters), self.metric, before, now)
+                    verdict = row.refused
+                    if row.comparison is not None:
+                        verdict, ratio = row.comparison.verdict, row.comparison.ratio.value
+                for name in self.axes:
+                    columns[name].append(store.text_or_number(parameters[name]))
+                columns["revision"].append(revision)
+                columns["started_ns"].append(self._first[revision])
+                columns["repeats"].append(len(now.rows))
+                columns["median"].append(float(np.median(values)) if values else float("nan"))
+                columns["low"].append(low)
+                columns["high"].append(high)
+                columns["ratio"].append(ratio)
+                columns["verdict"].append(verdict)
+                before = now
+        made = {name: store.uniform(values) if name in self.axes else values for name, values in columns.items()}
+        numbers = {"started_ns": "i8", "repeats": "i8", "median": "f8", "low": "f8", "high": "f8", "ratio": "f8"}
+        return Table.of(
+            {name: np.array(values, numbers[name]) if name in numbers else values for name, values in made.items()},
+            units={"started_ns": "ns"},
+            metadata={"metric": self.metric},
+        )
+
+    def changes(self) -> Table:
+        """The rows of :meth:`table` that are faster or slower than the revision before."""
+        made = self.table()
+        return made.take(np.isin(np.array(list(made["verdict"]), dtype=object), ["faster", "slower"]))
+
+    def plot(self) -> Plot:
+        """The medians over the revisions: a line, or a row of a map, for each combination.
+
+        Raises:
+            InputError: Nothing is done, or it is too much for a picture.
+        """
+        from sampleblk_lab.plot.matrix import matrix
+
+        varied = [name for name in self.axes if len({canonical(one[name]) for one, _ in self._combinations}) > 1]
+        rows = {
+            ", ".join(str(parameters[name]) for name in varied): [
+                self._values(_Point(revision, sides.get(revision, []))) for revision in self.revisions
+            ]
+            for parameters, sides in self._combinations
+        }
+        return matrix(rows, self.revisions, metric=self.metric, axis="revision", rest=", ".join(varied))
+
+    def __repr__(self) -> str:
+        return repr(self.table())
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: MIT
+"""One sweep over the revisions of what it measures."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import statistics
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sampleblk_lab as lab
+from sampleblk_lab.cli.main import main
+
+CODE = """
+SPEED = {speed}
+
+def measured(fs, repeat):
+    base = {{"ext4": 10.0, "xfs": 20.0}}[fs] * SPEED
+    return {{"time": base * (1 + 0.001 * ((repeat * 7) % 5)), "note": fs}}
+"""
+
+
+def _git(folder: Path, *words: str) -> str:
+    command = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A repository whose function has other speeds at each of four commits; the last one is like the third."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    _git(folder, "init", "-q")
+    for number, speed in enumerate((1.0, 1.0, 2.0, 2.0)):
+        (folder / "bench.py").write_text(CODE.format(speed=speed) + f"# {number}\n")
+        _git(folder, "add", "bench.py")
+        _git(folder, "commit", "-qm", f"{number}")
+    return folder
+
+
+def _function(folder: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("bench", folder / "bench.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.measured
+
+
+def _commits(folder: Path) -> list[str]:
+    return _git(folder, "log", "--reverse", "--format=%h", "--abbrev=12").split()
+
+
+def test_each_commit_has_trials_of_its_own(project: Path, tmp_path: Path) -> None:
+    made = None
+    for commit in _commits(project):
+        _git(project, "checkout", "-q", commit)
+        asked: dict[str, Any] = {"fs": ["ext4", "xfs"], "repeat": 7, "revision": "git", "folder": tmp_path / "s"}
+        assert lab.sweep(_function(project), dry_run=True, **asked).done == 0
+        made = lab.sweep(_function(project), progress=False, **asked)
+        assert made.complete
+        assert lab.sweep(_function(project), dry_run=True, **asked).done == 14
+    assert made is not None
+    found = made.history("time")
+    assert found.revisions == _commits(project)
+    rows = list(found.table())
+    assert [(row["fs"], row["revision"]) for row in rows if row["fs"] == "ext4"] == [
+        ("ext4", commit) for commit in _commits(project)
+    ]
+    for row in rows:
+        # The same numbers, made by hand.
+        speed = 2.0 if row["revision"] in _commits(project)[2:] else 1.0
+        base = {"ext4": 10.0, "xfs": 20.0}[row["fs"]] * speed
+        median = statistics.median(base * (1 + 0.001 * ((repeat * 7) % 5)) for repeat in range(7))
+        assert row["median"] == pytest.approx(median)
+        assert row["low"] <= row["median"] <= row["high"]
+        assert row["repeats"] == 7
+    by_commit = [row["verdict"] for row in rows if row["fs"] == "xfs"]
+    assert by_commit == ["", "no difference shown", "slower", "no difference shown"]
+    assert math.isnan(rows[0]["ratio"])
+    assert [(row["fs"], row["revision"]) for row in found.changes()] == [
+        (fs, _commits(project)[2]) for fs in ("ext4", "xfs")
+    ]
+    assert next(iter(found.changes()))["ratio"] == pytest.approx(2, rel=0.01)
+    better = made.history("time", better="higher").changes()
+    assert list(better["verdict"]) == ["faster", "faster"]
+    # What an earlier commit has measured is still done there.
+    _git(project, "checkout", "-q", _commits(project)[0])
+    again = {"fs": ["ext4", "xfs"], "repeat": 7, "revision": "git", "folder": tmp_path / "s"}
+    assert lab.sweep(_function(project), dry_run=True, **again).done == 14
+
+
+def test_it_is_drawn_and_on_the_page(project: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    function = _function(project)
+    for revision in ("one", "two"):
+        made = lab.sweep(
+            function, fs=["ext4", "xfs"], repeat=2, revision=revision, folder=tmp_path / "s", progress=False
+        )
+    svg = made.history("time").plot().svg()
+    assert "<!-- one -->" in svg
+    assert "<!-- two -->" in svg
+    page = made.report(tmp_path / "page.html", "time").read_text()
+    assert "Over revisions: time" in page
+    assert "2 repeats of revision one are done, fewer than 6" in page
+
+
+def test_what_has_no_revision_says_so(project: Path, tmp_path: Path) -> None:
+    function = _function(project)
+    made = lab.sweep(function, fs=["ext4"], folder=tmp_path / "s", progress=False)
+    with pytest.raises(lab.InputError, match="was run with a revision"):
+        made.history("time")
+    with pytest.raises(lab.InputError, match=r"revision=''") as caught:
+        lab.sweep(function, fs=["ext4"], folder=tmp_path / "s", revision="")
+    assert "git" in str(caught.value.expected)
+    made = lab.sweep(function, fs=["ext4"], folder=tmp_path / "s", revision="one", progress=False)
+    with pytest.raises(lab.InputError, match="not a column of numbers"):
+        made.history("note")
+    # What was measured without a revision is no part of it.
+    assert len(made.history("time").table()) == 1
+
+
+def test_a_commit_is_one_only_of_a_clean_tree(project: Path, tmp_path: Path) -> None:
+    function = _function(project)
+    (project / "bench.py").write_text("changed = 1\n")
+    with pytest.raises(lab.InputError, match=r"has changes that are not committed, such as bench\.py"):
+        lab.sweep(function, fs=["ext4"], folder=tmp_path / "s", revision="git")
+    _git(project, "checkout", "-q", "bench.py")
+    (project / "untracked").touch()
+    lab.sweep(function, fs=["ext4"], folder=tmp_path / "s", revision="git", progress=False)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "bench.py").write_text(CODE.format(speed=1))
+    alone = _function(tmp_path / "elsewhere")
+    with pytest.raises(lab.InputError, match="no commit of the function's file: fatal: not a git repository"):
+        lab.sweep(alone, fs=["ext4"], folder=tmp_path / "t", revision="git")
+
+
+def test_from_the_command_line(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = project / "bench.toml"
+    file.write_text('function = "bench.py:measured"\nfolder = "out"\n[axes]\nfs = ["ext4"]\n')
+    for revision in ("before", "after"):
+        assert main(["sweep", "run", str(file), "--quiet", "--revision", revision]) == 0
+    capsys.readouterr()
+    assert main(["sweep", "show", str(file), "--history", "--metric", "time", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    rows = told["rows"] if isinstance(told, dict) else told
+    assert [row["revision"] for row in rows] == ["before", "after"]
