@@ -23,9 +23,15 @@ class Cluster:
         here: A folder for what they write.
         count: How many workers.
         cache: Their cache folder; None: one of its own for each.
+        python: The workers' interpreter.
+        environment: Variables of the workers.
     """
 
-    def __init__(self, here: Path, count: int = 3, cache: Path | None = None) -> None:
+    def __init__(
+        self, here: Path, count: int = 3, cache: Path | None = None, *, python: str = sys.executable, **environment: str
+    ) -> None:
+        self._python = python
+        self._environment = environment
         self.here = here
         self.count = count
         self._cache = cache
@@ -35,10 +41,10 @@ class Cluster:
         self.scheduler = self._start_scheduler()
         self.workers = [self._worker(number) for number in range(self.count)]
 
-    def _start(self, *words: str, **more: str) -> subprocess.Popen[bytes]:
+    def _start(self, *words: str, python: str = sys.executable, **more: str) -> subprocess.Popen[bytes]:
         with (self.here / "cluster.log").open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "distributed.cli." + words[0], *words[1:]],
+                [python, "-m", "distributed.cli." + words[0], *words[1:]],
                 env={**os.environ, **_CONFIG, "DASK_TEMPORARY_DIRECTORY": str(self.here), **more},
                 stdout=log,
                 stderr=log,
@@ -53,7 +59,9 @@ class Cluster:
         address = f"tcp://127.0.0.{2 + number}"
         options = ["--nthreads", "1", "--no-dashboard", "--host", address, "--death-timeout", "120"]
         cache = self._cache if self._cache is not None else self.here / f"cache-{number}"
-        return self._start("dask_worker", self.address, *options, SAMPLEBLK_CACHE=str(cache))
+        return self._start(
+            "dask_worker", self.address, *options, python=self._python, SAMPLEBLK_CACHE=str(cache), **self._environment
+        )
 
     def client(self) -> Any:
         client = distributed.Client(self.address, set_as_default=False, timeout="120s")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""``sampleblk-lab sweep run|status|resume|show``: a function over all combinations of its parameters."""
+"""``sampleblk-lab sweep run|status|resume|show|install``: a function over all combinations of its parameters."""
 
 from __future__ import annotations
 
@@ -44,7 +44,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     showing.add_argument("--missing", action="store_true", help="the trials that are not done, and why")
     showing.add_argument("--files", action="store_true", help="the files that trials left in their directories")
     showing.set_defaults(run=_show)
-    for action in (running, resuming, status, showing):
+
+    installing = actions.add_parser("install", help="this package where the workers of a cluster run")
+    installing.add_argument("wheel", metavar="WHEEL", help="dist/sampleblk_lab-….whl, as make wheel makes it")
+    installing.add_argument("--scheduler", metavar="ADDRESS", required=True, help="of the cluster: tcp://host:8786")
+    installing.set_defaults(run=_install)
+    for action in (running, resuming, status, showing, installing):
         add_json(action)
 
 
@@ -93,6 +98,14 @@ def _status(options: argparse.Namespace) -> int:
     made = _open(options)
     show(options, made.json(), made.text())
     return 0
+
+
+def _install(options: argparse.Namespace) -> int:
+    from sampleblk_lab.sweeps.wheels import FAILED, install
+
+    made = install(options.scheduler, options.wheel)
+    show_table(options, made, "the cluster has no worker")
+    return 1 if FAILED in list(made["state"]) else 0
 
 
 def _show(options: argparse.Namespace) -> int:

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from sampleblk_lab.sweeps.choice import Choice as Choice
     from sampleblk_lab.sweeps.choice import optuna as optuna
     from sampleblk_lab.sweeps.choice import random as random
+    from sampleblk_lab.sweeps.wheels import install as install
 
-__all__ = ["Choice", "optuna", "random"]
+__all__ = ["Choice", "install", "optuna", "random"]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.choice"), name)
+    return getattr(import_module(f"{__name__}.{'wheels' if name == 'install' else 'choice'}"), name)
