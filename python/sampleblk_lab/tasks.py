@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
@@ -70,7 +72,7 @@ def _add(who: Any, jobs_by: str, out: list[int]) -> None:
         out.extend(getattr(who, jobs_by, who.pids))
     elif hasattr(who, "native_id") or hasattr(who, "pid"):
         thread = hasattr(who, "native_id")
-        one = who.native_id if thread else who.pid
+        one = _thread_id(who) if thread else who.pid
         if one is None:
             raise InputError(f"pids={who!r}", expected="one that was started")
         out.append(Thread(one) if thread else int(one))
@@ -81,6 +83,16 @@ def _add(who: Any, jobs_by: str, out: list[int]) -> None:
         out.append(int(who))
     else:
         raise InputError(f"pids={who!r}", expected=_EXPECTED)
+
+
+def _thread_id(thread: Any) -> int | None:
+    # Python (3.11 at least) leaves a forked process's one thread the id of the thread that it is a copy of.
+    if thread is threading.current_thread():
+        return threading.get_native_id()
+    if thread is threading.main_thread():
+        return os.getpid()
+    number: int | None = thread.native_id
+    return number
 
 
 def threads(numbers: Iterable[int]) -> dict[int, list[int]]:
