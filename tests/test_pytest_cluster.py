@@ -151,11 +151,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, cluster: Cluster):
-    """Runs pytest with its VM tests on the cluster, and a process of the worker in the place of each VM."""
+def _stand_in(pytester: pytest.Pytester) -> None:
+    """Makes a plugin that puts a process of the worker in the place of each VM."""
     pytester.makepyfile(
         stand_in=f"import sampleblk_lab.pytest_plugin.guests as guests\nguests.LAUNCH = ('-P', {str(STAND_IN)!r})\n"
     )
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, cluster: Cluster, _stand_in: None):
+    """Runs pytest with its VM tests on the cluster, and a process of the worker in the place of each VM."""
 
     def run(*options: str) -> pytest.RunResult:
         words = ["-p", "stand_in", "-p", "no:cacheprovider", "--sblk-scheduler", cluster.address, *options]
@@ -275,12 +280,9 @@ def test_a_lost_worker_fails_its_test_only(run, pytester: pytest.Pytester) -> No
 
 @root
 @pytest.mark.full
+@pytest.mark.usefixtures("_stand_in")
 def test_guests_end_with_a_session_that_is_killed(cluster: Cluster, pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\n")
-    pytester.makepyfile(
-        stand_in=f"import sampleblk_lab.pytest_plugin.guests as guests\nguests.LAUNCH = ('-P', {str(STAND_IN)!r})\n"
-    )
-    told = pytester.path / "pid"
     pytester.makepyfile(
         f"""
         import os, pathlib, pytest, time

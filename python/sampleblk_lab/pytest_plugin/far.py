@@ -88,6 +88,7 @@ class _Guest:
         self._taken = threading.Event()
         self._input: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._process: subprocess.Popen[bytes] | None = None
+        self._console_at = 0
         self._sent: dict[str, tuple[int, int]] = {}
 
     # --- what the session's side calls --------------------------------------------------------------------------
@@ -206,12 +207,11 @@ class _Guest:
                         self._say("stdout", frame)
 
     def _say_console(self, console: Path) -> None:
-        begin = self._sent.get(str(console), (0, 0))[0]
         with contextlib.suppress(FileNotFoundError), console.open("rb") as file:
-            file.seek(begin)
+            file.seek(self._console_at)
             if data := file.read(_AT_A_TIME):
                 self._say("console", data)
-                self._sent[str(console)] = (begin + len(data), 0)
+                self._console_at += len(data)
 
     def _say_files(self, scratch: Path, console: Path) -> None:
         """What the guest has written since the last time."""
@@ -230,12 +230,8 @@ class _Guest:
             self._say("link", name, str(path.readlink()))
         elif path.is_file():
             with path.open("rb") as file:
-                at = 0
-                while (data := file.read(_AT_A_TIME)) or at == 0:
-                    self._say("file", name, at, data)
-                    if not data:
-                        break
-                    at += len(data)
+                for at in range(0, max(about.st_size, 1), _AT_A_TIME):
+                    self._say("file", name, at, file.read(_AT_A_TIME))
 
 
 def _size_of(part: Part) -> int:

@@ -141,7 +141,8 @@ class _Relay:
             self._there(far.begin, self._order.token)
             threading.Thread(target=self._forward_input, daemon=True).start()
             while True:
-                for number in iter(lambda: self._wanted.pop(0) if self._wanted else 0, 0):
+                while self._wanted:
+                    number = self._wanted.pop(0)
                     if number == signal.SIGTERM:
                         self._there(far.kill, self._order.token)
                         return -signal.SIGKILL

@@ -124,25 +124,10 @@ class History:
                 if isinstance(value, (int, float)) and not isinstance(value, bool)
             )
         self._combinations = sorted(found.values(), key=lambda one: rank(one[0]))
-        self.metric = self._chosen(metric, list(names) or ["seconds"])
+        self.metric = store.chosen_metric(metric, list(names) or ["seconds"])
         for _, sides in self._combinations:
             for row in (row for rows in sides.values() for row in rows):
                 row.setdefault(self.metric, None)
-
-    def _chosen(self, metric: str | None, known: list[str]) -> str:
-        if metric is None:
-            if len(known) > 1:
-                raise InputError("metric is not given, and there are several", expected=", ".join(map(repr, known)))
-            return known[0]
-        if metric not in known and metric != "seconds":
-            raise InputError(
-                f"{metric!r} is not a column of numbers that the function returned", expected=", ".join(known)
-            )
-        return metric
-
-    def _values(self, point: _Point) -> list[float]:
-        numbers = [row[self.metric] for row in point.rows]
-        return [value for value in numbers if value is not None and np.isfinite(value)]
 
     def table(self) -> Table:
         """A row for each combination and revision.
@@ -162,7 +147,7 @@ class History:
                 if revision not in sides:
                     continue
                 now = _Point(revision, sides[revision])
-                values = self._values(now)
+                values = store.numbers(now.rows, self.metric)
                 low = high = float("nan")
                 if len(values) >= stats.MIN_SAMPLES and min(values) > 0:
                     bounds = stats.interval(values)
@@ -208,7 +193,7 @@ class History:
         varied = [name for name in self.axes if len({canonical(one[name]) for one, _ in self._combinations}) > 1]
         rows = {
             ", ".join(str(parameters[name]) for name in varied): [
-                self._values(_Point(revision, sides.get(revision, []))) for revision in self.revisions
+                store.numbers(sides.get(revision, []), self.metric) for revision in self.revisions
             ]
             for parameters, sides in self._combinations
         }

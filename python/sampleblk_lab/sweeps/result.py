@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import html
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -287,8 +286,7 @@ class Sweep:
         for parameters, done in self.by_combination():
             name = ", ".join(str(parameters[other]) for other in others)
             cells = rows.setdefault(name, [[] for _ in places])
-            numbers = [row[metric] for row in done if row[metric] is not None and math.isfinite(row[metric])]
-            cells[places[canonical(parameters[axis])]] = numbers
+            cells[places[canonical(parameters[axis])]] = store.numbers(done, metric)
         columns = [str(value) for value in self.values_of(axis)]
         return matrix(rows, columns, metric=metric, axis=axis, rest=", ".join(others))
 
@@ -318,16 +316,7 @@ class Sweep:
         return Path(path)
 
     def _metric(self, metric: str | None) -> str:
-        known = self.metrics()
-        if metric is None:
-            if len(known) > 1:
-                raise InputError("metric is not given, and there are several", expected=", ".join(map(repr, known)))
-            return known[0]
-        if metric not in known and metric != "seconds":
-            raise InputError(
-                f"{metric!r} is not a column of numbers that the function returned", expected=", ".join(known)
-            )
-        return metric
+        return store.chosen_metric(metric, self.metrics())
 
     def values_of(self, axis: str) -> list[Any]:
         """An axis's values in the order they were given, as far as they were; then as they come."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import tempfile
 import time
@@ -207,6 +208,26 @@ def read_journal(folder: Path, begin: int = 0) -> tuple[list[dict[str, Any]], in
 
 
 # --- the table
+
+
+def chosen_metric(metric: str | None, known: Sequence[str]) -> str:
+    """The column that is meant, of those of numbers that the function returned.
+
+    Raises:
+        InputError: It is none of them, or there are several and none is named.
+    """
+    if metric is None:
+        if len(known) > 1:
+            raise InputError("metric is not given, and there are several", expected=", ".join(map(repr, known)))
+        return known[0]
+    if metric not in known and metric != "seconds":
+        raise InputError(f"{metric!r} is not a column of numbers that the function returned", expected=", ".join(known))
+    return metric
+
+
+def numbers(rows: Iterable[Mapping[str, Any]], metric: str) -> list[float]:
+    """What the rows have of a metric, without what is missing or not finite."""
+    return [row[metric] for row in rows if row[metric] is not None and math.isfinite(row[metric])]
 
 
 def _row(trial: Trial, outcome: Mapping[str, Any]) -> dict[str, Any]:
