@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import mmap
 import os
+import resource
 import shutil
+import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +27,7 @@ import pytest
 from crash.logs import with_marks
 from sampleblk_lab import InputError, UnsupportedError, crash
 
-BLOCK = 4096
+RWF_APPEND = 0x10  # linux/fs.h
 
 
 class Watch:
@@ -378,6 +382,286 @@ def test_programs_and_what_they_start_are_watched(watch: Watch) -> None:
     assert watch.found.promises == 4
     (watch.left / "deep/new").write_bytes(b"hell")
     assert watch.said().startswith("deep/new has 4 bytes, not 6 (promise ")
+
+
+PAGE = mmap.PAGESIZE
+
+
+def through(flags: int = os.O_DSYNC) -> int:
+    return os.open("old", os.O_WRONLY | flags)
+
+
+def with_write(fd: int, data: bytes) -> None:
+    os.lseek(fd, 5000, os.SEEK_SET)
+    assert os.write(fd, data) == len(data)
+
+
+def with_writev(fd: int, data: bytes) -> None:
+    os.lseek(fd, 5000, os.SEEK_SET)
+    assert os.writev(fd, [data[:10], b"", data[10:]]) == len(data)
+    assert os.lseek(fd, 0, os.SEEK_CUR) == 5000 + len(data)
+
+
+def with_pwrite(fd: int, data: bytes) -> None:
+    assert os.pwrite(fd, data, 5000) == len(data)
+    assert os.lseek(fd, 0, os.SEEK_CUR) == 0
+
+
+def with_pwritev(fd: int, data: bytes) -> None:
+    assert os.pwritev(fd, [data[:100], data[100:]], 5000) == len(data)
+
+
+DURABLE: dict[str, Callable[[], object]] = {
+    "write": lambda: with_write(through(), b"x" * 200),
+    "writev": lambda: with_writev(through(), b"x" * 200),
+    "pwrite": lambda: with_pwrite(through(), b"x" * 200),
+    "pwritev": lambda: with_pwritev(through(), b"x" * 200),
+    "pwritev2": lambda: os.pwritev(through(), [b"x" * 200], 5000, os.RWF_SYNC),
+    "O_SYNC": lambda: with_pwrite(through(os.O_SYNC), b"x" * 200),
+    "RWF_DSYNC": lambda: os.pwritev(through(0), [b"x" * 200], 5000, os.RWF_DSYNC),
+    "RWF_SYNC": lambda: os.pwritev(through(0), [b"x" * 200], 5000, os.RWF_SYNC),
+}
+
+
+@pytest.mark.parametrize("how", DURABLE)
+def test_a_write_that_is_durable_at_its_return_is_promised(watch: Watch, how: str) -> None:
+    watch(DURABLE[how])
+    assert not watch.found.unjudged
+    assert watch.found.promises == 2
+    content = b"o" * 5000 + b"x" * 200 + b"o" * 4800
+    assert (watch.left / "old").read_bytes() == content
+    assert watch.said() == ""
+    # Before its return it is there, or not, or half.
+    before = len(watch.marks) - 1
+    (watch.left / "old").write_bytes(b"o" * 10000)
+    assert watch.said().startswith("old has other bytes from 5000 to 5200 than were written (promise ")
+    assert watch.said(before) == ""
+    # Its neighbours in its block have been on their way with it, those in other blocks have not.
+    (watch.left / "old").write_bytes(content[:4096] + b"?" + content[4097:])
+    assert watch.said() == ""
+    (watch.left / "old").write_bytes(content[:4095] + b"?" + content[4096:])
+    assert watch.said().startswith("old has other bytes from 0 to 4096")
+
+
+def _ranged() -> None:
+    with_pwrite(through(0), b"x" * 200)
+    # SYNC_FILE_RANGE_WAIT_BEFORE, _WRITE and _WAIT_AFTER
+    assert ctypes.CDLL(None).sync_file_range(through(0), ctypes.c_int64(0), ctypes.c_int64(0), 7) == 0
+
+
+def _changed_since() -> None:
+    with_pwrite(through(), b"x" * 200)
+    with_pwrite(through(0), b"y" * 200)
+
+
+def _cut_since() -> None:
+    with_pwrite(through(), b"x" * 200)
+    os.truncate("old", 5100)
+    os.truncate("old", 10000)
+
+
+NOT_DURABLE: dict[str, Callable[[], object]] = {
+    "write": lambda: with_write(through(0), b"x" * 200),
+    "sync_file_range": _ranged,
+    "changed since": _changed_since,
+    "cut since": _cut_since,
+}
+
+
+@pytest.mark.parametrize("how", NOT_DURABLE)
+def test_a_write_that_is_not_durable_at_its_return_promises_nothing(watch: Watch, how: str) -> None:
+    watch(NOT_DURABLE[how])
+    assert watch.said() == ""
+    (watch.left / "old").write_bytes(b"o" * 10000)
+    assert watch.said() == ""
+
+
+def test_what_is_appended_through_o_dsync_is_promised_where_it_came_to_lie(watch: Watch) -> None:
+    def append() -> None:
+        fd = os.open("old", os.O_WRONLY | os.O_APPEND | os.O_DSYNC)
+        for _ in range(2):
+            assert os.write(fd, b"a" * 3000) == 3000
+        assert os.pwrite(fd, b"b" * 10, 0) == 10  # appended too, BUGS of pwrite(2)
+        os.pwritev(through(0), [b"c" * 10], 0, os.RWF_DSYNC | RWF_APPEND)
+
+    watch(append)
+    content = b"o" * 10000 + b"a" * 6000 + b"b" * 10 + b"c" * 10
+    assert (watch.left / "old").read_bytes() == content
+    assert watch.said() == ""
+    (watch.left / "old").write_bytes(content[:-1])
+    assert watch.said().startswith("old has 16019 bytes, not at least 16020 (promise ")
+    (watch.left / "old").write_bytes(content[:-5] + b"?" + content[-4:])
+    assert watch.said().startswith("old has other bytes from 16010 to 16020 than were written")
+
+
+def test_a_sync_of_the_file_takes_over_what_was_durable(watch: Watch) -> None:
+    def both() -> None:
+        with_pwrite(through(), b"x" * 200)
+        with_pwrite(through(0), b"y" * 10)
+        sync("old")
+
+    watch(both)
+    assert watch.said() == ""
+    (watch.left / "old").write_bytes(b"o" * 5000 + b"x" * 200 + b"o" * 4800)
+    assert watch.said().startswith("old has other bytes from 4096 to 8192 than it had")
+
+
+def test_o_sync_commits_names_where_fsync_does(watch: Watch) -> None:
+    def write() -> None:
+        os.write(os.open("new", os.O_WRONLY | os.O_CREAT | os.O_SYNC), b"n" * 100)
+
+    watch(write)
+    (watch.left / "new").unlink()
+    assert watch.said() == "new is gone"
+    watch.marks.clear()
+    (watch.top / "new").unlink()
+    watch(write, rule="posix")
+    (watch.left / "new").unlink()
+    assert watch.said() == ""
+
+
+def test_direct_writes_are_made_as_the_program_makes_them(watch: Watch) -> None:
+    def write() -> None:
+        memory = mmap.mmap(-1, 2 * PAGE)
+        memory[:] = b"d" * 2 * PAGE
+        fd = os.open("old", os.O_WRONLY | os.O_DIRECT | os.O_DSYNC)
+        assert os.pwrite(fd, memoryview(memory)[:PAGE], PAGE) == PAGE
+        with pytest.raises(OSError, match="Invalid argument"):
+            os.pwrite(fd, memoryview(memory)[1 : PAGE + 1], PAGE)
+
+    try:
+        os.close(os.open(watch.top / "old", os.O_WRONLY | os.O_DIRECT))
+    except OSError:
+        pytest.skip("this file system has no direct I/O")
+    watch(write)
+    assert (watch.left / "old").read_bytes()[PAGE : 2 * PAGE] == b"d" * PAGE
+    assert watch.said() == ""
+
+
+def test_what_a_durable_write_answers_is_what_the_kernel_answers(watch: Watch) -> None:
+    def ask() -> None:
+        fd = through()
+        libc = ctypes.CDLL(None, use_errno=True)
+        assert os.write(fd, b"") == 0
+        for call, code in (
+            (lambda: libc.pwrite(fd, b"x", ctypes.c_size_t(1), ctypes.c_int64(-1)), errno.EINVAL),
+            (lambda: libc.write(fd, ctypes.c_void_p(1), ctypes.c_size_t(1)), errno.EFAULT),
+            (lambda: libc.write(os.open("old", os.O_RDONLY | os.O_DSYNC), b"x", ctypes.c_size_t(1)), errno.EBADF),
+        ):
+            ctypes.set_errno(0)
+            assert (call(), ctypes.get_errno()) == (-1, code)
+        with pytest.raises(OSError, match="not supported"):
+            os.pwritev(fd, [b"x"], 0, 1 << 20)
+
+    watch(ask)
+    assert watch.said() == ""
+
+
+def test_a_signal_does_not_make_a_durable_write_twice(watch: Watch) -> None:
+    def write() -> None:
+        signal.signal(signal.SIGALRM, lambda *_: None)
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        fd = os.open("old", os.O_WRONLY | os.O_APPEND | os.O_DSYNC)
+        for _ in range(100):
+            assert os.write(fd, b"a" * 100) == 100
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    watch(write)
+    assert (watch.left / "old").stat().st_size == 20000
+    assert watch.said() == ""
+
+
+def test_a_file_without_a_name_that_is_given_one_is_promised_by_its_folder(watch: Watch) -> None:
+    def make() -> None:
+        fd = os.open(".", os.O_TMPFILE | os.O_WRONLY, 0o644)
+        os.write(fd, b"t" * 5000)
+        os.fsync(fd)
+        # AT_FDCWD, AT_SYMLINK_FOLLOW
+        assert ctypes.CDLL(None).linkat(-100, b"/proc/self/fd/%d" % fd, -100, b"new", 0x400) == 0
+        sync(".")
+
+    watch(make, rule="posix")
+    assert watch.said() == ""
+    (watch.left / "new").write_bytes(b"t" * 4999)
+    assert watch.said().startswith("new has 4999 bytes, not 5000 (promise ")
+    (watch.left / "new").unlink()
+    assert watch.said() == "new is gone"
+
+
+def test_paths_of_a_process_s_own_descriptors_are_the_program_s(watch: Watch) -> None:
+    def cut() -> None:
+        fd = os.open("old", os.O_RDWR)
+        os.truncate(f"/proc/self/fd/{fd}", 5000)
+
+    watch(cut)
+    (watch.left / "old").write_bytes(b"o" * 6000)
+    assert watch.said() == ""
+
+
+def test_a_mapping_that_becomes_writable_is_not_judged_and_told(watch: Watch) -> None:
+    def write() -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.mmap.restype = ctypes.c_void_p
+        at = libc.mmap(None, 4096, mmap.PROT_READ, mmap.MAP_SHARED, os.open("old", os.O_RDWR), ctypes.c_int64(0))
+        assert libc.mprotect(ctypes.c_void_p(at), 4096, mmap.PROT_READ | mmap.PROT_WRITE) == 0
+        ctypes.memset(at, ord("x"), 100)
+        os.sync()
+        ctypes.memset(at, ord("y"), 100)
+
+    watch(write)
+    assert watch.found.unjudged == ["the contents of old, which is mapped writable and shared"]
+    assert watch.said() == ""
+
+
+def _refused() -> None:
+    ctypes.CDLL(None).syscall(425, 1, 0)
+
+
+def _limited() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+    with_pwrite(through(), b"x" * 200)
+
+
+UNJUDGED: dict[str, tuple[Callable[[], object], str]] = {
+    "io_uring": (
+        _refused,
+        "nothing of io_uring_setup(2), which was refused: the program ran as on a kernel without it",
+    ),
+    "limit": (_limited, "what pwrite64(2) has written to old through O_SYNC or O_DSYNC, under RLIMIT_FSIZE"),
+    "fallocate": (
+        lambda: os.posix_fallocate(through(), 0, 20000),
+        "what fallocate(2) has changed of old through O_SYNC or O_DSYNC",
+    ),
+    "copy_file_range": (
+        lambda: os.copy_file_range(os.open("folder/inner", os.O_RDONLY), through(), 50),
+        "what copy_file_range(2) has changed of old through O_SYNC or O_DSYNC",
+    ),
+    "sendfile": (
+        lambda: os.sendfile(through(), os.open("folder/inner", os.O_RDONLY), 0, 50),
+        "what sendfile(2) has changed of old through O_SYNC or O_DSYNC",
+    ),
+    "ioctl": (
+        # One that nobody knows.
+        lambda: ctypes.CDLL(None).ioctl(through(0), 0x5829, 0),
+        "what ioctl(2) 0x5829 of old changes or promises",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", UNJUDGED)
+def test_what_promises_by_means_that_are_not_known_is_told(watch: Watch, what: str) -> None:
+    program, said = UNJUDGED[what]
+    watch(program)
+    assert watch.found.unjudged == [said]
+    assert watch.said() == ""
+
+
+def test_flags_that_make_every_call_durable_are_told(watch: Watch) -> None:
+    chattr = shutil.which("chattr")
+    if chattr is None or subprocess.run([chattr, "+S", watch.top / "old"], check=False, capture_output=True).returncode:
+        pytest.skip("no chattr +S here")
+    watch(nothing)
+    assert watch.found.unjudged == ["what the flag S or D of old promises (chattr(1))"]
 
 
 def test_what_cannot_be_watched_is_refused_with_enosys(watch: Watch) -> None:

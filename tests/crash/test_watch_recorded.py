@@ -15,7 +15,7 @@ import pytest
 from sampleblk_lab import crash
 
 RECORD = """
-import json, os, random, sys
+import ctypes, json, mmap, os, random, sys
 from pathlib import Path
 import sampleblk_lab as lab
 
@@ -77,12 +77,31 @@ def rename():
     os.rename("config.new", "config")
     sync(".")
 
+# A log of records of one block each, in a file that has its blocks: which of them were promised?
+def records(how):
+    def run():
+        flags = {"O_DSYNC": os.O_DSYNC, "O_SYNC": os.O_SYNC, "direct": os.O_DSYNC | os.O_DIRECT}.get(how, 0)
+        fd = os.open("records", os.O_WRONLY | flags)
+        for number in range(3):
+            block = mmap.mmap(-1, 4096)
+            block[:] = bytes([65 + number]) * 4096
+            os.pwritev(fd, [block], number * 4096, {"RWF_DSYNC": os.RWF_DSYNC, "RWF_SYNC": os.RWF_SYNC}.get(how, 0))
+            if how == "sync_file_range":
+                # SYNC_FILE_RANGE_WAIT_BEFORE, _WRITE and _WAIT_AFTER
+                offset, size = ctypes.c_int64(number * 4096), ctypes.c_int64(4096)
+                assert ctypes.CDLL(None).sync_file_range(fd, offset, size, 7) == 0
+            if how == "syncfs":
+                ctypes.CDLL(None).syncfs(fd)
+        os.close(fd)
+    return run
+
 SHELL = ["sh", "-c", "echo one > one; sync one; cp one two; sync two .; mv two one; sync .; rm one; sync"]
 
 PROGRAMS = {
     **{f"anything-{seed}": ("", anything(seed), {}) for seed in range(4)},
     **{f"posix-{seed}": ("", anything(seed), {"rule": "posix"}) for seed in range(4, 6)},
     "shell": ("", SHELL, {}),
+    **{how: ("", records(how), {}) for how in sys.argv[2].split(",")},
     # What replaces a file is promised to be whole, which this mount option takes back.
     "rename": ("noauto_da_alloc", rename, {"auto_da_alloc": True}),
     "rename-whole": ("", rename, {"auto_da_alloc": True}),
@@ -95,6 +114,7 @@ for name, (options, program, rules) in PROGRAMS.items():
         for file in ("config", "a"):
             put(mnt.path / file, b"old" * 1000, os.O_CREAT, os.fsync)
         (mnt.path / "d").mkdir()
+        put(mnt.path / "records", b"-" * 12288, os.O_CREAT, os.fsync)
     with lab.crash.recording(device, folder / name):
         with filesystem.mount(options=options) as mnt:
             os.chdir(mnt.path)
@@ -106,24 +126,31 @@ for name, (options, program, rules) in PROGRAMS.items():
 """
 
 
+DURABLE = ("O_DSYNC", "O_SYNC", "direct", "RWF_DSYNC", "RWF_SYNC", "syncfs")
+NOT_DURABLE = ("sync_file_range", "write")
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory, run_in_vm: Callable[..., str]) -> Path:
     """A folder with a recording of each program, and what it was promised."""
     folder = tmp_path_factory.mktemp("recorded")
-    run_in_vm(folder, RECORD, str(folder), timeout=500)
+    run_in_vm(folder, RECORD, str(folder), ",".join([*DURABLE, *NOT_DURABLE]), timeout=500)
     return folder
 
 
 def explore(recorded: Path, name: str, model: crash.Model, states: int, *, flush: bool = True) -> crash.Exploration:
     folder = recorded / name
     promises = crash.Watched(**json.loads((folder / "promises").read_text()))
-    assert promises.promises >= 2  # the start, and a sync
+    assert promises.promises == 1 if name in NOT_DURABLE else promises.promises >= 2  # the start, and a sync
     log = crash.Log(folder / "log", base=folder / "base.img", flush=flush, fua=flush)
     check = crash.recovers("ext4", crash.as_watched(promises))
     return log.explore(check, model=model, states=states, workers=2, progress=False)
 
 
-@pytest.mark.parametrize("name", [*(f"anything-{n}" for n in range(4)), "posix-4", "posix-5", "shell", "rename-whole"])
+@pytest.mark.parametrize(
+    "name",
+    [*(f"anything-{n}" for n in range(4)), "posix-4", "posix-5", "shell", "rename-whole", *DURABLE, *NOT_DURABLE],
+)
 def test_where_all_is_well_it_is_silent(recorded: Path, name: str) -> None:
     found = explore(recorded, name, crash.Sample(seed=7, block_bytes=4096), 60)
     assert found.checked >= 5
@@ -155,3 +182,36 @@ def test_a_disk_that_kept_nothing_from_some_point_on_is_found(recorded: Path) ->
 def test_a_file_that_replaces_another_one_before_its_data_is_found(recorded: Path) -> None:
     found = explore(recorded, "rename", crash.Prefix(), 400)
     assert any("config has 0 bytes" in str(failure.error) for failure in found.failures), found.failures
+
+
+def without_each_record(recorded: Path, name: str) -> list[str]:
+    """What the oracle says of a disk that has lost one record, of each of them, at the end."""
+    folder = recorded / name
+    promises = crash.Watched(**json.loads((folder / "promises").read_text()))
+    assert not promises.unjudged
+    log = crash.Log(folder / "log", base=folder / "base.img", flush=False, fua=False)
+    check = crash.recovers("ext4", crash.as_watched(promises))
+    # Unmounting syncs, which the recording has as writes too, but not as promises.
+    writes = {row["sequence"]: row for row in log.table().rows()}
+    data = [number for number in writes if any(what.startswith("data of") for _, _, what in log.names(number))]
+    errors = []
+    for number in data:
+        try:
+            log.check(log.state(len(log), lost=[number]), check)
+        except AssertionError as error:
+            errors.append(str(error))
+    return errors
+
+
+@pytest.mark.parametrize("how", DURABLE)
+def test_a_record_that_was_durable_at_its_return_and_is_lost_is_found(recorded: Path, how: str) -> None:
+    errors = without_each_record(recorded, how)
+    assert len(errors) == 3
+    for number, error in enumerate(errors):
+        first = number * 4096
+        assert error.startswith(f"records has other bytes from {first} to {first + 4096} than ")
+
+
+@pytest.mark.parametrize("how", NOT_DURABLE)
+def test_a_record_that_was_not_promised_may_be_lost(recorded: Path, how: str) -> None:
+    assert without_each_record(recorded, how) == []

@@ -34,6 +34,7 @@ _X86 = {
     "write": 1,
     "open": 2,
     "mmap": 9,
+    "mprotect": 10,
     "ioctl": 16,
     "pwrite64": 18,
     "writev": 20,
@@ -50,6 +51,7 @@ _X86 = {
     "unlink": 87,
     "symlink": 88,
     "mknod": 133,
+    "chroot": 161,
     "sync": 162,
     "io_setup": 206,
     "openat": 257,
@@ -62,10 +64,12 @@ _X86 = {
     "splice": 275,
     "fallocate": 285,
     "pwritev": 296,
+    "open_by_handle_at": 304,
     "syncfs": 306,
     "renameat2": 316,
     "copy_file_range": 326,
     "pwritev2": 328,
+    "pkey_mprotect": 329,
     "io_uring_setup": 425,
     "openat2": 437,
 }
@@ -81,6 +85,7 @@ _GENERIC = {
     "truncate": 45,
     "ftruncate": 46,
     "fallocate": 47,
+    "chroot": 51,
     "openat": 56,
     "write": 64,
     "writev": 66,
@@ -92,18 +97,21 @@ _GENERIC = {
     "fsync": 82,
     "fdatasync": 83,
     "mmap": 222,
+    "mprotect": 226,
+    "open_by_handle_at": 265,
     "syncfs": 267,
     "renameat2": 276,
     "copy_file_range": 285,
     "pwritev2": 287,
+    "pkey_mprotect": 288,
     "io_uring_setup": 425,
     "openat2": 437,
 }
 _MACHINES = {"x86_64": (0xC000003E, 317, _X86), "aarch64": (0xC00000B7, 277, _GENERIC)}
 
 # linux/seccomp.h, linux/bpf_common.h
-_SET_MODE_FILTER, _NEW_LISTENER = 1, 1 << 3
-_ALLOW, _USER_NOTIF, _ERRNO, _KILL = 0x7FFF0000, 0x7FC00000, 0x00050000, 0x80000000
+_SET_MODE_FILTER, _NEW_LISTENER, _WAIT_KILLABLE = 1, 1 << 3, 1 << 5
+_ALLOW, _USER_NOTIF, _KILL = 0x7FFF0000, 0x7FC00000, 0x80000000
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _NOTIF = struct.Struct("=QIIiIQ6Q")
 _RESPONSE = struct.Struct("=QqiI")
@@ -123,12 +131,15 @@ class Call:
         code: The machine's number of it.
         thread: The id of the thread that made it.
         arguments: All six, as they are in the registers.
+        once: Whether what is done in its place is done once. Before 5.19 a signal makes the program call again
+            (SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV of seccomp(2)).
     """
 
     name: str
     code: int
     thread: int
     arguments: tuple[int, ...]
+    once: bool
 
     def number(self, index: int, bits: int = 64) -> int:
         """An argument that is signed."""
@@ -149,9 +160,19 @@ class Call:
 
     def bytes(self, index: int, size: int) -> bytes:
         """What an argument points at. Raises OSError when it is not the program's memory."""
+        found = bytearray(size)
+        self.read(self.arguments[index], memoryview(found))
+        return bytes(found)
+
+    def read(self, address: int, into: memoryview) -> None:
+        """Reads the program's memory. Raises OSError when not all of it is."""
         with Path(f"/proc/{self.thread}/mem").open("rb", buffering=0) as memory:
-            memory.seek(self.arguments[index])
-            return memory.read(size)
+            while into:
+                memory.seek(address)
+                size = memory.readinto(into)
+                if not size:
+                    raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
+                address, into = address + size, into[size:]
 
     def borrow(self, descriptor: int) -> int:
         """A descriptor of ours for the same open file as one of the program's; to be closed."""
@@ -172,14 +193,13 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _filter(shown: Sequence[str], refused: Sequence[str]) -> tuple[bytes, int]:
+def _filter(shown: Sequence[str]) -> tuple[bytes, int]:
     """The program for seccomp(2), and this machine's number of that call."""
     machine = platform.machine()
     if machine not in _MACHINES:
         raise UnsupportedError("watching a program", f"its system calls are not known on {machine}", "use x86_64")
     arch, seccomp, numbers = _MACHINES[machine]
     seen = [numbers[name] for name in shown if name in numbers]
-    gone = [numbers[name] for name in refused if name in numbers]
     steps: list[tuple[int, int, int, int]] = [
         (_LOAD, 0, 0, 4),
         (_EQUAL, 1, 0, arch),
@@ -189,28 +209,28 @@ def _filter(shown: Sequence[str], refused: Sequence[str]) -> tuple[bytes, int]:
     if machine == "x86_64":
         steps += [(_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, _KILL)]
     # What becomes of a call is behind all the tests, the usual first.
-    left = len(seen) + len(gone)
+    left = len(seen)
     for number in seen:
         steps.append((_EQUAL, left, 0, number))
         left -= 1
-    for number in gone:
-        steps.append((_EQUAL, left + 1, 0, number))
-        left -= 1
-    steps += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _USER_NOTIF), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
+    steps += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _USER_NOTIF)]
     return b"".join(struct.pack("=HBBI", *step) for step in steps), seccomp
 
 
-def _listen(program: bytes, seccomp: int) -> int:
-    """Puts the filter on this process for ever; returns the descriptor that its calls come from."""
+def _listen(program: bytes, seccomp: int) -> tuple[int, bool]:
+    """Puts the filter on this process for ever; returns the descriptor that its calls come from, and `Call.once`."""
     libc = _libc()
     steps = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("=H6xQ", len(program) // 8, ctypes.addressof(steps))
     libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS, for who is not root
-    found = libc.syscall(seccomp, _SET_MODE_FILTER, _NEW_LISTENER, ctypes.c_char_p(header))
-    if found < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code), "seccomp(2)")
-    return int(found)
+    for once in (True, False):
+        flags = _NEW_LISTENER | (_WAIT_KILLABLE if once else 0)
+        found = libc.syscall(seccomp, _SET_MODE_FILTER, flags, ctypes.c_char_p(header))
+        if found >= 0:
+            return int(found), once
+        if (code := ctypes.get_errno()) != errno.EINVAL:
+            break
+    raise OSError(code, os.strerror(code), "seccomp(2)")
 
 
 def _be(what: Sequence[str] | Callable[[], object], program: bytes, seccomp: int, way: socket.socket) -> NoReturn:
@@ -218,8 +238,8 @@ def _be(what: Sequence[str] | Callable[[], object], program: bytes, seccomp: int
     status = 127
     try:
         os.setpgid(0, 0)
-        listener = _listen(program, seccomp)
-        socket.send_fds(way, [b"l"], [listener])
+        listener, once = _listen(program, seccomp)
+        socket.send_fds(way, [b"1" if once else b"0"], [listener])
         os.close(listener)
         if not callable(what):
             os.execvp(what[0], list(what))
@@ -243,8 +263,6 @@ def run(
     what: Sequence[str] | Callable[[], object],
     shown: Sequence[str],
     see: Callable[[Call], int | None],
-    *,
-    refused: Sequence[str] = (),
 ) -> int:
     """Runs a program, or a function in a fork, with all that it starts, and shows the calls of some names.
 
@@ -253,7 +271,6 @@ def run(
         shown: The calls' names; those that this machine has not are left out.
         see: Called before each of them is made; None: it is made; else it is not, and has this result, negative for an
             errno.
-        refused: Calls that fail with ENOSYS.
 
     Returns:
         The exit status; negative: the signal that it died of.
@@ -265,7 +282,7 @@ def run(
     """
     if not callable(what) and not what:
         raise InputError("an empty command", expected="a program and its arguments")
-    program, seccomp = _filter(shown, refused)
+    program, seccomp = _filter(shown)
     names = {number: name for name, number in _MACHINES[platform.machine()][2].items()}
     ours, theirs = socket.socketpair()
     sys.stdout.flush()
@@ -280,7 +297,7 @@ def run(
         said, descriptors, _, _ = socket.recv_fds(ours, 4, 1)
         if descriptors:
             listener = descriptors[0]
-            ended = _serve(listener, child, names, see)
+            ended = _serve(listener, child, names, said == b"1", see)
             said = ours.recv(4)
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
@@ -298,7 +315,7 @@ def run(
     return os.waitstatus_to_exitcode(ended)
 
 
-def _serve(listener: int, child: int, names: dict[int, str], see: Callable[[Call], int | None]) -> int:
+def _serve(listener: int, child: int, names: dict[int, str], once: bool, see: Callable[[Call], int | None]) -> int:
     """Until nobody has the filter any more; returns how the child has ended."""
     poll = select.poll()
     poll.register(listener, select.POLLIN)
@@ -313,14 +330,14 @@ def _serve(listener: int, child: int, names: dict[int, str], see: Callable[[Call
                 _, ended = os.waitpid(child, 0)
                 poll.unregister(pidfd)
             if events.get(listener, 0) & select.POLLIN:
-                _answer(listener, names, see)
+                _answer(listener, names, once, see)
             elif listener in events:
                 return ended if ended >= 0 else os.waitpid(child, 0)[1]
     finally:
         os.close(pidfd)
 
 
-def _answer(listener: int, names: dict[int, str], see: Callable[[Call], int | None]) -> None:
+def _answer(listener: int, names: dict[int, str], once: bool, see: Callable[[Call], int | None]) -> None:
     """One call that waits."""
     buffer = bytearray(_NOTIF.size)
     try:
@@ -330,7 +347,7 @@ def _answer(listener: int, names: dict[int, str], see: Callable[[Call], int | No
             return  # it was killed meanwhile
         raise
     number, thread, _, call, _, _, *arguments = _NOTIF.unpack(buffer)
-    result = see(Call(names[call], call, thread, tuple(arguments)))
+    result = see(Call(names[call], call, thread, tuple(arguments), once))
     if result is None:
         answer = _RESPONSE.pack(number, 0, 0, _CONTINUE)
     elif result < 0:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """An oracle that writes itself: a program runs, and what its calls promise is known when they return.
 
-:func:`watched` runs any program beside a recording and takes down, at each fsync(2), fdatasync(2), syncfs(2) and
-sync(2), what is durable from then on; at each call that changes a file or a name, what may be otherwise from then on::
+:func:`watched` runs any program beside a recording and takes down, at each fsync(2), fdatasync(2), syncfs(2), sync(2)
+and write through O_SYNC or O_DSYNC, what is durable from then on; at each call that changes a file or a name, what may
+be otherwise from then on::
 
     with crash.recording(device, folder) as log:
         with fs.mount() as mount:
@@ -20,9 +21,13 @@ import ctypes
 import errno
 import functools
 import hashlib
+import mmap
 import os
+import resource
 import stat
+from array import array
 from dataclasses import dataclass, field
+from fcntl import ioctl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +58,10 @@ _MAKES = {"mkdir": 0, "mknod": 0, "symlink": 1, "mkdirat": 1, "mknodat": 1, "sym
 _REMOVES = {"unlink": 0, "rmdir": 0, "unlinkat": 1}
 _WRITES = ("write", "writev", "pwrite64", "pwritev", "pwritev2", "ftruncate", "fallocate")
 _COPIES = {"sendfile": 0, "splice": 2, "copy_file_range": 2}
+# Those that generic_write_sync() of the kernel makes durable before they return.
+_THROUGH = ("write", "writev", "pwrite64", "pwritev", "pwritev2")
+# Bytes of one write that are copied to make it in the program's place.
+_MOST = 1 << 30
 _SEEN = (
     *_SYNCS,
     *_OPENS,
@@ -62,16 +71,31 @@ _SEEN = (
     *_REMOVES,
     *_WRITES,
     *_COPIES,
-    *("truncate", "mmap", "ioctl"),
+    *("truncate", "mmap", "mprotect", "pkey_mprotect", "ioctl", "open_by_handle_at", "chroot"),
+    # Writes that no call of the program's makes. Programs that find these missing use others.
+    *("io_uring_setup", "io_setup"),
 )
-# Writes that no call of the program's makes. Programs that find these missing use others.
-_REFUSED = ("io_uring_setup", "io_setup")
 
 # linux/falloc.h, linux/fs.h, linux/fcntl.h
 _KEEP_SIZE, _PUNCH_HOLE, _ZERO_RANGE = 0x01, 0x02, 0x10
 _CLONES = (0x40049409, 0x4020940D, 0xC0189436)
+_RWF_DSYNC, _RWF_SYNC, _RWF_APPEND, _RWF_NOAPPEND, _RWF_ATOMIC = 0x02, 0x04, 0x10, 0x20, 0x40
+_DIRECTORY_SYNC, _FILE_SYNC = 0x10000, 0x8
+# ioctls that neither change nor sync a file: TCGETS, FIONREAD, FIONBIO, FIOCLEX, FIONCLEX, TIOCGWINSZ, TIOCGPGRP,
+# FIBMAP, FIGETBSZ, FS_IOC_GETFLAGS, FS_IOC_GETVERSION, FS_IOC_FIEMAP, FS_IOC_FSGETXATTR, FITRIM.
+_HARMLESS = (
+    *(0x5401, 0x541B, 0x5421, 0x5451, 0x5450, 0x5413, 0x540F, 1, 2),
+    *(0x80086601, 0x80087601, 0xC020660B, 0x801C581F, 0xC0185879),
+)
+_GET_FLAGS = 0x80086601
 _EXCHANGE = 2
 _AT_SYMLINK_FOLLOW, _AT_EMPTY_PATH = 0x400, 0x1000
+
+# What is another file for each process.
+_OWN = (
+    *(("/proc/self", ""), ("/proc/thread-self", ""), ("/dev/fd", "/fd")),
+    *(("/dev/stdin", "/fd/0"), ("/dev/stdout", "/fd/1"), ("/dev/stderr", "/fd/2")),
+)
 
 Event = dict[str, Any]
 
@@ -95,7 +119,7 @@ class Watched:
     @property
     def promises(self) -> int:
         """How many calls promised something."""
-        return sum("names" in event or "facts" in event for event in self.events)
+        return sum("names" in event or "facts" in event or "pieces" in event for event in self.events)
 
 
 def watched(
@@ -108,9 +132,11 @@ def watched(
 ) -> Watched:
     """Runs a program on a file system and takes down what it is promised, for :func:`as_watched`.
 
-    Its threads and what it starts are watched too. Descriptors opened with O_SYNC or O_DSYNC, shared mappings and
-    extended attributes promise nothing here; io_uring and Linux AIO are refused with ENOSYS, on which programs use
-    other calls. Nobody else may change the file system meanwhile.
+    Its threads and what it starts are watched too. A write through a descriptor that was opened with O_SYNC or O_DSYNC,
+    or with RWF_SYNC or RWF_DSYNC, promises what it wrote; sync_file_range(2) promises nothing. Extended attributes,
+    modes and owners are not looked at. What else could promise something that is not checked, or change what nobody
+    sees, is in :attr:`Watched.unjudged`, such as shared mappings; io_uring and Linux AIO are refused with ENOSYS, on
+    which programs use other calls. Nobody else may change the file system meanwhile.
 
     Args:
         what: The command, or a function, which runs in a fork.
@@ -138,7 +164,7 @@ def watched(
         raise UnsupportedError("watching a program", reason, "use ext4, xfs, btrfs, f2fs or tmpfs") from None
     watcher = _Watcher(top, mark, rule, auto_da_alloc)
     watcher.begin()
-    watcher.found.status = intercept.run(what, _SEEN, watcher.see, refused=_REFUSED)
+    watcher.found.status = intercept.run(what, _SEEN, watcher.see)
     return watcher.found
 
 
@@ -156,10 +182,21 @@ class _Watcher:
 
     def begin(self) -> None:
         os.sync()
+        for line in Path("/proc/self/mountinfo").read_text().splitlines():
+            fields = line.split()
+            if fields[4].replace("\\040", " ") == str(self._top):
+                options = {*fields[5].split(","), *fields[-1].split(",")} & {"sync", "dirsync", "wsync"}
+                for option in sorted(options):
+                    self._unjudged(f"what the mount option {option} promises")
+        for path in _walk(self._top):
+            self._look_at_flags(path)
         self._note({"names": _names(self._top), "facts": self._all_facts()})
 
     def see(self, call: Call) -> int | None:
         """Called before each call of the program's that could matter."""
+        if call.name in ("io_uring_setup", "io_setup"):
+            self._unjudged(f"nothing of {call.name}(2), which was refused: the program ran as on a kernel without it")
+            return -errno.ENOSYS
         event: Event | None = None
         result = None
         with contextlib.suppress(OSError):  # it is gone, or the call will fail as ours did
@@ -167,6 +204,11 @@ class _Watcher:
                 event, result = self._sync(call)
             elif (event := self._change(call)) is not None:
                 self._last[call.thread] = len(self.found.events), call.code
+                if call.name in _THROUGH and (flags := self._durable_by(call)):
+                    file = event["file"]
+                    self._note(event)
+                    event = None
+                    event, result = self._write_through(call, file, flags)
         if event is not None:
             self._note(event)
         return result
@@ -203,6 +245,96 @@ class _Watcher:
             if descriptor >= 0:
                 os.close(descriptor)
         return event, 0
+
+    def _durable_by(self, call: Call) -> int:
+        """O_SYNC, O_DSYNC or 0: what a write promises by its descriptor or its own flags."""
+        opened = int(self._opened_as(call)["flags"], 8)
+        flags = call.arguments[5] if call.name == "pwritev2" else 0
+        if flags & _RWF_ATOMIC:
+            self._unjudged("that writes with RWF_ATOMIC are there whole or not at all")
+        if flags & _RWF_SYNC or opened & os.O_SYNC == os.O_SYNC:
+            return os.O_SYNC
+        return os.O_DSYNC if flags & _RWF_DSYNC or opened & os.O_DSYNC else 0
+
+    def _write_through(self, call: Call, file: str, durable: int) -> tuple[Event | None, int | None]:
+        """Makes a write that is durable at its return in the program's place: what is promised, and its result."""
+        name = call.name
+        offset = call.number(3) if name.startswith("pwrite") else -1
+        here = name in ("write", "writev") or (name == "pwritev2" and offset == -1)
+        opened = self._opened_as(call)
+        flags = call.arguments[5] & 0xFFFFFFFF if name == "pwritev2" else 0
+        append = flags & _RWF_APPEND or (int(opened["flags"], 8) & os.O_APPEND and not flags & _RWF_NOAPPEND)
+        where = self._relative(str(Path(f"/proc/{call.thread}/fd/{call.number(0, 32)}").readlink()))
+        why = f"what {name}(2) has written to {where or 'a file without a name'} through O_SYNC or O_DSYNC"
+        if resource.prlimit(call.thread, resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY:
+            self._unjudged(f"{why}, under RLIMIT_FSIZE")
+            return None, None
+        if offset < 0 and not here:
+            return None, None  # it will fail
+        if not call.once and (append or here):
+            self._unjudged(f"{why}, on a kernel older than 5.19")
+            return None, None
+        data = self._data(call)
+        event: Event = {"by": name, "of": where, "open": self._on_their_way(call.thread)}
+        names = _names(self._top) if self.found.rule == "ext4" and durable == os.O_SYNC else None
+        descriptor = call.borrow(call.number(0, 32))
+        try:
+            # pwritev2(2), of which an offset of -1 is the file's own.
+            count = os.pwritev(descriptor, data, offset, flags)
+            size = os.fstat(descriptor).st_size
+            first = os.lseek(descriptor, 0, os.SEEK_CUR) - count if here else offset
+            if append:
+                first = size - count
+        except OSError as error:
+            return None, -(error.errno or errno.EIO)
+        finally:
+            os.close(descriptor)
+        self._last.pop(call.thread, None)  # it has ended
+        event["pieces"] = {file: _pieces(b"".join(data)[:count], first)}
+        if names is not None:
+            event.update(names=names, until=self._changed_last(file, where, size))
+        return event, count
+
+    @staticmethod
+    def _data(call: Call) -> list[memoryview]:
+        """What a write would write, at addresses that are aligned as the program's are (O_DIRECT)."""
+        if call.name in ("write", "pwrite64"):
+            parts = [(call.arguments[1], call.arguments[2])]
+        else:
+            count = call.number(2)
+            if not 0 <= count <= os.sysconf("SC_IOV_MAX"):
+                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+            vector = array("Q", call.bytes(1, 16 * count))
+            parts = list(zip(vector[::2], vector[1::2], strict=True))
+        if sum(size for _, size in parts) > _MOST:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        found = []
+        for address, size in parts:
+            skip = address % mmap.PAGESIZE
+            view = memoryview(mmap.mmap(-1, skip + size + 1))[skip : skip + size]
+            call.read(address, view)
+            found.append(view)
+        return found
+
+    @staticmethod
+    def _opened_as(call: Call) -> dict[str, str]:
+        """What /proc says of the open file that a call's first argument is: flags, pos."""
+        text = Path(f"/proc/{call.thread}/fdinfo/{call.number(0, 32)}").read_text()
+        return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
+    def _look_at_flags(self, path: Path) -> None:
+        """Whether a file has chattr's +S or +D, which make calls promise what is not looked at."""
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            return
+        flags = array("i", [0])
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                ioctl(descriptor, _GET_FLAGS, flags)
+            finally:
+                os.close(descriptor)
+        if flags[0] & (_FILE_SYNC | _DIRECTORY_SYNC):
+            self._unjudged(f"what the flag S or D of {self._relative(str(path))} promises (chattr(1))")
 
     def _on_their_way(self, thread: int) -> list[int]:
         """The changes of other threads that may come before or after what this one does now."""
@@ -259,23 +391,77 @@ class _Watcher:
         if name in _WRITES:
             return self._written(call, call.number(0, 32))
         if name in _COPIES:
-            return self._touched(self._descriptor(call, call.number(_COPIES[name], 32)), 0, None)
+            descriptor = call.number(_COPIES[name], 32)
+            way = self._descriptor(call, descriptor)
+            self._not_through(call, descriptor, way)
+            return self._touched(way, 0, None)
         if name == "truncate":
             return self._cut(self._resolved(call, None, 0), call.number(1))
         if name == "mmap":
             # PROT_WRITE of a file, MAP_SHARED or MAP_SHARED_VALIDATE
             if call.arguments[2] & 2 and call.arguments[3] & 0xF in (1, 3) and not call.arguments[3] & 0x20:
-                event = self._touched(self._descriptor(call, call.number(4, 32)), 0, None)
-                if event is not None:
-                    event["for_ever"] = True
-                    self._unjudged(f"the contents of {event['of']}, which is mapped writable and shared")
-                return event
+                return self._mapped(self._descriptor(call, call.number(4, 32)))
             return None
+        if name in ("mprotect", "pkey_mprotect"):
+            return self._made_writable(call) if call.arguments[2] & 2 else None
         if name == "ioctl":
-            if call.arguments[1] & 0xFFFFFFFF in _CLONES:
-                return self._touched(self._descriptor(call, call.number(0, 32)), 0, None)
+            return self._controlled(call)
+        if name == "open_by_handle_at":
+            if call.arguments[2] & (os.O_TRUNC | os.O_WRONLY | os.O_RDWR):
+                self._unjudged("which files open_by_handle_at(2) has cut")
+            return None
+        if name == "chroot":
+            self._unjudged("whose files paths are after chroot(2)")
             return None
         return self._named(call)
+
+    def _mapped(self, way: str | None) -> Event | None:
+        event = self._touched(way, 0, None)
+        if event is not None:
+            event["for_ever"] = True
+            self._unjudged(f"the contents of {event['of']}, which is mapped writable and shared")
+        return event
+
+    def _made_writable(self, call: Call) -> Event | None:
+        """A shared mapping that becomes writable; more than one at a time are noted here but for the last."""
+        first, end = call.arguments[0], call.arguments[0] + call.arguments[1]
+        event = None
+        for line in Path(f"/proc/{call.thread}/maps").read_text().splitlines():
+            fields = line.split(None, 5)
+            begin, stop = (int(value, 16) for value in fields[0].split("-"))
+            if begin < end and stop > first and fields[1][3] == "s" and len(fields) == 6:
+                path = fields[5]
+                if self._relative(path) is None:
+                    continue
+                if not Path(path).is_file():
+                    self._unjudged(f"the contents of {self._relative(path)}, which is mapped writable and shared")
+                    continue
+                if event is not None:
+                    self._note(event)
+                event = self._mapped(path)
+        return event
+
+    def _controlled(self, call: Call) -> Event | None:
+        request = call.arguments[1] & 0xFFFFFFFF
+        descriptor = call.number(0, 32)
+        if request in _CLONES:
+            way = self._descriptor(call, descriptor)
+            self._not_through(call, descriptor, way)
+            return self._touched(way, 0, None)
+        way = f"/proc/{call.thread}/fd/{descriptor}"
+        if request not in _HARMLESS and os.stat(way).st_dev == self._device:  # noqa: PTH116
+            path = self._relative(str(Path(way).readlink()))
+            self._unjudged(f"what ioctl(2) 0x{request:x} of {path or 'a file without a name'} changes or promises")
+        return None
+
+    def _not_through(self, call: Call, descriptor: int, way: str | None) -> None:
+        """Says that a call which changes a file by other means promises nothing, though the descriptor would."""
+        if way is None:
+            return
+        flags = int(Path(f"/proc/{call.thread}/fdinfo/{descriptor}").read_text().split("flags:")[1].split()[0], 8)
+        if flags & os.O_DSYNC:
+            of = self._relative(str(Path(way).readlink())) or "a file without a name"
+            self._unjudged(f"what {call.name}(2) has changed of {of} through O_SYNC or O_DSYNC")
 
     def _descriptor(self, call: Call, descriptor: int) -> str | None:
         """A way to a regular file of ours that the program has open."""
@@ -306,16 +492,14 @@ class _Watcher:
         if call.name == "ftruncate":
             return self._cut(way, call.number(1))
         if call.name == "fallocate":
+            self._not_through(call, descriptor, way)
             mode, first, size = call.arguments[1] & 0xFFFFFFFF, call.number(2), call.number(3)
             if mode & ~(_KEEP_SIZE | _PUNCH_HOLE | _ZERO_RANGE):
                 return self._touched(way, max(first, 0), None, size=0)  # collapses or inserts a range
             return self._touched(way, max(first, 0), first + size)
-        opened = dict(
-            line.split(":", 1)
-            for line in Path(f"/proc/{call.thread}/fdinfo/{descriptor}").read_text().splitlines()
-            if ":" in line
-        )
-        if int(opened["flags"], 8) & os.O_APPEND:
+        opened = self._opened_as(call)
+        flags = call.arguments[5] if call.name == "pwritev2" else 0
+        if flags & _RWF_APPEND or (int(opened["flags"], 8) & os.O_APPEND and not flags & _RWF_NOAPPEND):
             size = os.stat(way).st_size  # noqa: PTH116
             return self._touched(way, size, None, end=size + (call.arguments[2] if call.name == "write" else 0))
         if call.name == "pwrite64":
@@ -332,13 +516,11 @@ class _Watcher:
             flags = int.from_bytes(call.bytes(2, 8), "little")
         else:
             flags = os.O_CREAT | os.O_TRUNC if index is None else call.arguments[index] & 0xFFFFFFFF
-        if not flags & (os.O_CREAT | os.O_TRUNC | os.O_SYNC):
+        if not flags & (os.O_CREAT | os.O_TRUNC):
             return None
         path = self._resolved(call, 0 if at else None, at)
         if path is None:
             return None
-        if flags & os.O_DSYNC:
-            self._unjudged(f"what is written to {self._relative(path)} through O_SYNC or O_DSYNC promises nothing here")
         if not Path(path).exists():
             return {"changes": [[self._relative(path), _ANY]]} if flags & os.O_CREAT else None
         return self._cut(path, 0) if flags & os.O_TRUNC and Path(path).is_file() else None
@@ -395,6 +577,11 @@ class _Watcher:
 
     def _absolute(self, call: Call, folder: int | None, index: int) -> str:
         path = call.text(index)
+        for alias, meant in _OWN:
+            if path == alias or path.startswith(f"{alias}/"):
+                # Of the program, not of us.
+                path = f"/proc/{call.thread}{meant}{path[len(alias) :]}"
+                break
         at = -100 if folder is None else call.number(folder, 32)
         if at == -100:  # AT_FDCWD
             base = Path(f"/proc/{call.thread}/cwd").readlink()
@@ -460,6 +647,17 @@ def _digests(data: bytes) -> list[str]:
     return [hashlib.blake2b(data[at : at + _BLOCK], digest_size=8).hexdigest() for at in range(0, len(data), _BLOCK)]
 
 
+def _pieces(data: bytes, first: int) -> list[tuple[int, int, str]]:
+    """Where bytes lie and their digests, in parts of a block each, so that what changes a part leaves the others."""
+    found = []
+    at = first
+    while at < first + len(data):
+        end = min((at // _BLOCK + 1) * _BLOCK, first + len(data))
+        found.append((at, end, _digests(data[at - first : end - first])[0]))
+        at = end
+    return found
+
+
 def _facts(way: str) -> dict[str, Any]:
     """What a regular file holds: its size and a digest of each block."""
     data = Path(way).read_bytes()
@@ -476,9 +674,25 @@ class _Contents:
         self.facts = facts
         self.why = why
         self.changed: list[Event] = []
+        self.pieces: list[tuple[int, int, str, str]] = []  # first, last, digest, why; not changed since
+
+    def change(self, event: Event) -> None:
+        """Some of it may be otherwise from now on."""
+        self.changed.append(event)
+        self.pieces = [each for each in self.pieces if not _overlaps(event, each[0], each[1])]
+
+    def know(self, pieces: Sequence[tuple[int, int, str]], why: str) -> None:
+        """Some of it is durable now."""
+        if not any(each.get("for_ever") for each in self.changed):
+            self.pieces += [(first, last, digest, why) for first, last, digest in pieces]
 
     def wrong(self, data: bytes) -> str:
         """How the file differs from all that it may be; empty when it does not."""
+        for first, last, digest, why in self.pieces:
+            if len(data) < last:
+                return f"has {len(data)} bytes, not at least {last} ({why})"
+            if _digests(data[first:last])[0] != digest:
+                return f"has other bytes from {first} to {last} than were written ({why})"
         if self.facts is None:
             return ""
         size = self.facts["size"]
@@ -488,13 +702,15 @@ class _Contents:
         found = _digests(data[:size])
         for block, digest in enumerate(self.facts["blocks"]):
             first, last = block * _BLOCK, min((block + 1) * _BLOCK, size)
-            if len(data) < last or any(
-                each["first"] < last and (each["last"] is None or each["last"] > first) for each in self.changed
-            ):
+            if len(data) < last or any(_overlaps(each, first, last) for each in self.changed):
                 continue
             if found[block] != digest:
                 return f"has other bytes from {first} to {last} than it had ({self.why})"
         return ""
+
+
+def _overlaps(event: Event, first: int, last: int) -> bool:
+    return bool(event["first"] < last and (event["last"] is None or event["last"] > first))
 
 
 class _Known:
@@ -521,6 +737,8 @@ class _Known:
             for (name, each), _ in list(self.replaced.items()):
                 if each == file:
                     del self.replaced[name, each]
+        for file, pieces in event.get("pieces", {}).items():
+            self._of(file).know(pieces, self._because(number, event))
         if "moves" in event:
             old, new, value = event["moves"]
             # What has its old name for certain cannot lose both.
@@ -531,10 +749,10 @@ class _Known:
         for path, value in event.get("changes", ()):
             self.pending.append((path, value, number))
         if "file" in event:
-            self._of(event["file"]).changed.append(event)
+            self._of(event["file"]).change(event)
             for (_, file), contents in self.replaced.items():
                 if file == event["file"]:
-                    contents.changed.append(event)
+                    contents.change(event)
 
     def _of(self, file: str) -> _Contents:
         return self.contents.setdefault(file, _Contents(None, ""))
