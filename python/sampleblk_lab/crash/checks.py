@@ -7,11 +7,14 @@ checks, for both.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import sqlite3
+import struct
 import tempfile
 from dataclasses import dataclass
+from fcntl import LOCK_EX, flock, ioctl
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -20,7 +23,7 @@ from sampleblk_lab.device.filesystem import Filesystem, ToolError, checker, find
 from sampleblk_lab.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from sampleblk_lab.crash.log import State
 
@@ -36,6 +39,10 @@ _REPLAY: dict[str, tuple[list[str], tuple[int, ...], str]] = {
 _DUMPED = "debugfs "
 
 _LOOP_CONTROL = Path("/dev/loop-control")
+_BTRFS_CONTROL = Path("/dev/btrfs-control")
+# Since 6.7 a btrfs can be mounted beside another one of its UUID.
+_BTRFS_TWICE = Path("/sys/fs/btrfs/features/temp_fsid")
+_BTRFS_FORGET = 0x50009405  # BTRFS_IOC_FORGET_DEV of linux/btrfs.h
 
 P = ParamSpec("P")
 
@@ -156,14 +163,40 @@ def mounted(
         # A guest has neither udev nor the node that loads the module when it is opened.
         run_tool([find_tool("modprobe", "kmod"), "loop"])
 
+    # Two states have the UUID of their file system in common.
+    options = ",".join(filter(None, ("loop", "nouuid" if fstype == "xfs" else "", options)))
+
     def run(image: Path, state: State) -> None:
         filesystem = Filesystem(str(image), fstype)
-        with filesystem.mount(options=",".join(filter(None, ("loop", options)))) as mount:
+        with contextlib.ExitStack() as stack:
+            lock = stack.enter_context(_only_btrfs()) if fstype == "btrfs" else None
+            mount = stack.enter_context(filesystem.mount(options=options))
+            if lock is not None and _BTRFS_TWICE.exists():
+                lock.close()
             if check is not None:
                 check(mount.path, state)
         filesystem.fsck()
 
     return run
+
+
+@contextlib.contextmanager
+def _only_btrfs() -> Iterator[contextlib.ExitStack]:
+    """Keeps other processes of this machine from mounting a state of a btrfs.
+
+    What btrfs knows of a device that has been detached is forgotten: as long as it lasts, the same file system of an
+    older generation is "File exists" to it.
+    """
+    with contextlib.ExitStack() as stack:
+        lock = stack.enter_context((Path(tempfile.gettempdir()) / "sampleblk-crash-btrfs.lock").open("w"))
+        flock(lock, LOCK_EX)
+        with contextlib.suppress(FileNotFoundError), _BTRFS_CONTROL.open("wb", buffering=0) as control:
+            for loop in Path("/sys/block").glob("loop*"):
+                if not (loop / "loop").exists():
+                    with contextlib.suppress(OSError):  # it does not know it
+                        arguments = struct.pack("=q4088s", 0, f"/dev/{loop.name}".encode())
+                        ioctl(control, _BTRFS_FORGET, bytearray(arguments))
+        yield stack
 
 
 @ready
