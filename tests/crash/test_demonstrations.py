@@ -119,9 +119,16 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, run_in_vm: Callable[..., 
 
 
 def _explore(
-    recorded: Path, name: str, check: crash.Check, model: crash.Model, states: int, *, flush: bool = True
+    recorded: Path,
+    name: str,
+    check: crash.Check,
+    model: crash.Model,
+    states: int,
+    *,
+    flush: bool = True,
+    fua: bool = True,
 ) -> crash.Exploration:
-    log = crash.Log(recorded / name / "log", base=recorded / name / "base.img", flush=flush, fua=flush)
+    log = crash.Log(recorded / name / "log", base=recorded / name / "base.img", flush=flush, fua=fua)
     return log.explore(crash.recovers("ext4", check), model=model, states=states, workers=2, progress=False)
 
 
@@ -155,12 +162,15 @@ def test_what_keeps_its_promises_passes(recorded: Path, case: str) -> None:
     assert found.checked >= 10
 
 
-def test_a_device_that_ignores_flushes_is_found(recorded: Path) -> None:
+@pytest.mark.parametrize(("flush", "fua"), [(False, False), (False, True), (True, False)])
+def test_a_device_that_ignores_flushes_or_fua_is_found(recorded: Path, flush: bool, fua: bool) -> None:
     """The same recording and the same states as of the one that keeps its promises, but for the disk's."""
-    found = _explore(recorded, "barrier", FILES, crash.Sample(seed=1, block_bytes=4096), 150, flush=False)
+    model = crash.Sample(seed=1, block_bytes=4096)
+    found = _explore(recorded, "barrier", FILES, model, 300, flush=flush, fua=fua)
     [failure] = found.failures
     assert 1 <= len(failure.reduced.lost) + len(failure.reduced.torn) <= 3, found.text()
     assert failure.missing
+    assert found.elapsed_s < 60
 
 
 # --- quiet where all is well: sequences of one operation, each with its oracle ---------------------------------------

@@ -207,7 +207,7 @@ class Log:
 
         Returns:
             (first sector, counted from the write's own begin, sectors, what they are), in order; empty when the file
-            system is not known: ext4 is, with its journal.
+            system is not known: ext4 is, with its journal, xfs of version 5, btrfs and f2fs.
 
         Raises:
             InputError: The log has no such write.

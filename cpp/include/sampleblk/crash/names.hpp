@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sampleblk/crash/log.hpp"
+#include "sampleblk/mapping.hpp"
 
 namespace sampleblk::crash {
 
@@ -20,8 +21,10 @@ struct Name {
     friend bool operator==(const Name&, const Name&) = default;
 };
 
-// Knows ext4 (ext2 and ext3 too, with their journal inside). All bytes are those of a disk that anybody may have made:
-// what makes no sense there has no name.
+class NamesOf;
+
+// Knows ext4 (ext2 and ext3 too, with their journal inside), xfs of version 5, btrfs and f2fs. All bytes are those of a
+// disk that anybody may have made: what makes no sense there has no name.
 class Names {
   public:
     // What the disk held before the log: `base`, or zeros when that is empty. The log must stay. Throws SystemError,
@@ -31,15 +34,15 @@ class Names {
     Names(const Names&) = delete;
     Names& operator=(const Names&) = delete;
 
-    // "ext4", or empty when the file system is not known: then nothing has a name.
+    // "ext4", "xfs", "btrfs", "f2fs", or empty when the file system is not known: then nothing has a name.
     [[nodiscard]] std::string filesystem() const;
 
     // All sectors of a write, in order, neighbours of one name together; empty where nothing is known.
     [[nodiscard]] std::vector<Name> of(std::uint32_t write) const;
 
   private:
-    class Ext4;
-    std::unique_ptr<Ext4> ext4_;
+    MappedFile base_;
+    std::unique_ptr<NamesOf> names_;
 };
 
 }  // namespace sampleblk::crash
