@@ -37,6 +37,7 @@ def own_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         if (real / name).is_dir():
             (cache / name).symlink_to(real / name)
     monkeypatch.setenv("SAMPLEBLK_CACHE", str(cache))
+    monkeypatch.setenv("SAMPLEBLK_BACKGROUND", "0")  # nothing is made there when the test has ended
     return cache
 
 

@@ -51,6 +51,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
         return found
 
     monkeypatch.setenv("SAMPLEBLK_CACHE", str(cache))
+    monkeypatch.setenv("SAMPLEBLK_BACKGROUND", "0")
     monkeypatch.setenv("SAMPLEBLK_ACCEL", os.environ.get("SAMPLEBLK_ACCEL", "tcg"))
     fetched: list[str | None] = []
     monkeypatch.setattr(store, "fetch", lambda spec=None: (fetched.append(spec), provide())[1])

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from sampleblk_lab.vm import VM, CommandError, fork_server, interpreter
+from sampleblk_lab.vm import VM, CommandError, background, fork_server, interpreter
 
 # Its command line tells a fork from a process that has started by itself; this text is in that of the latter.
 FORKED = "b'fork' b'_server' in open('/proc/self/cmdline', 'rb').read()"
@@ -197,6 +198,40 @@ def test_there_is_none_for_files_that_changed(tmp_path: Path, monkeypatch: pytes
         os.utime(own, ns=(touched, touched))
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
     assert interpreter.ready(at_once=True) is None
+
+
+def test_what_changes_while_a_template_is_made_makes_none(
+    own_builds: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ready = interpreter.ready(at_once=True)
+    assert ready is not None
+    assert ready.is_unchanged()
+    monkeypatch.setattr(interpreter.Interpreter, "is_unchanged", lambda _: False)
+    assert VM(driver=False).make_template() is None
+    assert "its Python has changed meanwhile" in capsys.readouterr().err
+    assert not list(own_builds.glob("templates/*/template.json"))
+
+
+@pytest.mark.full
+def test_a_python_that_changed_is_made_ready_beside_the_work(own_builds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(interpreter, "ready", lambda **_: None)  # as it is for files that have just changed
+        with VM(driver=False) as vm:
+            assert not vm.restored
+    interpreter.ready(at_once=True)
+    monkeypatch.setenv("SAMPLEBLK_BACKGROUND", "1")
+    for _ in range(2):
+        with VM(driver=False) as vm:  # does not wait for it
+            assert vm.restored
+            assert not forked(vm)
+    assert background.is_under_way()
+    end = time.monotonic() + 1200
+    while background.is_under_way() and time.monotonic() < end:
+        time.sleep(0.5)
+    assert len(list(own_builds.glob("templates/*/template.json"))) == 2
+    with VM(driver=False) as vm:
+        assert vm.restored
+        assert forked(vm)
 
 
 def test_what_the_guest_has_no_file_of_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,7 @@ class Interpreter:
         files: What it opens and maps, as it is found, symbolic links and all.
         folders: Where it looks for modules.
         identity: Changes with any of these, and with what is in the files.
+        state: What the files and folders were found as.
     """
 
     program: str
@@ -50,6 +51,14 @@ class Interpreter:
     files: list[str]
     folders: list[str]
     identity: str
+    state: str = ""
+
+    def is_unchanged(self) -> bool:
+        """Whether the files are still those that it was found with."""
+        try:
+            return _state(self.files, self.folders) == self.state
+        except OSError:
+            return False
 
     @property
     def command(self) -> list[str]:
@@ -79,7 +88,7 @@ def ready(*, at_once: bool = False) -> Interpreter | None:
         saved = json.loads(known.read_text())
         if saved["state"] == _state(saved["files"], saved["folders"]):
             identity = hashlib.sha256(f"{about}\n{saved['state']}".encode()).hexdigest()
-            return Interpreter(sys.executable, environment, saved["files"], saved["folders"], identity)
+            return Interpreter(sys.executable, environment, saved["files"], saved["folders"], identity, saved["state"])
     code = f"from {__name__} import print_parts; print_parts()"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd="/")
     if said.returncode != 0:

@@ -12,6 +12,7 @@ import os
 import secrets
 import selectors
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -26,7 +27,7 @@ from sampleblk_lab.kernels import resolve, store
 from sampleblk_lab.kernels.driver import module_tree
 from sampleblk_lab.paths import CacheError, resource, search_path
 from sampleblk_lab.progress import note, step
-from sampleblk_lab.vm import channel, initramfs, interpreter, registers, template
+from sampleblk_lab.vm import background, channel, initramfs, interpreter, registers, template
 from sampleblk_lab.vm.accel import Verdict, choose
 from sampleblk_lab.vm.console import Console
 from sampleblk_lab.vm.errors import BootError, BootTimeoutError, DeadlineError, GuestLostError, GuestPanicError, VMError
@@ -146,6 +147,7 @@ class VM:
         self.memory_mib = memory_mib
         self.warm = warm
         self.restored = False
+        self._was_killed = False
         self._hopeless: Callable[[], str] = str  # what :meth:`start` is told
         self.run_dir = Path(run_dir).resolve() if run_dir is not None else None
         self._driver = driver
@@ -214,6 +216,8 @@ class VM:
     def _start(self, timeout_s: float) -> None:
         if self.warm:
             made_from, python = self._template()
+            if python is not None and not made_from.exists():
+                made_from, python = self._meanwhile(made_from, python)
             # One that does not load is made again, once; where that one does not either, there is none.
             for _ in range(2):
                 self.restored = made_from.exists()
@@ -222,7 +226,8 @@ class VM:
                 try:
                     self._clone(made_from, timeout_s)
                 except VMError:
-                    made_from.forget()
+                    if not self._was_killed:
+                        made_from.forget()
                     self.console.clear()
                 else:
                     return
@@ -237,7 +242,8 @@ class VM:
     def make_template(self, timeout_s: float | None = None) -> Path | None:
         """Makes what VMs of this shape are cloned from, with a Python that has imported what experiments import.
 
-        Without this the first VM makes one without, and the second, if nothing of Python has changed, one with it.
+        Without this the first VM makes one without, and the second, if nothing of Python has changed, has one with it
+        made beside the work.
 
         Returns:
             Its folder; None, after a note that says why, where it could not be saved.
@@ -255,8 +261,32 @@ class VM:
     def _template(self, *, at_once: bool = False) -> tuple[template.Template, interpreter.Interpreter | None]:
         """The template of this machine, and the Python that it has ready."""
         python = interpreter.ready(at_once=at_once) if self.memory_mib >= interpreter.MEMORY_MIB else None
+        return self._template_with(python), python
+
+    def _template_with(self, python: interpreter.Interpreter | None) -> template.Template:
         identity = "\n".join([self._identity(), python.identity if python is not None else ""])
-        return template.of(identity, self.memory_mib, self.qemu.version), python
+        return template.of(identity, self.memory_mib, self.qemu.version)
+
+    def _meanwhile(
+        self, wanted: template.Template, python: interpreter.Interpreter
+    ) -> tuple[template.Template, interpreter.Interpreter | None]:
+        """What to clone while there is no template with this Python.
+
+        Where there is one without, Python has changed since it was made: the other is made beside the work.
+        """
+        without = self._template_with(None)
+        if not (background.is_wanted() and without.exists()):
+            return wanted, python
+        background.make(
+            {
+                "kernel": self.kernel,
+                "cpus": self.cpus,
+                "memory_mib": self.memory_mib,
+                "accel": self.accel,
+                "driver": self._driver,
+            }
+        )
+        return without, None
 
     def _make(self, to_make: template.Template, python: interpreter.Interpreter | None, timeout_s: float) -> bool:
         """Boots the machine that is cloned, and saves it. False, and a note that says why, where that cannot be."""
@@ -272,6 +302,8 @@ class VM:
                     assert self._qmp is not None
                     if python is not None:
                         self._make_ready(python, end)
+                        if not python.is_unchanged():
+                            raise template.SaveError("its Python has changed meanwhile")
                     scratch.save(self._qmp, end)
                 finally:
                     self._stop()
@@ -311,11 +343,24 @@ class VM:
 
     @contextlib.contextmanager
     def _stopped_unless_well(self) -> Iterator[None]:
+        self._was_killed = False
         try:
             yield
+        except GuestLostError:
+            self._was_killed = self._ended_by_sigkill()
+            self._stop()
+            raise
         except BaseException:
             self._stop()
             raise
+
+    def _ended_by_sigkill(self) -> bool:
+        """Whether somebody else, such as the kernel when memory is short, has killed QEMU or its keeper."""
+        if self._keeper is None:
+            return False
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._keeper.wait(timeout=_MONITOR_S) in (128 + signal.SIGKILL, -signal.SIGKILL)  # as keep.c has it
+        return False
 
     def _await_ready(self, end: float) -> None:
         ready = self._await(channel.Ready, end)

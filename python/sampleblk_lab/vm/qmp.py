@@ -32,6 +32,8 @@ class Qmp:
                 data = self._sock.recv(65536)
             except TimeoutError:
                 raise BootError("QEMU's monitor did not answer in time") from None
+            except ConnectionError:
+                data = b""
             if not data:
                 raise GuestLostError("QEMU closed its monitor")
             self._buffer += data
@@ -46,7 +48,10 @@ class Qmp:
             self._greeted = True
             self.execute("qmp_capabilities", end)
         self._sock.settimeout(max(0.01, end - time.monotonic()))
-        self._sock.sendall(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
+        try:
+            self._sock.sendall(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
+        except ConnectionError:
+            raise GuestLostError("QEMU closed its monitor") from None
         while True:
             answer = self._line(end)
             if "return" in answer:
