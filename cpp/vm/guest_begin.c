@@ -6,14 +6,12 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/random.h>
-#include <net/if.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
@@ -69,17 +67,6 @@ static void stir_entropy(const void *payload, uint32_t length)
 	if (fd < 0 || ioctl(fd, RNDADDENTROPY, &pool) != 0 || ioctl(fd, RNDRESEEDCRNG) != 0)
 		die("stir entropy");
 	close(fd);
-}
-
-static void loopback_up(void)
-{
-	struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-	if (fd >= 0) {
-		ioctl(fd, SIOCSIFFLAGS, &request);
-		close(fd);
-	}
 }
 
 struct mount_step {
@@ -195,7 +182,6 @@ void begin(const char *payload, uint32_t length)
 		}
 		free(text);
 	}
-	loopback_up();
 	if (enter_root(modules))
 		send_frame(FRAME_BEGUN, NULL, 0);
 	free(modules);

@@ -11,13 +11,16 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -57,6 +60,18 @@ static void load_modules(void)
 	}
 	fclose(order);
 	unlink("/modules/order");
+}
+
+/* Before the machine is saved: emulated, it takes a clone a tenth of the time that it has until its first command. */
+static void loopback_up(void)
+{
+	struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0) {
+		ioctl(fd, SIOCSIFFLAGS, &request);
+		close(fd);
+	}
 }
 
 /* SIGCHLD comes as data to poll for; writing to whom has gone is an error and no signal. */
@@ -161,6 +176,7 @@ int main(void)
 	open_console();
 	signals = open_signals();
 	load_modules();
+	loopback_up();
 	control = open_control();
 	open_streams();
 	send_frame(FRAME_READY, &version, sizeof(version));

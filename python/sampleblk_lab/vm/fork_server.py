@@ -11,11 +11,13 @@ from __future__ import annotations
 import atexit
 import builtins
 import contextlib
+import ctypes
 import fcntl
 import gc
-import importlib
+import importlib.machinery
 import io
 import os
+import random
 import runpy
 import signal
 import socket
@@ -41,7 +43,10 @@ _OURS = (
     *("pytest_plugin.selection", "pytest_plugin.worker", "recording.recorder", "results.machine", "splat", "table"),
     *("tasks", "workload", "workload.run"),
 )
-_OTHERS = ("numpy", "pytest", "cloudpickle", "execnet.gateway_base", "csv", "pdb", "platform", "uuid")
+_OTHERS = (
+    *("numpy", "pytest", "_pytest._argcomplete", "cloudpickle", "execnet.gateway_base", "csv", "faulthandler", "pdb"),
+    *("platform", "uuid"),
+)
 
 # The variables that an interpreter, its locale or a library reads when it starts and never again.
 _AT_START = ("PYTHON", "LD_", "LC_", "MALLOC_", "GLIBC_", "OPENBLAS_", "OMP_", "MKL_", "NPY_", "COV_", "COVERAGE_")
@@ -72,6 +77,9 @@ def import_all() -> None:
     for name in wanted:
         with contextlib.suppress(ImportError, FileNotFoundError):
             importlib.import_module(name)
+    # Importing it reads the terminal's description, which is the command's; its libraries can be here.
+    with contextlib.suppress(ImportError, OSError, AttributeError):
+        ctypes.CDLL(importlib.machinery.PathFinder.find_spec("readline").origin)  # type: ignore[union-attr]
 
 
 class _NewInterpreterError(Exception):
@@ -115,33 +123,60 @@ def main() -> None:
 
 
 def _serve() -> tuple[_Command, list[int]]:
-    """Forks for each command, and returns it in the fork."""
+    """Returns, in a fork, the command that it is for.
+
+    The fork for the first one is made here, before the machine is saved: an emulated one takes a tenth of a second.
+    """
     server = socket.socket(fileno=_SERVER)
-    server.send(b"r")
+    waits, taken = os.pipe()
+    if _is_fork():
+        os.close(waits)
+        server.send(b"r")
+        command, descriptors = _receive(server)
+        server.send(struct.pack("<I", os.getpid()))
+        os.close(taken)
+        server.close()
+        # Each clone has the state that this fork drew from; os.fork() has seen to it in the others.
+        random.seed()
+        return command, descriptors
+    os.close(taken)
+    os.read(waits, 1)  # until it has what is its own, or is gone
+    os.close(waits)
     while True:
-        head, descriptors, _, _ = socket.recv_fds(server, 4, _DESCRIPTORS)
-        for each in descriptors:
-            os.set_inheritable(each, False)  # recv_fds() does not pass MSG_CMSG_CLOEXEC on
-        length = struct.unpack("<I", head)[0] if len(head) == 4 else 0
-        payload = bytearray()
-        while len(payload) < length and (part := server.recv(length - len(payload))):
-            payload += part
-        if not length or len(payload) < length:
-            os._exit(0)  # init has given us up
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a library that has threads stops them before a fork
-            between = os.fork()
-            if between == 0:
-                pid = os.fork()
-                if pid > 0:
-                    server.send(struct.pack("<I", pid))
-                    os._exit(0)
-        if between == 0:
+        command, descriptors = _receive(server)
+        if _is_fork():
+            server.send(struct.pack("<I", os.getpid()))
             server.close()
-            return _Command(bytes(payload)), descriptors
-        os.waitpid(between, 0)
+            return command, descriptors
         for each in descriptors:
             os.close(each)
+
+
+def _is_fork() -> bool:
+    """Forks; true in the fork, whose parent is the guest's init."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a library that has threads stops them before a fork
+        between = os.fork()
+        if between == 0:
+            if os.fork() > 0:
+                os._exit(0)
+            return True
+    os.waitpid(between, 0)
+    return False
+
+
+def _receive(server: socket.socket) -> tuple[_Command, list[int]]:
+    """Waits for a command."""
+    head, descriptors, _, _ = socket.recv_fds(server, 4, _DESCRIPTORS)
+    for each in descriptors:
+        os.set_inheritable(each, False)  # recv_fds() does not pass MSG_CMSG_CLOEXEC on
+    length = struct.unpack("<I", head)[0] if len(head) == 4 else 0
+    payload = bytearray()
+    while len(payload) < length and (part := server.recv(length - len(payload))):
+        payload += part
+    if not length or len(payload) < length:
+        os._exit(0)  # init has given us up
+    return _Command(bytes(payload)), descriptors
 
 
 def _origins() -> dict[str, str]:
