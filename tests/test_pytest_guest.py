@@ -6,6 +6,7 @@ A process of this machine stands for the VM (:mod:`local_guest`); test_pytest_pl
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -15,9 +16,11 @@ import sys
 import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from sampleblk_lab.pytest_plugin import options, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -270,6 +273,7 @@ def test_the_ini_file_has_the_options(
         (["--sblk-deadline", "-1"], "*--sblk-deadline '-1' (expected seconds, or 0 for no deadline)*"),
         (["-o", "sblk_deadline=soon"], "*sblk_deadline 'soon' (expected seconds*"),
         (["--sblk-fresh", "often"], "*--sblk-fresh 'often' (expected test, module or session)*"),
+        (["--sblk-pool", "all"], "*--sblk-pool 'all' (expected a number, or 0 for none)*"),
         (["--sblk-kernel", ","], "*--sblk-kernel ',' names no kernel*"),
         (["--sblk-kernel", "6.1", "--sblk-host"], "*--sblk-kernel and --sblk-host: this machine has the kernel*"),
     ],
@@ -563,7 +567,7 @@ def test_the_guest_ends_with_a_session_that_is_killed() -> None:
     """By launch.py, whose child here is sampleblk-python's own code, replaced by a sleep."""
     code = (
         "import subprocess, sys, os\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import sys, sampleblk_lab.pytest_plugin.launch as launch\\n'"
+        "child = subprocess.Popen([sys.executable, '-c', 'import sys, sampleblk_lab.vm.launch as launch\\n'"
         "'import sampleblk_lab.vm.python as vm, time\\n'"
         "'vm.main = lambda: print(\"there\", flush=True) or time.sleep(300)\\n'"
         "'launch.main()', str(os.getpid()), '2'], stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
@@ -585,7 +589,7 @@ def test_the_guest_ends_with_a_session_that_is_killed() -> None:
         assert not Path(f"/proc/{child}/stat").exists()
     parent.stdout.close()
     # A parent that is gone before the start is noticed too.
-    orphan = [sys.executable, "-m", "sampleblk_lab.pytest_plugin.launch", "1" if os.getpid() != 1 else "2", "2"]
+    orphan = [sys.executable, "-m", "sampleblk_lab.vm.launch", "1" if os.getpid() != 1 else "2", "2"]
     assert subprocess.run(orphan, check=False, capture_output=True).returncode == 1
 
 
@@ -967,6 +971,108 @@ def test_what_is_isolated_has_a_guest_of_its_own(
     result.assert_outcomes(passed=3)
     assert len(starts()) == guests
     assert len(set(re.findall(r"^guest (\d+)$", result.stdout.str(), re.MULTILINE))) == guests
+
+
+# --- guests that wait ------------------------------------------------------------------------------------------------
+
+WAITING = """
+    import os, pytest, signal, time
+    from pathlib import Path
+    pytestmark = pytest.mark.in_vm
+    LOG = Path(os.environ["LOCAL_GUEST_LOG"])
+
+    def started(wanted):
+        end = time.monotonic() + (20 if wanted > 1 else 1)
+        while len(LOG.read_text().splitlines()) < wanted and time.monotonic() < end:
+            time.sleep(0.05)
+        return len(LOG.read_text().splitlines())
+
+    def test_one():
+        assert started(int(os.environ["GUESTS"])) == int(os.environ["GUESTS"])
+        for pid in [] if "KILL" not in os.environ else map(int, filter(str.isdigit, os.listdir("/proc"))):
+            parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            if parent == os.getppid() and pid != os.getpid():
+                os.kill(pid, signal.SIGKILL)
+                while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                    time.sleep(0.01)
+
+    def test_two(): pass
+    def test_three(): pass
+    def test_here(): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("pool", "guests", "kill"), [("0", 1, False), ("1", 2, True), pytest.param("2", 3, False, marks=slow)]
+)
+def test_the_guests_of_tests_to_come_are_started_beside_one_that_runs(
+    pytester: pytest.Pytester,
+    run: Callable[..., pytest.RunResult],
+    starts: Callable[[], list[dict[str, str]]],
+    monkeypatch: pytest.MonkeyPatch,
+    pool: str,
+    guests: int,
+    kill: bool,
+) -> None:
+    """One that is killed while it waits fails nothing."""
+    _make(pytester, {"test_a.py": WAITING})
+    monkeypatch.setenv("GUESTS", str(guests))
+    if kill:
+        monkeypatch.setenv("KILL", "1")
+    run("--sblk-fresh", "test", "--sblk-pool", pool).assert_outcomes(passed=4)
+    assert len(starts()) == 4 + kill
+
+
+def test_none_waits_for_which_there_is_no_memory(
+    pytester: pytest.Pytester, run: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _make(pytester, {"test_a.py": WAITING})
+    with (pytester.path / "stand_in.py").open("a") as file:
+        file.write("\nimport sampleblk_lab.pytest_plugin.waiting as waiting\nwaiting.available_mib = lambda: 2300\n")
+    monkeypatch.setenv("GUESTS", "1")
+    run("--sblk-fresh", "test", "--sblk-pool", "2").assert_outcomes(passed=4)
+
+
+class _Waiter:
+    """As much of a guest as :class:`Waiting` knows."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def wait_until_ready(self) -> None:
+        self.said.append("ready")
+
+    def has_ended(self) -> bool:
+        return False
+
+    def kill(self) -> None:
+        self.said.append("killed")
+
+
+def test_what_measures_waits_for_those_that_are_being_started(pytester: pytest.Pytester) -> None:
+    items = pytester.getitems("""
+        def test_a(measure): pass
+        def test_b(): pass
+        def test_c(): pass
+    """)
+    for item in items:
+        item.add_marker("in_vm")
+        item.session.items = items
+    made: dict[str, _Waiter] = {}
+
+    def start(item: pytest.Item) -> Any:
+        return made.setdefault(item.name, _Waiter())
+
+    guests = waiting.Waiting(items[0].config, lambda item: item.name, start)
+    items[0].config.stash[options._SETTINGS] = dataclasses.replace(options.of(items[0].config), pool=2)
+    assert [waiting.is_disturbed(item) for item in items] == [True, False, False]
+    guests.fill(items[0], items[1])
+    guests.settle()
+    assert {name: one.said for name, one in made.items()} == {"test_b": ["ready"], "test_c": ["ready"]}
+    guests.fill(items[0], items[2])  # as when the one between was deselected
+    assert made["test_b"].said == ["ready", "killed"]
+    assert guests.take("test_b") is None
+    assert guests.take("test_c") is made["test_c"]
 
 
 # --- plugins ---------------------------------------------------------------------------------------------------------

@@ -26,13 +26,13 @@ from pathlib import Path
 from typing import Any
 
 import sampleblk_lab
+from sampleblk_lab.memory import QEMU_MIB
 from sampleblk_lab.paths import is_kept, scratch_directory
 from sampleblk_lab.pytest_plugin import artefacts, sources
 from sampleblk_lab.pytest_plugin.messages import Frames
 from sampleblk_lab.pytest_plugin.places import Places
 from sampleblk_lab.results import machine
 from sampleblk_lab.sweeps import claim
-from sampleblk_lab.sweeps.place import QEMU_MIB
 
 # The session polls several times a second.
 SILENT_S = 20.0

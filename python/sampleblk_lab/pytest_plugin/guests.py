@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import fcntl
 import os
 import pickle
 import select
@@ -24,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sampleblk_lab.errors import InputError
-from sampleblk_lab.pytest_plugin import artefacts, coverage, internals, options, plugins, relay, selection
+from sampleblk_lab.pytest_plugin import artefacts, coverage, internals, options, plugins, relay, selection, waiting
 from sampleblk_lab.pytest_plugin.debugger import HostTerminal, shape_here
-from sampleblk_lab.pytest_plugin.messages import Link, Message, can_be_sent
+from sampleblk_lab.pytest_plugin.messages import Link, Message, can_be_sent, packed
 from sampleblk_lab.pytest_plugin.worker import Setup
 from sampleblk_lab.results import machine
 from sampleblk_lab.vm.console import Console
@@ -54,7 +55,7 @@ _SESSION_S = frozenset(
 
 # What runs a Python interpreter's arguments in a VM; VM options come first. The tests put a process of this machine in
 # its place.
-LAUNCH = ("-P", "-m", "sampleblk_lab.pytest_plugin.launch")
+LAUNCH = ("-P", "-m", "sampleblk_lab.vm.launch")
 
 # What a guest runs: as by -P, no module is looked for where the session was started.
 WORKER = "import sys; del sys.path[0]; from sampleblk_lab.pytest_plugin import worker; sys.exit(worker.main())"
@@ -67,6 +68,9 @@ _END_S = 60.0
 
 # What a guest may take to print its stacks, and to be killed.
 _STACKS_S = 20.0
+
+# /proc/sys/fs/pipe-max-size, if nobody has changed it.
+_PIPE_BYTES = 1 << 20
 
 # What a relay may take to end a guest on another host.
 _TELL_S = 5.0
@@ -152,7 +156,7 @@ class _Stream:
 
 
 class Guest:
-    """One VM, and the pytest session in it.
+    """One VM, and the pytest session in it: on its way from the first moment, for :meth:`wait_until_ready`.
 
     Args:
         config: The session's configuration.
@@ -209,28 +213,46 @@ class Guest:
         self._output = _Stream(os.dup(self._process.stderr.fileno()))
         self._about_vm = _Stream(said)
         self._link = Link(self._process.stdout.fileno(), self._process.stdin.fileno())
+        self._is_ready = False
         try:
-            self._start(items)
+            self._untold = packed("path", list(sys.path))
+            self._untold += packed("setup", _setup(self._config, self.kernel, items, self._coverage))
+            if not self._is_far and len(self._untold) <= _room(self._process.stdin.fileno()):
+                self._tell()  # so that nobody need be there when it is up
         except BaseException:
             self.kill()
             raise
 
     # --- life -------------------------------------------------------------------------------------------------
 
-    def _start(self, items: Sequence[pytest.Item]) -> None:
+    def wait_until_ready(self) -> None:
+        """Waits until tests can be sent to it. Idempotent. Raises StartError, and has ended it then."""
+        if self._is_ready:
+            return
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self.kill()
+            raise
+        self._is_ready = True
+
+    def _wait_until_ready(self) -> None:
         deadline = options.of(self._config).deadline_s
         try:
             # Fetching a kernel and building its driver take what they take; booting has a deadline of its own.
             self._expect("up", None)
-            with contextlib.suppress(BrokenPipeError):
-                self._link.send("path", list(sys.path))
-                self._link.send("setup", _setup(self._config, self.kernel, items, self._coverage))
+            self._tell()
             self._expect("ready", deadline)
             self._begun = True
             found, self._collect_errors = self._expect("collected", deadline)
         except GuestLostError as error:
             raise StartError(error.what, error.detail.strip()) from None
         self._collected = {tuple(test): number for number, test in enumerate(found)}
+
+    def _tell(self) -> None:
+        told, self._untold = self._untold, b""
+        with contextlib.suppress(BrokenPipeError):
+            self._link.send_packed(told)
 
     def _expect(self, kind: str, seconds: float | None) -> Message:
         for message in self._messages(seconds, "pytest in the VM did not collect its tests"):
@@ -266,6 +288,10 @@ class Guest:
             if stream is not None:
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
+
+    def has_ended(self) -> bool:
+        """Whether its process has, by itself or by somebody else."""
+        return self._process.poll() is not None
 
     @property
     def is_there(self) -> bool:
@@ -431,6 +457,13 @@ class Guest:
         return GuestLostError(ending, "\n".join(filter(None, (self._output.said(), self._about_vm.said()))))
 
 
+def _room(pipe: int) -> int:
+    """What can be written to a pipe before anybody reads it, in bytes: made as much as a user may have (pipe(7))."""
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    return fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
+
+
 def _warning(category: type[Warning], text: str) -> Warning:
     try:
         return category(text)
@@ -524,6 +557,7 @@ class Guests:
         self._unit: Hashable = None
         self._broken: dict[str | None, str] = {}
         self._done: set[str] = set()
+        self._waiting = waiting.Waiting(config, self._own_unit_of, self._started)
 
     def run(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
         """Runs one test and reports it."""
@@ -544,7 +578,7 @@ class Guests:
         hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         phases = []
         try:
-            for report in self._reports(item, nextitem, kernel):
+            for report in self._reports(item, nextitem):
                 phases.append(report.when)
                 hook.pytest_runtest_logreport(report=report)
         except StartError as error:
@@ -558,10 +592,8 @@ class Guests:
         self._done.add(item.nodeid)
         hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
-    def _reports(
-        self, item: pytest.Item, nextitem: pytest.Item | None, kernel: str | None
-    ) -> Iterator[pytest.TestReport]:
-        guest = self._guest_for(item, kernel)
+    def _reports(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[pytest.TestReport]:
+        guest = self._guest_for(item, nextitem)
         number = guest.number_of(item)
         if number is None:
             raise NotCollectedError(guest.why_not_collected(item))
@@ -587,6 +619,9 @@ class Guests:
                 return selection.kernel_of(item), str(item.path)
         return selection.kernel_of(item)
 
+    def _own_unit_of(self, item: pytest.Item) -> Hashable | None:
+        return None if _fresh_of(item) == "session" else self._unit_of(item)
+
     def _retire(self, item: pytest.Item, guest: Guest) -> None:
         """Ends a guest in which a test left something; the next test gets a fresh one."""
         self.close()
@@ -596,19 +631,44 @@ class Guests:
             )
             _note(self._config, f"{item.nodeid} left in its VM: {shown}. The next test gets a fresh one")
 
-    def _guest_for(self, item: pytest.Item, kernel: str | None) -> Guest:
+    def _guest_for(self, item: pytest.Item, nextitem: pytest.Item | None) -> Guest:
         unit = self._unit_of(item)
-        if self._guest is not None and self._guest.is_there and unit == self._unit:
-            return self._guest
-        self.close()
+        if self._guest is None or not self._guest.is_there or unit != self._unit:
+            self.close()
+            waited = self._waiting.take(unit)
+            self._guest, self._unit = waited or self._started(item), unit
+            self._waiting.fill(item, nextitem)  # beside this one's start
+            try:
+                self._wait_for_guest(item, again=waited is not None)
+            except StartError:
+                self._guest = None
+                self._waiting.kill()
+                raise
+        self._waiting.fill(item, nextitem)
+        if waiting.is_disturbed(item):
+            self._waiting.settle()
+        return self._guest
+
+    def _wait_for_guest(self, item: pytest.Item, *, again: bool) -> None:
+        """Waits until the guest is ready; with `again`, for another one where that is not."""
+        assert self._guest is not None
+        try:
+            self._guest.wait_until_ready()
+        except StartError:
+            if not again:
+                raise
+            self._guest = self._started(item)  # it was lost on its way, when no test was under way in it
+            self._guest.wait_until_ready()
+
+    def _started(self, item: pytest.Item) -> Guest:
+        """A guest on its way, for a test and those that share it."""
+        unit = self._unit_of(item)
         mine = [
             one
             for one in item.session.items
             if selection.needs_guest(one) and self._unit_of(one) == unit and one.nodeid not in self._done
         ]
-        self._guest = Guest(self._config, kernel, mine)
-        self._unit = unit
-        return self._guest
+        return Guest(self._config, selection.kernel_of(item), mine)
 
     def _keep_console(self, item: pytest.Item, guest: Guest) -> None:
         folder = artefacts.directory_of(item)
@@ -630,8 +690,14 @@ class Guests:
         if guest is not None:
             guest.close()
 
+    def end(self) -> None:
+        """Ends it, and those that wait. Idempotent."""
+        self._waiting.kill()
+        self.close()
+
     def kill(self) -> None:
-        """Ends it at once. Idempotent."""
+        """Ends all of them at once. Idempotent."""
+        self._waiting.kill()
         guest, self._guest = self._guest, None
         if guest is not None:
             guest.kill()
@@ -652,4 +718,4 @@ def close(config: pytest.Config, *, at_once: bool = False) -> None:
     """Ends what :func:`of` made, in order unless `at_once`."""
     if _GUESTS in config.stash:
         guests = config.stash[_GUESTS]
-        guests.kill() if at_once else guests.close()
+        guests.kill() if at_once else guests.end()

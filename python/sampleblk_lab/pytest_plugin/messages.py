@@ -27,6 +27,12 @@ _WITH_FILES = frozenset({"report", "done", "interrupted", "end"})
 Message = tuple[Any, ...]
 
 
+def packed(*message: Any) -> bytes:
+    """A message as it goes over."""
+    data = pickle.dumps(message)
+    return _HEADER.pack(len(data), message[0] in _WITH_FILES) + data
+
+
 class Link:
     """One end.
 
@@ -42,8 +48,11 @@ class Link:
 
     def send(self, *message: Any) -> None:
         """Sends one message whole. Raises BrokenPipeError when nobody is there."""
-        data = pickle.dumps(message)
-        left = memoryview(_HEADER.pack(len(data), message[0] in _WITH_FILES) + data)
+        self.send_packed(packed(*message))
+
+    def send_packed(self, messages: bytes) -> None:
+        """Sends what :func:`packed` made."""
+        left = memoryview(messages)
         with self._lock:
             while left:
                 left = left[os.write(self._write_fd, left) :]

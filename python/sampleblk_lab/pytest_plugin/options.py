@@ -43,6 +43,13 @@ def add(parser: pytest.Parser) -> None:
         help="start a fresh VM for each test or module, or use one for the session; ini: sblk_fresh",
     )
     group.addoption(
+        "--sblk-pool",
+        metavar="N",
+        default=None,
+        help="how many fresh VMs at most are started before their tests' turn (as many as processors, 4 at most; 0: "
+        "none); ini: sblk_pool",
+    )
+    group.addoption(
         "--sblk-scheduler",
         metavar="ADDRESS",
         default=None,
@@ -94,6 +101,7 @@ def add(parser: pytest.Parser) -> None:
     for name, what in (("memory", "memory"), ("cpus", "virtual CPUs"), ("deadline", "seconds of a test")):
         parser.addini(f"sblk_{name}", f"the {what} of --sblk-{name}", default="")
     parser.addini("sblk_fresh", "what gets a fresh VM, as for --sblk-fresh", default="")
+    parser.addini("sblk_pool", "how many fresh VMs wait, as for --sblk-pool", default="")
     parser.addini("sblk_scheduler", "the address of --sblk-scheduler", default="")
     parser.addini("sblk_runs", "the folder of --sblk-runs, relative to the ini-file's", default="")
 
@@ -108,6 +116,7 @@ class Settings:
         cpus: Of the VM; None: its default.
         deadline_s: What a test may take; None: as long as it likes.
         fresh: What gets a fresh VM, of :data:`FRESH`.
+        pool: How many fresh VMs wait for their tests; None: as the machine allows.
         runs: The folder of all sets of run directories.
         scheduler: Of the cluster whose hosts have the VMs; None: this one.
     """
@@ -117,6 +126,7 @@ class Settings:
     cpus: str | None
     deadline_s: float | None
     fresh: str
+    pool: int | None
     runs: Path
     scheduler: str | None
 
@@ -177,6 +187,9 @@ def _read(config: pytest.Config) -> Settings:
     name, deadline = _value(config, "deadline")
     deadline_s = DEADLINE_S if deadline is None else seconds(name, deadline)
     name, unit = _value(config, "fresh")
+    name_of_pool, pool = _value(config, "pool")
+    if pool is not None and not pool.isdecimal():
+        raise pytest.UsageError(f"{name_of_pool} {pool!r} (expected a number, or 0 for none)")
     _, scheduler = _value(config, "scheduler")
     if config.getoption("--sblk-scheduler") is not None and config.getoption("--sblk-host"):
         raise pytest.UsageError("--sblk-scheduler and --sblk-host: tests run on other hosts, or on this one")
@@ -192,6 +205,7 @@ def _read(config: pytest.Config) -> Settings:
         cpus=cpus,
         deadline_s=deadline_s,
         fresh=fresh(name, unit or FRESH[-1]),
+        pool=None if pool is None else int(pool),
         runs=folder,
         scheduler=scheduler,
     )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""``python -m sampleblk_lab.pytest_plugin.relay CONFIG PARENT FD ARGS…``: :mod:`.launch` on a host of a Dask cluster.
+"""``python -m sampleblk_lab.pytest_plugin.relay CONFIG PARENT FD ARGS…``: VMs on a host of a Dask cluster.
 
-For the session it is the same process: standard streams, FD, signals, exit status, and the files below its scratch
-folder. CONFIG is a :class:`Config` as JSON. The scheduler chooses the worker; :mod:`.far` is what runs there.
+For the session it is as :mod:`sampleblk_lab.vm.launch`: standard streams, FD, signals, exit status, and the files below
+its scratch folder. CONFIG is a :class:`Config` as JSON. The scheduler chooses the worker; :mod:`.far` runs there.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ import pytest
 import sampleblk_lab
 from sampleblk_lab.paths import below
 from sampleblk_lab.pytest_plugin import artefacts, sources
-from sampleblk_lab.pytest_plugin.launch import tied
 from sampleblk_lab.vm import options as vm_options
+from sampleblk_lab.vm.launch import tied
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

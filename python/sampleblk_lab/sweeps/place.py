@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sampleblk_lab.errors import InputError, UnsupportedError
+from sampleblk_lab.memory import QEMU_MIB, available_mib
 from sampleblk_lab.sweeps import host
 from sampleblk_lab.sweeps.work import Outcome
 
@@ -32,9 +33,6 @@ _TOPIC = "all"
 
 #: The resource of Dask's workers that get the exclusive trials.
 RESOURCE = "sampleblk-host"
-
-#: What QEMU needs beside the guest's memory.
-QEMU_MIB = 160
 
 
 class Submit(Protocol):
@@ -114,10 +112,7 @@ def local_workers(shape: Shape | None) -> int:
     processors = len(os.sched_getaffinity(0))
     if shape is None:
         return processors
-    free_mib = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
-    with contextlib.suppress(OSError, ValueError), open("/proc/meminfo") as file:  # noqa: PTH123
-        free_mib = next(int(line.split()[1]) >> 10 for line in file if line.startswith("MemAvailable:"))
-    return max(1, min(processors // shape.cpus, free_mib // (shape.memory_mib + QEMU_MIB)))
+    return max(1, min(processors // shape.cpus, available_mib() // (shape.memory_mib + QEMU_MIB)))
 
 
 @contextlib.contextmanager

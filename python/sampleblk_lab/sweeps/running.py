@@ -13,10 +13,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.interrupts import counted_ctrl_c
+from sampleblk_lab.memory import QEMU_MIB
 from sampleblk_lab.progress import Line
 from sampleblk_lab.sweeps import artefacts, host
 from sampleblk_lab.sweeps.claim import Claim
-from sampleblk_lab.sweeps.place import QEMU_MIB, Place, outcome_of
+from sampleblk_lab.sweeps.place import Place, outcome_of
 from sampleblk_lab.sweeps.store import FACTS
 from sampleblk_lab.sweeps.work import PASSING, Outcome, Work
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""``python -m sampleblk_lab.pytest_plugin.launch PARENT FD ARGS…``: sampleblk-python that does not outlive its parent.
+"""``python -m sampleblk_lab.vm.launch PARENT FD ARGS…``: sampleblk-python that does not outlive its parent.
 
 A test that hangs in the guest would keep the VM when pytest is killed: its pipes tell only who reads and writes them.
 What is said of the VM itself goes to FD: standard error has what the guest's processes write and nothing else.
