@@ -30,6 +30,9 @@ struct sblk_limits {
 	unsigned int atomic_unit_min; /* bytes, as what follows */
 	unsigned int atomic_unit_max; /* 0: no atomic writes */
 	unsigned int atomic_boundary;
+	unsigned int zone_sectors; /* 0: not zoned */
+	unsigned int max_open_zones;
+	unsigned int max_active_zones;
 	bool cache;
 	bool fua;
 	bool rotational;
@@ -37,6 +40,10 @@ struct sblk_limits {
 	bool poll;
 	bool io_stat; /* blk-mq sets it by itself */
 };
+
+#if defined(CONFIG_BLK_DEV_ZONED) && (defined(SBLK_HAVE_LIMITS_FEATURES) || defined(SBLK_HAVE_ZONED_SETTERS))
+#define SBLK_ZONED 1
+#endif
 
 #ifdef SBLK_HAVE_ATOMIC_LIMITS
 #define SBLK_REQ_ATOMIC REQ_ATOMIC
@@ -68,6 +75,19 @@ static inline void sblk_fill_limits(struct queue_limits *lim, const struct sblk_
 	lim->atomic_write_hw_unit_max = want->atomic_unit_max;
 	lim->atomic_write_hw_max = want->atomic_unit_max;
 	lim->atomic_write_hw_boundary = want->atomic_boundary;
+#endif
+#ifdef SBLK_ZONED
+	if (want->zone_sectors) {
+		lim->features |= BLK_FEAT_ZONED;
+		lim->chunk_sectors = want->zone_sectors;
+#ifdef SBLK_HAVE_HW_ZONE_APPEND
+		lim->max_hw_zone_append_sectors = want->max_sectors;
+#else
+		lim->max_zone_append_sectors = min(want->max_sectors, want->zone_sectors);
+#endif
+		lim->max_open_zones = want->max_open_zones;
+		lim->max_active_zones = want->max_active_zones;
+	}
 #endif
 #ifdef SBLK_HAVE_FEAT_ATOMIC_WRITES
 	if (want->atomic_unit_max)
@@ -202,6 +222,67 @@ static inline void sblk_put_disk(struct gendisk *disk)
 	put_disk(disk);
 #endif
 }
+
+#ifdef SBLK_ZONED
+#ifdef SBLK_HAVE_REPORT_ZONES_ARGS
+typedef struct blk_report_zones_args *sblk_report_args;
+#define SBLK_DEFINE_REPORT_ZONES(name, fn) \
+	static int name(struct gendisk *disk, sector_t sector, unsigned int nr, struct blk_report_zones_args *args) \
+	{ \
+		return fn(disk, sector, nr, args); \
+	}
+static inline int sblk_report_zone(struct gendisk *disk, struct blk_zone *zone, unsigned int index, sblk_report_args args)
+{
+	return disk_report_zone(disk, zone, index, args);
+}
+#else
+typedef struct {
+	report_zones_cb cb;
+	void *data;
+} sblk_report_args;
+#define SBLK_DEFINE_REPORT_ZONES(name, fn) \
+	static int name(struct gendisk *disk, sector_t sector, unsigned int nr, report_zones_cb cb, void *data) \
+	{ \
+		return fn(disk, sector, nr, (sblk_report_args){ cb, data }); \
+	}
+static inline int sblk_report_zone(struct gendisk *disk, struct blk_zone *zone, unsigned int index, sblk_report_args args)
+{
+	return args.cb(zone, index, args.data);
+}
+#endif
+
+/* Makes a disk of a known capacity a zoned one; before it is added. */
+static inline int sblk_set_zoned(struct gendisk *disk, const struct sblk_limits *want)
+{
+#ifdef SBLK_HAVE_LIMITS_FEATURES
+	/* All else is in the limits. */
+	return blk_revalidate_disk_zones(disk);
+#else
+	struct request_queue *q = disk->queue;
+
+	blk_queue_chunk_sectors(q, want->zone_sectors);
+#if defined(SBLK_HAVE_SET_ZONED_PLAIN)
+	disk_set_zoned(disk);
+#elif defined(SBLK_HAVE_DISK_SET_ZONED)
+	disk_set_zoned(disk, BLK_ZONED_HM);
+#else
+	blk_queue_set_zoned(disk, BLK_ZONED_HM);
+#endif
+#ifdef SBLK_HAVE_DISK_SET_ZONED
+	disk_set_max_open_zones(disk, want->max_open_zones);
+	disk_set_max_active_zones(disk, want->max_active_zones);
+#else
+	blk_queue_max_open_zones(q, want->max_open_zones);
+	blk_queue_max_active_zones(q, want->max_active_zones);
+#endif
+	blk_queue_max_zone_append_sectors(q, min(want->max_sectors, want->zone_sectors));
+	blk_queue_flag_set(QUEUE_FLAG_ZONE_RESETALL, q);
+	/* It is the scheduler that keeps the writes of a zone in order. */
+	blk_queue_required_elevator_features(q, ELEVATOR_F_ZBD_SEQ_WRITE);
+	return blk_revalidate_disk_zones(disk, NULL);
+#endif
+}
+#endif
 
 static inline int __must_check sblk_add_disk(struct device *parent, struct gendisk *disk,
 					     const struct attribute_group **groups)

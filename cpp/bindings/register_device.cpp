@@ -38,7 +38,12 @@ constexpr std::tuple kConfig{Field{"index", &sampleblk_config::index},
                              Field{"atomic_write_unit_min_bytes", &sampleblk_config::atomic_write_unit_min_bytes},
                              Field{"atomic_write_boundary_bytes", &sampleblk_config::atomic_write_boundary_bytes},
                              Field{"discard_granularity_bytes", &sampleblk_config::discard_granularity_bytes},
-                             Field{"discard_alignment_bytes", &sampleblk_config::discard_alignment_bytes}};
+                             Field{"discard_alignment_bytes", &sampleblk_config::discard_alignment_bytes},
+                             Field{"zone_bytes", &sampleblk_config::zone_bytes},
+                             Field{"zone_capacity_bytes", &sampleblk_config::zone_capacity_bytes},
+                             Field{"conventional_zones", &sampleblk_config::conventional_zones},
+                             Field{"max_open_zones", &sampleblk_config::max_open_zones},
+                             Field{"max_active_zones", &sampleblk_config::max_active_zones}};
 constexpr std::tuple kInfo{Field{"openers", &sampleblk_info::openers}, Field{"powered", &sampleblk_info::powered},
                            Field{"allocated_bytes", &sampleblk_info::allocated_bytes}};
 constexpr std::tuple kCounters{Field{"reads", &sampleblk_counters::reads},

@@ -2,6 +2,7 @@
 #include "block/command.h"
 
 #include "block/trace.h"
+#include "block/zoned.h"
 #include "compat.h"
 #include "core/random.h"
 
@@ -242,7 +243,7 @@ static int change_logged(struct sblk_cmd *cmd, u64 pos, u64 len, gfp_t gfp)
 	return 0;
 }
 
-static bool has_power(const struct sblk_cmd *cmd)
+bool sblk_cmd_has_power(const struct sblk_cmd *cmd)
 {
 	const struct sblk_medium *medium = &cmd->queue->dev->medium;
 
@@ -254,7 +255,7 @@ static int change_store(struct sblk_cmd *cmd, u64 pos, u64 len, gfp_t gfp)
 	struct sblk_store *store = cmd->queue->dev->medium.store;
 	int err;
 
-	if (!has_power(cmd))
+	if (!sblk_cmd_has_power(cmd))
 		return -EIO;
 	err = io_change(store, &cmd->io, pos, len, gfp);
 	if (!err)
@@ -316,6 +317,41 @@ static blk_status_t faulty_status(const struct sblk_cmd *cmd)
 	return BLK_STS_OK;
 }
 
+static void clear(struct sblk_cmd *cmd, u64 from, u64 to)
+{
+	u64 offset = 0;
+	struct bio *bio;
+
+	for (bio = cmd->io.bio; bio; bio = bio->bi_next) {
+		struct bvec_iter iter;
+		struct bio_vec bvec;
+
+		bio_for_each_segment(bvec, bio, iter) {
+			u64 begin = max(from, offset), end = min_t(u64, to, offset + bvec.bv_len);
+
+			if (begin < end) {
+				u8 *data = sblk_bvec_map(&bvec);
+
+				memset(data + (begin - offset), 0, end - begin);
+				flush_dcache_page(bvec.bv_page);
+				sblk_bvec_unmap(data);
+			}
+			offset += bvec.bv_len;
+		}
+	}
+}
+
+static void cmd_read(struct sblk_cmd *cmd, u64 len)
+{
+	struct sblk_device *dev = cmd->queue->dev;
+	/* Behind the write pointer there is nothing, whatever a misdirected or late write left there. */
+	u64 readable = dev->zones ? sblk_zones_readable(dev->zones, cmd->io.pos, len) : len;
+
+	io_read(dev->medium.store, &cmd->io, readable);
+	if (readable < len)
+		clear(cmd, readable, len);
+}
+
 /* 0, -ENOMEM or -EIO. */
 static int cmd_do(struct sblk_cmd *cmd, gfp_t gfp)
 {
@@ -325,9 +361,9 @@ static int cmd_do(struct sblk_cmd *cmd, gfp_t gfp)
 	if (!faulty_range(cmd, &pos, &len) || !keep_whole_granules(dev, cmd->io.op, &pos, &len))
 		return 0;
 	if (cmd->io.op == SBLK_READ) {
-		if (!has_power(cmd))
+		if (!sblk_cmd_has_power(cmd))
 			return -EIO;
-		io_read(dev->medium.store, &cmd->io, len);
+		cmd_read(cmd, len);
 		corrupt(&cmd->fault, len, corrupt_bio, cmd->io.bio);
 		return 0;
 	}
@@ -486,7 +522,7 @@ static bool cmd_wait(struct sblk_cmd *cmd, enum sblk_wait way, u64 delay_ns, enu
 	bool waits;
 
 	spin_lock_irqsave(&queue->lock, irq);
-	waits = !READ_ONCE(dev->closing) && has_power(cmd);
+	waits = !READ_ONCE(dev->closing) && sblk_cmd_has_power(cmd);
 	if (way == SBLK_WAIT_HUNG || way == SBLK_WAIT_HELD)
 		waits = waits && !READ_ONCE(dev->draining) &&
 			cmd->fault.generation == READ_ONCE(dev->faults_generation);
@@ -602,34 +638,59 @@ static void cmd_execute(struct sblk_cmd *cmd, gfp_t gfp)
 	cmd_complete(cmd, status);
 }
 
-/*
- * Finds the rule that acts on a command. True when that lets it hang, which it does then: within the grace period that
- * the removal of its rule waits for.
- */
-static bool cmd_fault(struct sblk_cmd *cmd)
+void sblk_cmd_match(struct sblk_cmd *cmd, struct sblk_faults *faults)
 {
-	struct sblk_device *dev = cmd->queue->dev;
 	struct sblk_fault_request request = {
 		.op = cmd->io.op,
 		.sector = cmd->io.pos >> SECTOR_SHIFT,
 		.sectors = cmd->io.len >> SECTOR_SHIFT,
 		.now_ns = cmd->start_ns,
 	};
+
+	if (!sblk_fault_match(faults, &request, &cmd->fault))
+		return;
+	this_cpu_inc(cmd->queue->stats->faults);
+	trace_sampleblk_fault(cmd, cmd->fault.action);
+	cmd->ticket.no_promise = cmd->fault.action == SAMPLEBLK_FAULT_NOT_DURABLE;
+}
+
+/*
+ * Lets a command in, with the rule that acts on it. False when it has ended, or hangs, which it does within the grace
+ * period that the removal of its rule waits for.
+ */
+static bool cmd_admit(struct sblk_cmd *cmd)
+{
+	struct sblk_device *dev = cmd->queue->dev;
+	blk_status_t status = BLK_STS_OK;
 	struct sblk_faults *faults;
 	bool hangs = false;
 
 	rcu_read_lock();
-	faults = rcu_dereference(dev->faults);
-	if (faults && sblk_fault_match(faults, &request, &cmd->fault)) {
-		this_cpu_inc(cmd->queue->stats->faults);
-		trace_sampleblk_fault(cmd, cmd->fault.action);
-		cmd->ticket.no_promise = cmd->fault.action == SAMPLEBLK_FAULT_NOT_DURABLE;
-		hangs = cmd->fault.action == SAMPLEBLK_FAULT_HANG;
-		if (hangs && !cmd_wait(cmd, SBLK_WAIT_HUNG, 0, HRTIMER_MODE_REL))
-			sblk_cmd_end(cmd, BLK_STS_IOERR);
+	faults = test_bit(SBLK_SLOW_FAULTS, &dev->slow_path) ? rcu_dereference(dev->faults) : NULL;
+	if (dev->zones && cmd->io.op == SBLK_WRITE)
+		status = sblk_zoned_admit(cmd, faults);
+	else if (faults)
+		sblk_cmd_match(cmd, faults);
+	if (!status && cmd->fault.action == SAMPLEBLK_FAULT_HANG) {
+		hangs = cmd_wait(cmd, SBLK_WAIT_HUNG, 0, HRTIMER_MODE_REL);
+		status = hangs ? BLK_STS_OK : BLK_STS_IOERR;
 	}
+	if (status)
+		sblk_cmd_end(cmd, status);
 	rcu_read_unlock();
-	return hangs;
+	return !status && !hangs;
+}
+
+/* What is done to zones: under no rule, and with no delay. */
+static void cmd_manage(struct sblk_cmd *cmd)
+{
+	blk_status_t status;
+
+	/* A power cut waits for whoever is in here. */
+	rcu_read_lock();
+	status = sblk_cmd_has_power(cmd) ? sblk_zoned_manage(cmd) : BLK_STS_IOERR;
+	rcu_read_unlock();
+	sblk_cmd_end(cmd, status);
 }
 
 void sblk_cmd_run(struct sblk_cmd *cmd)
@@ -646,13 +707,10 @@ void sblk_cmd_run(struct sblk_cmd *cmd)
 		sblk_cmd_end(cmd, BLK_STS_IOERR);
 		return;
 	}
-	if (cmd->io.op >= SBLK_OPS) {
-		sblk_cmd_end(cmd, BLK_STS_NOTSUPP);
-		return;
-	}
-	if (test_bit(SBLK_SLOW_FAULTS, &dev->slow_path) && cmd_fault(cmd))
-		return;
-	cmd_execute(cmd, SBLK_GFP_ATOMIC);
+	if (cmd->io.op >= SBLK_OPS)
+		cmd_manage(cmd);
+	else if (cmd_admit(cmd))
+		cmd_execute(cmd, SBLK_GFP_ATOMIC);
 }
 
 void sblk_cmd_run_later(struct sblk_cmd *cmd)

@@ -13,6 +13,7 @@ struct sblk_io {
 	bool fua;
 	bool atomic; /* a power cut keeps all or nothing of it */
 	bool nounmap; /* write-zeroes that keep what is allocated */
+	bool append; /* a write that goes where its zone goes on */
 	u64 pos;
 	u64 len;
 	struct bio *bio;
@@ -51,7 +52,17 @@ struct sblk_cmd {
 	 (op) == REQ_OP_DISCARD	     ? SBLK_DISCARD : \
 	 (op) == REQ_OP_WRITE_ZEROES ? SBLK_WRITE_ZEROES : \
 	 (op) == REQ_OP_FLUSH	     ? SBLK_FLUSH : \
-				       SBLK_OPS)
+				       sblk_zone_op_of(op))
+
+/* Those of which all is seldom. */
+#define sblk_zone_op_of(op) \
+	((op) == REQ_OP_ZONE_APPEND    ? SBLK_WRITE : \
+	 (op) == REQ_OP_ZONE_OPEN      ? SBLK_ZONE_OPEN : \
+	 (op) == REQ_OP_ZONE_CLOSE     ? SBLK_ZONE_CLOSE : \
+	 (op) == REQ_OP_ZONE_FINISH    ? SBLK_ZONE_FINISH : \
+	 (op) == REQ_OP_ZONE_RESET     ? SBLK_ZONE_RESET : \
+	 (op) == REQ_OP_ZONE_RESET_ALL ? SBLK_ZONE_RESET_ALL : \
+					 SBLK_OPS)
 
 /* Waits for memory as long as that makes sense: GFP_NOIO alone would wait for ever, as it gets no OOM killer. */
 #define SBLK_GFP_WAIT (GFP_NOIO | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
@@ -78,6 +89,12 @@ blk_status_t sblk_cmd_account(struct sblk_cmd *cmd, blk_status_t status);
 
 /* The same, and gives it back. In any context. */
 void sblk_cmd_end(struct sblk_cmd *cmd, blk_status_t status);
+
+/* Sets cmd->fault to what acts on it. Under rcu_read_lock(); in any context. */
+void sblk_cmd_match(struct sblk_cmd *cmd, struct sblk_faults *faults);
+
+/* Whether there has been power without interruption since it came. */
+bool sblk_cmd_has_power(const struct sblk_cmd *cmd);
 
 /* True for the first that takes a command off the waiting ones, if it waits in one of the ways (bits of enum sblk_wait). */
 bool sblk_cmd_stop_waiting(struct sblk_cmd *cmd, unsigned int ways);

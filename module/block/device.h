@@ -15,6 +15,7 @@
 #include "core/fault.h"
 #include "core/medium.h"
 #include "core/timing.h"
+#include "core/zones.h"
 
 /* Why requests leave the plain path, in which nothing but the copy happens: bits of sblk_device.slow_path. */
 enum sblk_slow {
@@ -25,6 +26,7 @@ enum sblk_slow {
 	SBLK_SLOW_COMPLETION,
 	SBLK_SLOW_HISTOGRAMS,
 	SBLK_SLOW_READ_ONLY,
+	SBLK_SLOW_ZONED, /* its zones have to know of everything */
 	SBLK_SLOW_REFUSE, /* everything fails: the page cache is being emptied after the store was replaced */
 	SBLK_SLOW_CLOSING, /* everything fails: the device is being removed */
 };
@@ -52,6 +54,7 @@ struct sblk_device {
 	struct rcu_head rcu;
 	struct sampleblk_config config;
 	struct sblk_medium medium;
+	struct sblk_zones *zones; /* or NULL */
 	struct gendisk *disk;
 	struct blk_mq_tag_set tag_set;
 	bool bio_mode;

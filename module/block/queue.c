@@ -5,6 +5,7 @@
 #include "block/command.h"
 #include "block/open.h"
 #include "block/trace.h"
+#include "block/zoned.h"
 #include "compat.h"
 
 static inline void io_of(struct request *rq, struct sblk_io *io)
@@ -13,6 +14,7 @@ static inline void io_of(struct request *rq, struct sblk_io *io)
 	io->fua = rq->cmd_flags & REQ_FUA;
 	io->atomic = rq->cmd_flags & SBLK_REQ_ATOMIC;
 	io->nounmap = rq->cmd_flags & REQ_NOUNMAP;
+	io->append = req_op(rq) == REQ_OP_ZONE_APPEND;
 	io->pos = (u64)blk_rq_pos(rq) << SECTOR_SHIFT;
 	io->len = blk_rq_bytes(rq);
 	io->bio = rq->bio;
@@ -224,11 +226,17 @@ static const struct blk_mq_ops mq_ops = {
 
 SBLK_DEFINE_OPEN(sampleblk_open, sblk_open);
 SBLK_DEFINE_RELEASE(sampleblk_release, sblk_release);
+#ifdef SBLK_ZONED
+SBLK_DEFINE_REPORT_ZONES(sampleblk_report_zones, sblk_report_zones);
+#endif
 
 const struct block_device_operations sblk_mq_fops = {
 	.owner = THIS_MODULE,
 	.open = sampleblk_open,
 	.release = sampleblk_release,
+#ifdef SBLK_ZONED
+	.report_zones = sampleblk_report_zones,
+#endif
 };
 
 int sblk_tag_set_init(struct sblk_device *dev)

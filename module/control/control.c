@@ -42,7 +42,7 @@ union sblk_arg {
 
 static int control_add(union sblk_arg *arg)
 {
-	if (!RESERVED_ZERO(&arg->config) || arg->config.reserved0)
+	if (!RESERVED_ZERO(&arg->config))
 		return -EINVAL;
 	return sblk_device_add(&arg->config, NULL);
 }

@@ -19,6 +19,9 @@ static int journal_start(struct sblk_device *dev, u64 bytes)
 	struct sblk_freeze freeze;
 	int err;
 
+	/* Its seeks would have to take zones along. */
+	if (dev->zones)
+		return -EOPNOTSUPP;
 	if (dev->medium.journal)
 		return -EBUSY;
 	if (bytes < SBLK_JOURNAL_MIN || bytes > SBLK_JOURNAL_MAX || !PAGE_ALIGNED(bytes))

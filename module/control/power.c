@@ -76,6 +76,8 @@ static int power_cut(struct sblk_device *dev, struct sampleblk_power *power)
 	mutex_lock(&dev->worker_lock);
 	mutex_unlock(&dev->worker_lock);
 	sblk_medium_cut(&dev->medium, &cut, ktime_get_ns());
+	if (dev->zones)
+		sblk_zones_power_cut(dev->zones);
 	sblk_cmd_release(dev, SBLK_EVERY_WAY, BLK_STS_IOERR, SBLK_EVERY_RULE);
 	power->dropped = cut.dropped;
 	power->survived = cut.survived;

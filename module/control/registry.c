@@ -128,6 +128,15 @@ static int discard_check(const struct sampleblk_config *config)
 	return 0;
 }
 
+static int zoned_check(const struct sampleblk_config *config)
+{
+#ifdef SBLK_ZONED
+	return 0;
+#else
+	return config->zone_bytes ? -EOPNOTSUPP : 0;
+#endif
+}
+
 /* Fills in defaults; -EINVAL for what no device can be, -EOPNOTSUPP for what this kernel's cannot. */
 static int config_check(struct sampleblk_config *config)
 {
@@ -182,7 +191,11 @@ static int config_check(struct sampleblk_config *config)
 	if (err)
 		return err;
 	err = atomic_check(config);
-	return err ? err : sblk_cache_configure(config);
+	if (!err)
+		err = sblk_cache_configure(config);
+	if (!err)
+		err = sblk_zones_configure(config);
+	return err ? err : zoned_check(config);
 }
 
 static int queues_init(struct sblk_device *dev)
@@ -231,6 +244,9 @@ static void limits_of(const struct sampleblk_config *config, struct sblk_limits 
 		.atomic_unit_min = config->atomic_write_unit_min_bytes,
 		.atomic_unit_max = config->atomic_write_unit_max_bytes,
 		.atomic_boundary = config->atomic_write_boundary_bytes,
+		.zone_sectors = config->zone_bytes >> SECTOR_SHIFT,
+		.max_open_zones = config->max_open_zones,
+		.max_active_zones = config->max_active_zones,
 		.cache = config->flags & SAMPLEBLK_F_CACHE,
 		.fua = config->flags & SAMPLEBLK_F_FUA,
 		.nowait = config->mode == SAMPLEBLK_MODE_BIO,
@@ -267,7 +283,13 @@ static int disk_init(struct sblk_device *dev)
 	set_capacity(disk, dev->config.capacity_bytes >> SECTOR_SHIFT);
 	set_disk_ro(disk, flags & SAMPLEBLK_F_READ_ONLY);
 	dev->disk = disk;
-	err = sblk_add_disk(NULL, disk, sblk_disk_groups);
+	err = 0;
+#ifdef SBLK_ZONED
+	if (dev->zones)
+		err = sblk_set_zoned(disk, &limits);
+#endif
+	if (!err)
+		err = sblk_add_disk(NULL, disk, sblk_disk_groups);
 	if (err) {
 		dev->disk = NULL;
 		sblk_put_disk(disk);
@@ -288,6 +310,11 @@ static int store_init(struct sblk_device *dev, struct sblk_store *base)
 		sblk_cache_init(&dev->cache, config->cache_bytes);
 		dev->medium.cache = &dev->cache;
 	}
+	if (config->zone_bytes) {
+		dev->zones = sblk_zones_create(config);
+		if (!dev->zones)
+			return -ENOMEM;
+	}
 	if (config->flags & SAMPLEBLK_F_EAGER && !base)
 		return sblk_store_populate(store, config->numa_node ? config->numa_node - 1 : NUMA_NO_NODE);
 	return 0;
@@ -302,6 +329,8 @@ static void slow_path_init(struct sblk_device *dev)
 		set_bit(SBLK_SLOW_COMPLETION, &dev->slow_path);
 	if (dev->config.flags & SAMPLEBLK_F_READ_ONLY)
 		set_bit(SBLK_SLOW_READ_ONLY, &dev->slow_path);
+	if (dev->zones)
+		set_bit(SBLK_SLOW_ZONED, &dev->slow_path);
 }
 
 static int device_make(struct sblk_device *dev, struct sblk_store *base)
@@ -335,6 +364,7 @@ static void device_free(struct kref *kref)
 	sblk_snapshots_destroy(dev);
 	if (dev->medium.cache)
 		sblk_cache_forget(dev->medium.cache);
+	sblk_zones_destroy(dev->zones);
 	sblk_store_put(dev->medium.store);
 	sblk_store_put(dev->journal_store);
 	if (dev->medium.journal)

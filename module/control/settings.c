@@ -88,6 +88,8 @@ int sblk_tune(struct sblk_device *dev, struct sampleblk_tune *tune)
 	if (set & ~SAMPLEBLK_TUNE_ALL || tune->completion > SAMPLEBLK_COMPLETE_TIMER || tune->histograms > 1 ||
 	    tune->read_only > 1 || tune->sector_atomic > 1)
 		return -EINVAL;
+	if (set & SAMPLEBLK_TUNE_SECTOR_ATOMIC && tune->sector_atomic && dev->zones)
+		return -EOPNOTSUPP;
 	if (set & SAMPLEBLK_TUNE_QUEUES)
 		err = set_queues(dev, tune->queues);
 	if (!err && set & SAMPLEBLK_TUNE_HISTOGRAMS)
@@ -119,6 +121,8 @@ int sblk_resize(struct sblk_device *dev, u64 capacity_bytes)
 	if (capacity_bytes < SAMPLEBLK_MIN_CAPACITY_BYTES || capacity_bytes > SAMPLEBLK_MAX_CAPACITY_BYTES ||
 	    capacity_bytes & (dev->config.logical_block_bytes - 1))
 		return -EINVAL;
+	if (dev->zones)
+		return -EOPNOTSUPP;
 	/* The journal has entries of what would be gone; snapshots have another size. */
 	if (dev->medium.journal || dev->nr_snapshots)
 		return -EBUSY;

@@ -80,6 +80,9 @@ static int snapshot_take(struct sblk_device *dev, struct sampleblk_snapshot *arg
 
 	if (arg->id || arg->clone || arg->flags & ~SAMPLEBLK_SNAPSHOT_F_SEQUENCE)
 		return -EINVAL;
+	/* Zones would have to go back, too. */
+	if (dev->zones)
+		return -EOPNOTSUPP;
 	if (dev->nr_snapshots == SAMPLEBLK_MAX_SNAPSHOTS)
 		return -ENOSPC;
 	/* The store below is moved by the next seek, so nothing else may lie on it. */

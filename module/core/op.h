@@ -12,6 +12,12 @@ enum sblk_op {
 	SBLK_WRITE_ZEROES = SAMPLEBLK_OP_WRITE_ZEROES,
 	SBLK_FLUSH = SAMPLEBLK_OP_FLUSH,
 	SBLK_OPS = SAMPLEBLK_OPS, /* none of them */
+	/* Of zones: not counted, and without rules or models. */
+	SBLK_ZONE_OPEN,
+	SBLK_ZONE_CLOSE,
+	SBLK_ZONE_FINISH,
+	SBLK_ZONE_RESET,
+	SBLK_ZONE_RESET_ALL,
 };
 
 #endif

@@ -8,6 +8,7 @@ extern "C" {
 #include "core/fault.h"
 #include "core/medium.h"
 #include "core/timing.h"
+#include "core/zones.h"
 }
 #pragma GCC diagnostic pop
 

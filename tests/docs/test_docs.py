@@ -24,7 +24,7 @@ def _blocks(page: Path) -> list[str]:
 
 
 # Pages of the rooms whose own tests, in tests/vm and tests/sweeps, run their blocks.
-ELSEWHERE = {"faults", "journal", "power-cuts", "profiling", "sweeps", "tracing"}
+ELSEWHERE = {"faults", "journal", "power-cuts", "profiling", "sweeps", "tracing", "zoned-devices"}
 ALL_WITH_CODE = [page for page in PAGES if _blocks(page)]
 WITH_CODE = [page for page in ALL_WITH_CODE if page.stem not in ELSEWHERE]
 

@@ -35,6 +35,68 @@ std::string device_path(std::uint32_t index) {
     return "/dev/sampleblk" + std::to_string(index);
 }
 
+namespace {
+
+void check_no_zones(const sampleblk_config& config) {
+    const std::pair<std::uint64_t, const char*> values[] = {{config.zone_capacity_bytes, "zone_capacity"},
+                                                            {config.conventional_zones, "conventional_zones"},
+                                                            {config.max_open_zones, "max_open_zones"},
+                                                            {config.max_active_zones, "max_active_zones"}};
+    for (const auto& [value, name] : values) {
+        if (value != 0) {
+            throw InputError(std::string(name) + " " + std::to_string(value) + " without zones", {}, 0,
+                             "it together with the size of a zone");
+        }
+    }
+}
+
+// The rules are those of module/core/zones.c.
+void check_zones(const sampleblk_config& config) {
+    constexpr std::uint64_t zone_min = 64U << 10;
+    constexpr std::uint64_t zone_max = std::uint64_t{1} << 40;
+    constexpr std::uint64_t most = 1U << 20;
+    const std::uint64_t zone = config.zone_bytes;
+    if (zone == 0) {
+        check_no_zones(config);
+        return;
+    }
+    const std::pair<bool, const char*> excluded[] = {{(config.flags & SAMPLEBLK_F_CACHE) != 0, "a volatile cache"},
+                                                     {(config.flags & SAMPLEBLK_F_SECTOR_ATOMIC) != 0, "sector_atomic"},
+                                                     {(config.flags & SAMPLEBLK_F_DISCARD) != 0, "discard"},
+                                                     {(config.flags & SAMPLEBLK_F_WRITE_ZEROES) != 0, "write_zeroes"},
+                                                     {config.mode == SAMPLEBLK_MODE_BIO, "mode bio"},
+                                                     {config.atomic_write_unit_max_bytes != 0, "atomic_write"}};
+    for (const auto& [on, name] : excluded) {
+        if (on) {
+            throw InputError(std::string("zones together with ") + name, {}, 0, "one of them");
+        }
+    }
+    if (!std::has_single_bit(zone) || zone < zone_min || zone > zone_max) {
+        throw InputError("zone of " + std::to_string(zone) + " bytes", {}, 0,
+                         "a power of two, " + format_bytes(zone_min) + " to " + format_bytes(zone_max));
+    }
+    const std::uint64_t zones = config.capacity_bytes / zone;
+    if (config.capacity_bytes % zone != 0 || zones > most) {
+        throw InputError("capacity " + std::to_string(config.capacity_bytes) + " bytes", {}, 0,
+                         "a multiple of the zone, " + std::to_string(zone) + ", and at most 2^20 zones");
+    }
+    if (config.conventional_zones >= zones) {
+        throw InputError("conventional_zones " + std::to_string(config.conventional_zones), {}, 0,
+                         "fewer than there are zones, " + std::to_string(zones));
+    }
+    const std::uint64_t block = config.logical_block_bytes != 0 ? config.logical_block_bytes : 512;
+    if (config.zone_capacity_bytes > zone || config.zone_capacity_bytes % block != 0) {
+        throw InputError("zone_capacity " + std::to_string(config.zone_capacity_bytes) + " bytes", {}, 0,
+                         "a multiple of the logical block, at most the zone, " + std::to_string(zone));
+    }
+    if (config.max_active_zones != 0 && config.max_open_zones > config.max_active_zones) {
+        throw InputError("max_open_zones " + std::to_string(config.max_open_zones), {}, 0,
+                         "at most max_active_zones, " + std::to_string(config.max_active_zones));
+    }
+}
+
+}  // namespace
+
 void check_config(const sampleblk_config& config) {
     constexpr std::uint32_t sector = 512;
     constexpr std::uint32_t block_max = 65536;
@@ -65,6 +127,7 @@ void check_config(const sampleblk_config& config) {
     if (config.cache_bytes != 0 && (config.flags & SAMPLEBLK_F_CACHE) == 0) {
         throw InputError("cache_bytes without a volatile cache", {}, 0, "cache_bytes together with the cache");
     }
+    check_zones(config);
 }
 
 std::vector<sampleblk_bin> latency_bins(const LatencyStats& stats) {

@@ -81,6 +81,38 @@ TEST(Device, NamesTheValueItRefuses) {
     expect_refused(config, "FUA without a volatile cache");
 }
 
+TEST(Device, NamesTheZonesItRefuses) {
+    sampleblk_config zoned = plain();
+    zoned.flags = 0;
+    zoned.zone_bytes = 1U << 20;
+    EXPECT_NO_THROW(check_config(zoned));
+    sampleblk_config config = zoned;
+    config.flags = SAMPLEBLK_F_DISCARD;
+    expect_refused(config, "zones together with discard");
+    config = zoned;
+    config.mode = SAMPLEBLK_MODE_BIO;
+    expect_refused(config, "zones together with mode bio");
+    config = zoned;
+    config.zone_bytes = 3U << 20;
+    expect_refused(config, "zone of 3145728 bytes");
+    config = zoned;
+    config.capacity_bytes += 4096;
+    expect_refused(config, "a multiple of the zone, 1048576");
+    config = zoned;
+    config.conventional_zones = 64;
+    expect_refused(config, "fewer than there are zones, 64");
+    config = zoned;
+    config.zone_capacity_bytes = 513;
+    expect_refused(config, "zone_capacity 513 bytes");
+    config = zoned;
+    config.max_open_zones = 3;
+    config.max_active_zones = 2;
+    expect_refused(config, "at most max_active_zones, 2");
+    config = plain();
+    config.max_open_zones = 3;
+    expect_refused(config, "max_open_zones 3 without zones");
+}
+
 TEST(Device, WithoutTheDriverOpeningSaysWhichFile) {
     try {
         const DeviceControl control("/nonexistent/sampleblk-control");

@@ -7,6 +7,7 @@ from sampleblk_lab.device.filesystem import BusyError, Filesystem, Mount, ToolEr
 from sampleblk_lab.device.latency import latency_bins
 from sampleblk_lab.device.state import Cut, JournalInfo, VolatileWrite
 from sampleblk_lab.device.tuning import Fault, Latency
+from sampleblk_lab.device.zones import Zone
 
 __all__ = [
     "BusyError",
@@ -21,6 +22,7 @@ __all__ = [
     "Mount",
     "ToolError",
     "VolatileWrite",
+    "Zone",
     "devices",
     "latency_bins",
 ]

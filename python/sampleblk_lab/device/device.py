@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sampleblk_lab import leftovers
 from sampleblk_lab._native import core
-from sampleblk_lab.device import control, names
+from sampleblk_lab.device import control, names, zones
 from sampleblk_lab.device.counters import Counters
 from sampleblk_lab.device.filesystem import BusyError, Filesystem
 from sampleblk_lab.device.state import State
@@ -68,6 +68,11 @@ class DeviceInfo:
         atomic_write_boundary_bytes: What none may cross; 0: there is no such boundary.
         discard_granularity_bytes: A discard frees the granules that it names whole; 0: all that it names.
         discard_alignment_bytes: Where the first one begins.
+        zone_bytes: The size of its zones; 0: it is not zoned.
+        zone_capacity_bytes: How much of a sequential zone can be written.
+        conventional_zones: How many of the first are conventional.
+        max_open_zones: How many may be open; 0: all.
+        max_active_zones: How many may be open or closed; 0: all.
         openers: Open descriptors and mounts.
         powered: False after a power cut.
         allocated_bytes: Memory that holds data, of snapshots too.
@@ -103,6 +108,11 @@ class DeviceInfo:
     atomic_write_boundary_bytes: int
     discard_granularity_bytes: int
     discard_alignment_bytes: int
+    zone_bytes: int
+    zone_capacity_bytes: int
+    conventional_zones: int
+    max_open_zones: int
+    max_active_zones: int
     openers: int
     powered: bool
     allocated_bytes: int
@@ -140,8 +150,8 @@ class Device(Tuning, State):
         physical_block: What the device says it writes at once, in bytes; at least the logical block.
         read_only: Refuse writes.
         rotational: Pretend to spin.
-        discard: Offer discard.
-        write_zeroes: Offer write-zeroes.
+        discard: Offer discard; by default unless it is zoned.
+        write_zeroes: Offer write-zeroes; by default unless it is zoned.
         cache: Have a volatile write cache, so that flushes reach the driver.
         fua: Let writes bypass the cache; by default just when there is one.
         cache_size: How much can be volatile at most, in bytes or as a string; 16M by default. What no longer fits is
@@ -165,12 +175,20 @@ class Device(Tuning, State):
             was; in bytes or as a string, a power of two, at least the physical block. By default it frees all that
             it names.
         discard_alignment: Where the first of them begins; 0 by default.
+        zone: Make it a zoned device, host-managed: the size of its zones, in bytes or as a string, a power of two
+            from 64K on that divides the capacity. It offers neither discard nor write-zeroes then, and has no cache,
+            journal, snapshots, sector or write atomicity, and no mode ``"bio"``.
+        zone_capacity: How much of a sequential zone can be written; all of it by default.
+        conventional_zones: How many of the first zones are conventional: written anywhere, any time.
+        max_open_zones: How many zones may be open; all by default.
+        max_active_zones: How many may be open or closed; all by default.
         partitions: Read partition tables.
         index: The number in ``/dev/sampleblk<index>``, 1 to 256; the lowest free one by default.
         adopt: Make none, but take over the device of this number as it is; :meth:`close` removes it.
 
     Raises:
-        UnsupportedError: The driver is not loaded and cannot be, and how it could; or the kernel has no atomic writes.
+        UnsupportedError: The driver is not loaded and cannot be, and how it could; or the kernel has no atomic
+            writes, or no zones.
         InputError: No device can be like that; names the value.
         FileExistsError: `index` is taken.
     """
@@ -185,8 +203,8 @@ class Device(Tuning, State):
         physical_block: int | str | None = None,
         read_only: bool = False,
         rotational: bool = False,
-        discard: bool = True,
-        write_zeroes: bool = True,
+        discard: bool | None = None,
+        write_zeroes: bool | None = None,
         cache: bool = False,
         fua: bool | None = None,
         cache_size: int | str | None = None,
@@ -205,6 +223,11 @@ class Device(Tuning, State):
         atomic_write_boundary: int | str = 0,
         discard_granularity: int | str = 0,
         discard_alignment: int | str = 0,
+        zone: int | str = 0,
+        zone_capacity: int | str = 0,
+        conventional_zones: int = 0,
+        max_open_zones: int = 0,
+        max_active_zones: int = 0,
         partitions: bool = True,
         index: int | None = None,
         adopt: int | None = None,
@@ -219,8 +242,8 @@ class Device(Tuning, State):
         chosen = {
             "read_only": read_only,
             "rotational": rotational,
-            "discard": discard,
-            "write_zeroes": write_zeroes,
+            "discard": not zone if discard is None else discard,
+            "write_zeroes": not zone if write_zeroes is None else write_zeroes,
             "cache": cache,
             "fua": cache if fua is None else fua,
             "eager": eager,
@@ -251,6 +274,11 @@ class Device(Tuning, State):
             "atomic_write_boundary_bytes": _bytes(atomic_write_boundary, "atomic_write_boundary"),
             "discard_granularity_bytes": _bytes(discard_granularity, "discard_granularity"),
             "discard_alignment_bytes": _bytes(discard_alignment, "discard_alignment"),
+            "zone_bytes": _bytes(zone, "zone"),
+            "zone_capacity_bytes": _bytes(zone_capacity, "zone_capacity"),
+            "conventional_zones": conventional_zones,
+            "max_open_zones": max_open_zones,
+            "max_active_zones": max_active_zones,
         }
         self._control = control.acquire()
         try:
@@ -259,6 +287,9 @@ class Device(Tuning, State):
             control.release()
             if error.errno == errno.EOPNOTSUPP:
                 release = os.uname().release
+                if zone:
+                    remedy = "use one with CONFIG_BLK_DEV_ZONED"
+                    raise UnsupportedError("zones", f"Linux {release} has none", remedy) from error
                 raise UnsupportedError("atomic writes", f"Linux {release} has none", "use 6.11 or newer") from error
             raise
         except BaseException:
@@ -334,6 +365,26 @@ class Device(Tuning, State):
                 block; EFBIG, it was made with 2 TiB or less and this is more, or the other way round.
         """
         self._control.resize(self.index, _bytes(capacity, "capacity"))
+
+    def zones(self) -> list[zones.Zone]:
+        """What each zone is now; empty of a device that is not zoned. Raises OSError."""
+        return zones.report(self.path)
+
+    def zone(self, action: str, first: int = 0, count: int = 1) -> None:
+        """Does something to zones, as blkzone(8) does.
+
+        Args:
+            action: ``"reset"``, ``"open"``, ``"close"`` or ``"finish"``.
+            first: The number of the first zone, from 0.
+            count: How many.
+
+        Raises:
+            InputError: No such action.
+            OSError: EIO, a zone is conventional or in no condition for that; ETOOMANYREFS or EOVERFLOW, more zones
+                would be open or active than may be; ENOTTY, the device is not zoned.
+        """
+        size = self.info().zone_bytes
+        zones.manage(self.path, action, first * size, count * size)
 
     def close(self, *, force: bool = False) -> None:
         """Unmounts what :meth:`mkfs` and ``mount`` mounted and removes the device; the second time does nothing.

@@ -88,8 +88,19 @@ struct sampleblk_config {
 	 */
 	__u32 discard_granularity_bytes;
 	__u32 discard_alignment_bytes; /* where the first granule begins: less than one, a multiple of the logical block */
-	__u32 reserved0;
-	__u64 reserved[5];
+
+	/*
+	 * A zoned device, host-managed: the first zones are conventional, the others are written from their start to their
+	 * capacity, and again after a reset (BLKREPORTZONE and its siblings, linux/blkzoned.h). Without SAMPLEBLK_F_CACHE,
+	 * _SECTOR_ATOMIC, _DISCARD and _WRITE_ZEROES, atomic writes and SAMPLEBLK_MODE_BIO (EINVAL), without journal, snapshots
+	 * and resizing (EOPNOTSUPP). EOPNOTSUPP where the kernel has no zoned devices.
+	 */
+	__u32 conventional_zones; /* fewer than there are zones */
+	__u64 zone_bytes; /* a power of two, 64 KiB … 1 TiB, of which the capacity is a multiple; default 0: not zoned */
+	__u64 zone_capacity_bytes; /* of a sequential zone, what can be written; default: the zone */
+	__u32 max_open_zones; /* default 0: all */
+	__u32 max_active_zones; /* open or closed; default 0: all; else no less than max_open_zones */
+	__u64 reserved[2];
 };
 
 /* SAMPLEBLK_IOC_REMOVE */
