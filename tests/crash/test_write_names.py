@@ -234,3 +234,39 @@ def test_what_is_no_ext4_has_no_names(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(log_writes((0, 2, b"\xff" * 1024), (0, 2, bytes(1024))))
     log = crash.Log(tmp_path / "log", base="zeros")
     assert log.names(1) == log.names(2) == []
+
+
+FAST = """
+import os, sys
+import sampleblk_lab as lab
+
+device = lab.Device("32M", cache=True)
+filesystem = device.mkfs("ext4", options=["-O", "fast_commit", "-E", "lazy_itable_init=0"])
+with lab.crash.recording(device, sys.argv[1]):
+    with filesystem.mount() as mnt:
+        (mnt / "first").touch()
+        os.sync()
+        (mnt / "second").touch()
+        fd = os.open(mnt / "second", os.O_RDONLY)
+        os.fsync(fd)
+        os.close(fd)
+device.close()
+"""
+
+
+@pytest.mark.full
+def test_fast_commits_are_named_although_unmounting_has_ended_them(
+    tmp_path: Path, run_in_vm: Callable[..., str]
+) -> None:
+    run_in_vm(tmp_path, FAST, str(tmp_path), timeout=200)
+    log = crash.Log(tmp_path / "log", base=tmp_path / "base.img")
+    image = tmp_path / "last.img"
+    log.write(log.state(len(log)), image)
+    blocks = _journal_blocks(image)
+    block_bytes, _ = _layout(image)
+    # The last 256 of them (fs/jbd2/journal.c, JBD2_DEFAULT_FAST_COMMIT_BLOCKS).
+    area = set(blocks[-256:])
+    names = _names(log, block_bytes)
+    fast = {block for _, block, name in names if name == "journal, fast commit"}
+    assert fast
+    assert fast == {block for _, block, _ in names if block in area}

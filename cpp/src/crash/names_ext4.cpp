@@ -619,6 +619,25 @@ class Ext4 final : public NamesOf {
         }
     }
 
+    // At the journal's end, as long as it is in use: a clean unmount takes the feature back.
+    [[nodiscard]] std::uint64_t fast_commit_blocks() const {
+        const auto wanted = [](Bytes super) -> std::uint64_t {
+            if (be32(super, 0) != journal_magic || be32(super, 4) != 4 ||
+                (be32(super, 0x28) & journal_fast_commit) == 0) {
+                return 0;
+            }
+            const std::uint64_t blocks = be32(super, 0x54);
+            return blocks == 0 ? default_fast_commit_blocks : blocks;
+        };
+        std::uint64_t found = wanted(base_block(journal_blocks_.front()));
+        if (const auto versions = versions_.find(journal_blocks_.front()); versions != versions_.end()) {
+            for (const Version& version : versions->second) {
+                found = std::max(found, wanted(bytes_of(version)));
+            }
+        }
+        return found;
+    }
+
     void read_transactions() {
         // As the last mount left it: its features do not change while it is in use.
         Bytes super = base_block(journal_blocks_.front());
@@ -632,11 +651,7 @@ class Ext4 final : public NamesOf {
         const std::uint64_t features = second_version ? be32(super, 0x28) : 0;
         journal_first_ = be32(super, 0x14);
         journal_end_ = std::min<std::uint64_t>(be32(super, 0x10), journal_blocks_.size());
-        if ((features & journal_fast_commit) != 0) {
-            const std::uint64_t wanted = be32(super, 0x54);
-            const std::uint64_t fast = wanted == 0 ? default_fast_commit_blocks : wanted;
-            journal_end_ -= std::min(fast, journal_end_);
-        }
+        journal_end_ -= std::min(fast_commit_blocks(), journal_end_);
         if (journal_first_ == 0 || journal_first_ >= journal_end_) {
             journal_end_ = 0;
             return;
