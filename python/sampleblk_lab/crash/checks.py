@@ -146,7 +146,8 @@ def mounted(
 ) -> Callable[[Path, State], object]:
     """A check that the kernel mounts the state, that `check` passes on it, and that it is whole afterwards.
 
-    Runs as root where loop devices are: in a VM, or here if you mean it.
+    Runs as root where loop devices are: in a VM, or here if you mean it. Several states may be mounted at the same
+    time, although they have one UUID: an xfs with ``nouuid``; those of a btrfs wait for each other before Linux 6.7.
 
     Args:
         fstype: Such as ``"xfs"``.
