@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The plugin, as its users meet it: a pytest of its own for each case."""
 
+import re
 import subprocess
 import sys
 
@@ -151,6 +152,43 @@ def test_a_vm_in_which_a_test_left_something_is_retired(pytester: pytest.Pyteste
     result.stdout.fnmatch_lines(
         ["*::test_leaves_a_mount left in its VM: mount /tmp/*test_leaves_a_mount0 (tmpfs of none). The next *"]
     )
+
+
+LEAVES = {
+    "warn": ("Path('/proc/sys/kernel/tainted').write_text('512')", "kernel taint 512 (a warning)"),
+    "complaint": (
+        "Path('/dev/kmsg').write_text('WARNING: possible recursive locking detected\\n')",
+        "the kernel complained: ",
+    ),
+    "taint": ("Path('/proc/sys/kernel/tainted').write_text('32768')", "kernel taint 32768 (a live patch)"),
+    "device": ("lab.Device(capacity='16M').__enter__(); kept.append(1)", "block device sampleblk"),
+    "tracing": ("Path('/sys/kernel/tracing/instances/mine').mkdir()", "tracing instance mine"),
+    "process": ("subprocess.Popen(['sleep', '1000'], start_new_session=True)", "process sleep (pid "),
+    "sysctl": ("Path('/proc/sys/vm/swappiness').write_text('17')", "sysctl vm.swappiness is 17"),
+}
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("no_leftovers")
+def test_what_a_test_left_is_named_with_it(pytester: pytest.Pytester) -> None:
+    lines = [
+        "import subprocess, pytest, sampleblk_lab as lab",
+        "from pathlib import Path",
+        "pytestmark = pytest.mark.in_vm",
+        "MARK = Path('/tmp/been-here')",
+        "kept = []",
+        "@pytest.fixture(scope='module')",
+        "def damaged(): Path('/proc/sys/kernel/tainted').write_text('128')",
+    ]
+    for name, (statement, _) in LEAVES.items():
+        lines += [f"def test_{name}():", "    assert not MARK.exists()", "    MARK.touch()", f"    {statement}"]
+    lines += ["def test_last(damaged): pass", "def test_in_a_fresh_one():", "    assert not MARK.exists()"]
+    pytester.makepyfile("\n".join(lines))
+    result = pytester.runpytest_subprocess("-v", "-p", "no:cacheprovider", timeout=600)
+    result.assert_outcomes(passed=len(LEAVES) + 1, failed=1, warnings=len(LEAVES) + 1)
+    for name, (_, left) in LEAVES.items():
+        result.stdout.re_match_lines([rf".*::test_{name} left in its VM: (.*; )?{re.escape(left)}.*"])
+    result.stdout.re_match_lines([r".*::test_last left in its VM: kernel taint 128 \(an oops\).*"])
 
 
 @pytest.mark.full

@@ -514,6 +514,7 @@ def _setup(
         plugins=[("sampleblk", "sampleblk_lab.pytest_plugin"), *choice.load],
         inis=choice.inis,
         tests=[selection.key_of(item) for item in items],
+        shared=_fresh_of(items[0]) != "test",
         kernel=kernel if options.of(config).matrix else None,
         scratch=str(artefacts.scratch_of(config)),
         xdist=dict(config.workerinput) if worker else None,  # type: ignore[attr-defined]

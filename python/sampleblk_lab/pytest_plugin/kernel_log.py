@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _MARK = pytest.StashKey[int]()
 
+#: What the kernel complained of during a test, a line for each.
+COMPLAINTS = pytest.StashKey[list[str]]()
+
 
 def _open() -> int | None:
     try:
@@ -57,6 +60,7 @@ def check(item: pytest.Item, report: pytest.TestReport) -> None:
         os.close(fd)
     splats = [line for line in lines if is_splat(line)]
     if splats:
+        item.stash.setdefault(COMPLAINTS, []).extend(f"the kernel complained: {line}" for line in splats)
         folder = artefacts.directory_of(item)
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "kernel.log").open("a") as log:

@@ -1,63 +1,236 @@
 # SPDX-License-Identifier: MIT
-"""What a test left in the guest's kernel: taint, mounts, block devices, state of tracing."""
+"""What a test left in the guest's kernel: a taint, what it made there, settings that it changed, processes.
+
+Of the settings those are looked at that experiments with storage have a reason to change; files are not, nor what has
+no state of its own: a module of the kernel's own is loaded on demand, and what it made is seen.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import re
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 # Documentation/admin-guide/tainted-kernels.rst: an out-of-tree and an unsigned module are our driver.
 _OF_OUR_DRIVER = (1 << 12) | (1 << 13)
+_TAINTS = {
+    0: "a proprietary module",
+    1: "a module was forced in",
+    4: "a machine check",
+    5: "a bad page",
+    7: "an oops",
+    9: "a warning",
+    10: "a staging driver",
+    14: "a soft lockup",
+    15: "a live patch",
+    18: "a test of the kernel's own",
+}
+
+# After these the kernel is not what it was, whoever meant to do it.
+_DAMAGE = tuple(f"kernel taint {1 << bit}" for bit in (4, 5, 7, 9, 14))
+
+_DRIVER = "sampleblk"
 
 # What a device of these names stands for exists whether somebody uses it or not.
 _ALWAYS_THERE = ("ram", "loop", "nbd", "zram")
 
 _TRACEFS = Path("/sys/kernel/tracing")
 
+# Of tracefs what has a line for each thing that somebody made, and what has a setting.
+_TRACE_LISTS = ("kprobe_events", "uprobe_events", "synthetic_events", "dynamic_events", "set_event", "trace_options")
+_TRACE_SETTINGS = (
+    *("tracing_on", "trace_clock", "tracing_cpumask", "tracing_thresh", "max_graph_depth"),
+    *("set_ftrace_filter", "set_ftrace_notrace", "set_ftrace_pid", "set_graph_function", "set_event_pid"),
+    *("function_profile_enabled",),
+)
+
+_SYSCTL_FOLDERS = ("fs", "kernel", "vm")
+
+# Those that the kernel changes by itself, and those whose value is what was last asked for once (sysctl(8)).
+_NO_SETTINGS = re.compile(
+    r"kernel/(ns_last_pid|tainted|perf_(event_max_sample_rate|cpu_time_max_percent)|"
+    r"hung_task_warnings|hung_task_detect_count|(msg|sem|shm)_next_id|nr_\w+|acct)|"
+    r"fs/(dentry-state|file-nr|inode-nr|inode-state|aio-nr)|"
+    r"vm/(drop_caches|compact_memory|stat_refresh|min_free_kbytes|lowmem_reserve_ratio|user_reserve_kbytes|"
+    r"admin_reserve_kbytes)"
+)
+
+# Other settings of the whole kernel.
+_SETTINGS = {
+    "/sys/devices/system/cpu/online": "processors online",
+    "/sys/devices/system/clocksource/clocksource0/current_clocksource": "clock source",
+    "/sys/kernel/mm/transparent_hugepage/enabled": "transparent huge pages",
+    "/sys/kernel/mm/ksm/run": "same-page merging",
+    "/proc/self/cgroup": "control group of pytest",
+}
+
+# What Python starts once for all that use it, and ends with itself.
+_OF_PYTHON = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+
+_KERNEL_THREAD = 0x00200000  # PF_KTHREAD, include/linux/sched.h
+_ENDED = ("Z", "X")
+
+# What is on its way out, such as a process that was told to end or a device that the kernel removes by and by.
+_SETTLE_S = 1.0
+
+# A setting longer than this is told by its beginning.
+_MOST = 4096
+
+# A clock that is this far from where it was has been set.
+_CLOCK_S = 2.0
+
+_sysctls: list[str] = []  # all of them, once they are known
+_offsets: list[float] = []  # of the clock from the time since boot, when it was first looked at
+
 
 def present() -> frozenset[str]:
     """What there is now, a line for each thing. A difference of two answers is what came between."""
-    found = [*_taint(), *_mounts(), *_devices(), *_tracing()]
-    return frozenset(found)
+    kinds = (_taint, _modules, _mounts, _devices, _tracing, _sysctl, _settings, _processes, _control_groups, _others)
+    return frozenset(line for kind in kinds for line in kind())
 
 
-def _text(path: Path) -> str:
+def since(before: frozenset[str]) -> list[str]:
+    """What has come since and stays."""
+    end = time.monotonic() + _SETTLE_S
+    while (left := present() - before) and time.monotonic() < end:
+        time.sleep(0.05)
+    return sorted(left)
+
+
+def may_stay(lines: Iterable[str]) -> frozenset[str]:
+    """What a fixture may keep for the tests to come: not what is damage."""
+    return frozenset(line for line in lines if not line.startswith(_DAMAGE))
+
+
+def _text(path: str | Path) -> str:
     try:
-        return path.read_text()
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:  # not there in this kernel, or gone meanwhile
+        return ""
+    try:
+        return os.read(file, _MOST).decode(errors="replace").rstrip("\n")
+    except OSError:
+        return ""
+    finally:
+        os.close(file)
+
+
+def _whole(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
         return ""
 
 
+def _names(path: str | Path) -> list[str]:
+    try:
+        return sorted(os.listdir(path))  # noqa: PTH208  # on the way of every test
+    except OSError:
+        return []
+
+
 def _taint() -> list[str]:
-    flags = int(_text(Path("/proc/sys/kernel/tainted")) or 0) & ~_OF_OUR_DRIVER
-    return [f"kernel taint {1 << bit}" for bit in range(flags.bit_length()) if flags >> bit & 1]
+    flags = int(_text("/proc/sys/kernel/tainted") or 0) & ~_OF_OUR_DRIVER
+    bits = [bit for bit in range(flags.bit_length()) if flags >> bit & 1]
+    return [f"kernel taint {1 << bit}" + (f" ({_TAINTS[bit]})" if bit in _TAINTS else "") for bit in bits]
 
 
-def _mounts() -> list[str]:
+def _modules() -> Iterator[str]:
+    # proc(5): name, size, references, users, state, address, and in brackets how it taints
+    for line in _whole(Path("/proc/modules")).splitlines():
+        name, *_, last = line.split()
+        if last.startswith("(") and name != _DRIVER:
+            yield f"module {name}"
+
+
+def _mounts() -> Iterator[str]:
     # proc(5), mountinfo: id, parent, device, root, mount point, …, "-", type, source
-    found = []
-    for line in _text(Path("/proc/self/mountinfo")).splitlines():
+    for line in _whole(Path("/proc/self/mountinfo")).splitlines():
         left, _, right = line.partition(" - ")
         filesystem, source = right.split(" ")[:2]
-        found.append(f"mount {left.split(' ')[4]} ({filesystem} of {source})")
-    return found
+        yield f"mount {left.split(' ')[4]} ({filesystem} of {source})"
 
 
-def _devices() -> list[str]:
-    found = []
-    for path in Path("/sys/block").glob("*"):
-        if not path.name.startswith(_ALWAYS_THERE):
-            found.append(f"block device {path.name}")
-        elif (path / "loop").is_dir():
-            found.append(f"block device {path.name} (a loop of {_text(path / 'loop/backing_file').strip()})")
-    return found
+def _devices() -> Iterator[str]:
+    for name in _names("/sys/block"):
+        folder = f"/sys/block/{name}"
+        if not name.startswith(_ALWAYS_THERE):
+            mapped = _text(f"{folder}/dm/name")
+            yield f"block device {name}" + (f" ({mapped})" if mapped else "")
+        elif name.startswith("loop") and (file := _text(f"{folder}/loop/backing_file")):
+            yield f"block device {name} (a loop of {file})"
+        elif (name.startswith("zram") and _text(f"{folder}/initstate") == "1") or _text(f"{folder}/pid"):
+            yield f"block device {name} (in use)"
+    for line in _text("/proc/swaps").splitlines()[1:]:
+        yield f"swap on {line.split()[0]}"
 
 
-def _tracing() -> list[str]:
-    found = []
+def _tracing() -> Iterator[str]:
     with contextlib.suppress(OSError):  # tracefs is not mounted, or somebody's instance goes meanwhile
-        found += [f"tracing instance {path.name}" for path in (_TRACEFS / "instances").iterdir()]
-    for name in ("kprobe_events", "uprobe_events", "synthetic_events", "dynamic_events", "set_event"):
-        found += [f"{name}: {line}" for line in _text(_TRACEFS / name).splitlines()]
-    tracer = _text(_TRACEFS / "current_tracer").strip()
-    return [*found, *([f"tracer {tracer}"] if tracer not in ("", "nop") else [])]
+        yield from (f"tracing instance {path.name}" for path in (_TRACEFS / "instances").iterdir())
+    for name in _TRACE_LISTS:
+        yield from (f"{name}: {line}" for line in _whole(_TRACEFS / name).splitlines())
+    tracer = _text(_TRACEFS / "current_tracer")
+    if tracer not in ("", "nop"):
+        yield f"tracer {tracer}"
+    for name in _TRACE_SETTINGS:
+        if value := _text(_TRACEFS / name):
+            yield f"tracing {name} is {value}"
+
+
+def _sysctl() -> Iterator[str]:
+    if not _sysctls:
+        paths = (f"{folder}/{name}" for folder in _SYSCTL_FOLDERS for name in _names(f"/proc/sys/{folder}"))
+        _sysctls.extend(path for path in paths if not _NO_SETTINGS.match(path))
+    for path in _sysctls:
+        if value := _text(f"/proc/sys/{path}"):
+            yield f"sysctl {path.replace('/', '.')} is {value}"
+
+
+def _settings() -> Iterator[str]:
+    for path, name in _SETTINGS.items():
+        if value := _text(path):
+            yield f"{name}: {value}"
+    for name in _names("/proc/self/ns"):
+        with contextlib.suppress(OSError):
+            yield f"namespace of pytest {os.readlink(f'/proc/self/ns/{name}')}"  # noqa: PTH115
+    for folder in _names("/sys/kernel/debug"):
+        if folder.startswith("fail") and (value := _text(f"/sys/kernel/debug/{folder}/probability")) not in ("", "0"):
+            yield f"fault injection {folder} with probability {value}"
+    offset = time.clock_gettime(time.CLOCK_REALTIME) - time.clock_gettime(time.CLOCK_BOOTTIME)
+    if not _offsets:
+        _offsets.append(offset)
+    if abs(offset - _offsets[0]) > _CLOCK_S:
+        yield f"clock set by {offset - _offsets[0]:+.0f} s"
+
+
+def _processes() -> Iterator[str]:
+    for pid in _names("/proc"):
+        if not pid.isdecimal() or int(pid) == os.getpid():
+            continue
+        # proc(5), stat: pid, (command), state, …, flags as the ninth
+        left, _, right = _text(f"/proc/{pid}/stat").rpartition(")")
+        fields = right.split()
+        if not fields or fields[0] in _ENDED or int(fields[6]) & _KERNEL_THREAD:
+            continue
+        command = _text(f"/proc/{pid}/cmdline")
+        if not any(name in command for name in _OF_PYTHON):
+            yield f"process {left.partition('(')[2]} (pid {pid})"
+
+
+def _control_groups() -> Iterator[str]:
+    for folder, below, _ in os.walk("/sys/fs/cgroup"):
+        yield from (f"control group {folder}/{name}".replace("/sys/fs/cgroup", "", 1) for name in below)
+
+
+def _others() -> Iterator[str]:
+    yield from (f"network interface {name}" for name in _names("/sys/class/net"))
+    for kind in ("msg", "sem", "shm"):
+        for line in _text(f"/proc/sysvipc/{kind}").splitlines()[1:]:
+            yield f"System V {kind} {line.split()[1]}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sampleblk_lab.pytest_plugin import artefacts, internals, places, residue, selection
+from sampleblk_lab.pytest_plugin import artefacts, internals, kernel_log, places, residue, selection
 from sampleblk_lab.pytest_plugin.debugger import GuestTerminal, Shape
 from sampleblk_lab.pytest_plugin.messages import Link, can_be_sent
 
@@ -37,6 +37,7 @@ class Setup:
         plugins: Name and module of each plugin to load.
         inis: Ini values that no plugin declares here.
         tests: File and name of each test, in the session's order.
+        shared: Whether another test may come after one.
         kernel: The kernel that is part of the tests' names; None: it is not.
         scratch: The folder that both sides write to.
         xdist: What an xdist worker was told, if the session is one.
@@ -52,6 +53,7 @@ class Setup:
     plugins: list[tuple[str, str]]
     inis: list[str]
     tests: list[tuple[str, str]]
+    shared: bool
     kernel: str | None
     scratch: str
     xdist: dict[str, Any] | None
@@ -168,7 +170,7 @@ class Worker:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Runs what the session asks for, until it has finished."""
-        self._kept = residue.present()
+        self._kept = residue.present() if self._setup.shared else frozenset()
         while True:
             message = self._link.receive()
             if message[0] != "run":
@@ -177,8 +179,13 @@ class Worker:
             item = session.items[index]
             nextitem = None if following is None else session.items[following]
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
-            left = sorted(residue.present() - self._kept)
-            self._link.send("done", session.shouldfail, session.shouldstop, left)
+            self._link.send("done", session.shouldfail, session.shouldstop, self._left_by(item))
+
+    def _left_by(self, item: pytest.Item) -> list[str]:
+        """What is to be said of a test that the next one must not meet."""
+        if not self._setup.shared:
+            return []
+        return [*item.stash.get(kernel_log.COMPLAINTS, []), *residue.since(self._kept)]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Sends a report back."""
@@ -227,10 +234,11 @@ class Worker:
     ) -> Generator[None, Any, Any]:
         """Notes the test's temporary folder, and what a fixture keeps for the tests to come."""
         wider = fixturedef.scope != "function" and not fixturedef.func.__module__.startswith("_pytest.")
+        wider = wider and self._setup.shared
         before = residue.present() if wider else frozenset()
         value = yield
         if wider:
-            self._kept |= residue.present() - before
+            self._kept |= residue.may_stay(residue.present() - before)
         if fixturedef.argname == "tmp_path":
             request.node.stash[_TMP_PATH] = value
         return value

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: MIT
+"""What a test can leave in a kernel is seen, by its name, and is not seen any more when it has been undone."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+import sampleblk_lab as lab
+from sampleblk_lab.pytest_plugin import residue
+
+TRACEFS = Path("/sys/kernel/tracing")
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@contextmanager
+def _written(path: Path, text: str) -> Iterator[None]:
+    before = path.read_text()
+    path.write_text(text)
+    try:
+        yield
+    finally:
+        path.write_text(before)
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[None]:
+    path.mkdir()
+    try:
+        yield
+    finally:
+        path.rmdir()
+
+
+@contextmanager
+def _mount(tmp_path: Path) -> Iterator[None]:
+    _run("mount", "-t", "tmpfs", "none", str(tmp_path))
+    yield
+    _run("umount", str(tmp_path))
+
+
+@contextmanager
+def _device(_: Path) -> Iterator[None]:
+    with lab.Device(capacity="16M"):
+        yield
+
+
+@contextmanager
+def _loop(tmp_path: Path) -> Iterator[None]:
+    (tmp_path / "disk").write_bytes(bytes(1 << 20))
+    name = _run("losetup", "-f", "--show", str(tmp_path / "disk"))
+    yield
+    _run("losetup", "-d", name)
+
+
+@contextmanager
+def _mapped(_: Path) -> Iterator[None]:
+    if not any((Path(folder) / "dmsetup").exists() for folder in ("/sbin", "/usr/sbin")):
+        pytest.skip("dmsetup is not installed")
+    _run("dmsetup", "create", "left-here", "--table", "0 8 zero")
+    yield
+    _run("dmsetup", "remove", "left-here")
+
+
+@contextmanager
+def _swap(_: Path) -> Iterator[None]:
+    with lab.Device(capacity="16M") as device:
+        _run("mkswap", str(device.path))
+        _run("swapon", str(device.path))
+        yield
+        _run("swapoff", str(device.path))
+
+
+@contextmanager
+def _process(_: Path) -> Iterator[None]:
+    # The middle one ends, so that its child is nobody's here.
+    code = "import subprocess as s; print(s.Popen(['sleep', '1000'], stdout=s.DEVNULL, stderr=s.DEVNULL).pid)"
+    pid = int(_run(sys.executable, "-c", code))
+    yield
+    os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def _clock(_: Path) -> Iterator[None]:
+    time.clock_settime(time.CLOCK_REALTIME, time.time() + 3600)
+    yield
+    time.clock_settime(time.CLOCK_REALTIME, time.time() - 3600)
+
+
+@contextmanager
+def _shared_memory(_: Path) -> Iterator[None]:
+    libc = ctypes.CDLL(None, use_errno=True)
+    made = libc.shmget(0, 4096, 0o1600)  # IPC_PRIVATE, IPC_CREAT
+    assert made >= 0
+    yield
+    libc.shmctl(made, 0, None)  # IPC_RMID
+
+
+@contextmanager
+def _namespace(_: Path) -> Iterator[None]:
+    before = os.open("/proc/self/ns/uts", os.O_RDONLY)
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.unshare(0x04000000) == 0  # CLONE_NEWUTS
+    yield
+    assert libc.setns(before, 0) == 0
+    os.close(before)
+
+
+@contextmanager
+def _processor(_: Path) -> Iterator[None]:
+    switch = Path("/sys/devices/system/cpu/cpu1/online")
+    if not switch.exists():
+        pytest.skip("the VM has one processor")
+    with _written(switch, "0"):
+        yield
+
+
+KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "mount": (_mount, "mount /tmp/"),
+    "device": (_device, "block device sampleblk"),
+    "loop": (_loop, "block device loop"),
+    "dm": (_mapped, "block device dm-0 (left-here)"),
+    "swap": (_swap, "swap on /dev/sampleblk"),
+    "process": (_process, "process sleep (pid "),
+    "clock": (_clock, "clock set by +3600 s"),
+    "shared memory": (_shared_memory, "System V shm "),
+    "namespace": (_namespace, "namespace of pytest uts:"),
+    "processor": (_processor, "processors online: 0"),
+    "sysctl": (lambda _: _written(Path("/proc/sys/vm/swappiness"), "17"), "sysctl vm.swappiness is 17"),
+    "control group": (lambda _: _folder(CGROUPS / "left-here"), "control group /left-here"),
+    "instance": (lambda _: _folder(TRACEFS / "instances/left-here"), "tracing instance left-here"),
+    "tracer": (lambda _: _written(TRACEFS / "current_tracer", "blk"), "tracer blk"),
+    "tracing": (lambda _: _written(TRACEFS / "tracing_on", "0"), "tracing tracing_on is 0"),
+    "merging": (lambda _: _written(Path("/sys/kernel/mm/ksm/run"), "1"), "same-page merging: 1"),
+}
+
+
+@pytest.mark.in_vm
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_seen_until_it_is_undone(tmp_path: Path, kind: str) -> None:
+    make, name = KINDS[kind]
+    with suppress(subprocess.CalledProcessError):
+        _run("modprobe", "loop")
+    before = residue.present()
+    with make(tmp_path):  # type: ignore[attr-defined]
+        assert any(line.startswith(name) for line in residue.since(before)), residue.since(before)
+    assert residue.since(before) == [], "undone"
+
+
+@pytest.mark.in_vm
+def test_what_ends_by_itself_is_not_left() -> None:
+    before = residue.present()
+    code = "import subprocess as s; s.Popen(['sleep', '0.2'], stdout=s.DEVNULL, stderr=s.DEVNULL)"
+    _run(sys.executable, "-c", code)
+    assert residue.since(before) == []
+
+
+def test_damage_is_nothing_that_a_fixture_may_keep() -> None:
+    lines = {
+        "kernel taint 512 (a warning)",
+        "kernel taint 16384 (a soft lockup)",
+        "kernel taint 1 (a proprietary module)",
+    }
+    assert residue.may_stay({*lines, "mount /mnt (tmpfs of none)"}) == {
+        "kernel taint 1 (a proprietary module)",
+        "mount /mnt (tmpfs of none)",
+    }
+
+
+def test_a_module_of_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        "sampleblk 98304 0 - Live 0xffffffffc0a00000 (OE)\nmine 16384 0 - Live 0xffffffffc0b00000 (OE)\n"
+        "xfs 1900544 0 - Live 0xffffffffc0c00000\n"
+    )
+    monkeypatch.setattr(residue, "_whole", lambda _: text)
+    assert list(residue._modules()) == ["module mine"]
