@@ -7,19 +7,19 @@ is worth keeping to ``runs/NAME/0001/TEST/``. Imports nothing heavy: every sessi
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import os
 import re
 import shutil
 import stat
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sampleblk_lab.paths import below
+from sampleblk_lab.paths import below, scratch_directory
 from sampleblk_lab.pytest_plugin import options, selection
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Session:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self._scratch: Path | None = None
+        self._folders = contextlib.ExitStack()
         self.failed: set[str] = set()
         #: Tests that did not run for want of a VM, by what is missing.
         self.not_run: dict[str, int] = {}
@@ -78,7 +79,7 @@ class Session:
     def scratch(self) -> Path:
         """Where run directories are while the session runs."""
         if self._scratch is None:
-            self._scratch = Path(tempfile.mkdtemp(prefix="sampleblk-session-"))
+            self._scratch = self._folders.enter_context(scratch_directory("tests"))
         return self._scratch
 
     def made(self) -> list[Path]:
@@ -97,8 +98,8 @@ class Session:
     def close(self) -> None:
         """Takes the scratch folder away. Idempotent."""
         if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
             self._scratch = None
+            self._folders.close()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
