@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -94,7 +95,7 @@ def _old_names() -> dict[str, Callable[[], Any]]:
         "pids= of Run.offsets": lambda: run.offsets(pid=1),  # type: ignore[call-arg]
         "pids= of record": lambda: lab.record(pid=1),
         "pids= of profile": lambda: lab.profile(pid=1),  # type: ignore[call-arg]
-        "pids= of stat": lambda: lab.stat(pid=1),  # type: ignore[call-arg]
+        "pids= of stat": lambda: lab.stat(pid=os.getpid()),  # type: ignore[call-arg]
         "pids= of FunctionCount.__init__": lambda: lab.FunctionCount("vfs_write", pid=1),  # type: ignore[call-arg]
         "lab.article.findings": lambda: lab.article_findings,
         "lab.article.shares": lambda: lab.article_shares,

@@ -21,7 +21,8 @@ KERNELS = ("5.10", "6.1", "6.12", "7.2")
 
 # trace-cmd report: "    fio-95069 [001]    12.345678901: block_rq_issue:       253,1 W 4096 () 2048 + 8 [fio]"
 LINE = re.compile(
-    r"^\s*(?P<comm>.+)-(?P<pid>\d+)\s+\[(?P<cpu>\d+)\]\s+(?P<time>\d+\.\d+): (?P<event>\S+):\s+(?P<text>.*)$"
+    r"^\s*(?P<comm>.+)-(?P<pid>\d+)\s+\[(?P<cpu>\d+)\](?:\s+[^\s\d]\S+)?\s+(?P<time>\d+\.\d+): "
+    r"(?P<event>\S+):\s+(?P<text>.*)$"
 )
 
 

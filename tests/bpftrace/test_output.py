@@ -189,6 +189,18 @@ def test_large_numbers_are_exact():
     assert list(said({"type": "map", "data": {"@": {"1": big, "2": -3}}})["@"]["value"]) == [str(big), "-3"]
 
 
+def test_stacks_as_bpftrace_0_23_escapes_them():
+    # As it printed them: with a backslash and an n where a line ends.
+    frames = "\\n        syscall_trace_enter+339\\n        do_syscall_64+330\\n"
+    script = 'a:b { @d["R", 7, kstack(2), "a"] = count(); }'
+    line = {"type": "map", "data": {"@d": {f"R,7,{frames},a": 51}}}
+    older = {"type": "map", "data": {"@d": {f"R,7,{frames},a".replace("\\n", "\n"): 51}}}
+    newer = list(said(line, script=script)["@d"])
+    assert newer == list(said(older, script=script)["@d"])
+    [row] = newer
+    assert list(row.values()) == ["R", 7, "do_syscall_64;syscall_trace_enter", "a", 51]
+
+
 def test_newer_kinds():
     found = said(
         {"type": "attached_probes", "count": 3, "data": {"probes": 3}},
@@ -197,6 +209,8 @@ def test_newer_kinds():
         {"type": "lost_events", "count": 7, "data": {"events": 7}},
         {"type": "lost_events", "data": {"events": 2}},
         {"type": "helper_error", "msg": "no", "helper": "probe_read", "retcode": -14, "line": 2, "col": 5},
+        # bpftrace 0.23 of a key that is not there
+        {"type": "helper_error", "msg": "no", "helper": "map_lookup_elem", "retcode": 0, "line": 10, "col": 5},
         {"type": "brand_new", "data": 1},
         {"type": "map", "data": {"@b": {"true": True, "x": None}}},
     )

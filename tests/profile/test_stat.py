@@ -108,6 +108,7 @@ def test_bad_calls_name_what_is_wanted():
         lab.stat(pids=2**22 - 1)
 
 
+@root
 def test_a_name_means_the_event_itself_before_its_user_half():
     both = lab.stat(COMMAND, events=["page-faults:u", "page-faults"])
     rows = {row["event"]: row["value"] for row in both.table().rows()}

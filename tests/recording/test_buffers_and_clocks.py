@@ -21,7 +21,7 @@ import version6
 
 DATA = Path(__file__).parents[1] / "data" / "trace"
 needs_trace_cmd = pytest.mark.skipif(not trace_cmd.AVAILABLE, reason="needs trace-cmd: apt-get install trace-cmd")
-_LINE = re.compile(r"^ *(?:(\S+): )? *.*-\d+ +\[(\d+)\] +([\d.]+): ([^ :]+):")
+_LINE = re.compile(r"^ *(?:(\S+): )? *.*-\d+ +\[(\d+)\](?:-0x[0-9a-f]+)? +([\d.]+): ([^ :]+):")
 
 
 def reported(path: Path) -> list[tuple[str, int, int, str]]:

@@ -12,8 +12,11 @@ from typing import Any
 
 AVAILABLE = shutil.which("trace-cmd") is not None
 
+# From 3.3 on the flags of an event are behind its CPU.
 _LINE = re.compile(
-    r"^ *(?P<comm>.*)-(?P<pid>\d+) +\[(?P<cpu>\d+)\] +(?P<time>\d+\.\d+): (?P<event>[^ :]+): *(?P<rest>.*)$", re.S
+    r"^ *(?P<comm>.*)-(?P<pid>\d+) +\[(?P<cpu>\d+)\](?:-0x[0-9a-f]+| [^ \d]\S+)? +(?P<time>\d+\.\d+): "
+    r"(?P<event>[^ :]+): *(?P<rest>.*)$",
+    re.S,
 )
 
 
@@ -78,6 +81,9 @@ def _same(theirs: str, field: dict[str, Any], ours: dict[str, Any], core: Any) -
             # trace-cmd runs on past the length of a string that has no NUL
             return field["type"].startswith("__data_loc") and bool(value) and theirs.startswith(value)
         return True  # bytes that are no text: shown escaped by us, raw by them
+    # From 3.3 on an address has its symbol before it.
+    if (symbol := re.fullmatch(r"\S+ \((0x[0-9a-f]+)\)", theirs)) is not None:
+        theirs = symbol[1]
     if theirs.startswith("0x"):
         # libtraceevent prints 32 bits of some wider fields where the print format says so
         wide = int(theirs, 16)

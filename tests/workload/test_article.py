@@ -114,6 +114,11 @@ def test_json_has_every_key_of_fios(tmp_path: Path) -> None:
             return missing(expected[0], found[0], f"{where}/0")
         return [] if type(expected) is type(found) else [f"{where}: {expected!r} is not {found!r}"]
 
+    # What fio has since 3.33, whose form ours is.
+    for newer, holders in {"job_start": theirs["jobs"], "read_sectors": theirs.get("disk_util", [])}.items():
+        for holder in holders:
+            holder.pop(newer, None)
+            holder.pop(newer.replace("read", "write"), None)
     assert missing(theirs, mine, "") == []
     assert list(theirs["jobs"][0]) == list(mine["jobs"][0])[: len(theirs["jobs"][0])]
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,11 +18,15 @@ PER_TEST = 20
 
 # Of the first 3,000, those in which a fault was found, or that are why a reason is as it is.
 KNOWN = (760, 961, 963, 967, 998, 1997, 2849, 2925, 2976)
+# Of them, those that newer releases of fio (3.39) do otherwise.
+OLDER = (961,)
 
 
 @needs_fio
 @pytest.mark.parametrize("number", KNOWN)
 def test_job_files_that_found_faults_do_what_fios_do(number: int, tmp_path: Path) -> None:
+    if number in OLDER and subprocess.check_output(["fio", "--version"], text=True).strip() != "fio-3.33":
+        pytest.skip("another fio does here what 3.33 does not, after which ours goes")
     compare([number], tmp_path)
 
 

@@ -43,6 +43,8 @@ _TEXTS = ("printf", "value", "time", "join", "strftime", "cat", "syscall")
 _STATS = ["count", "average", "total"]
 # Of cutting a key's text at its commas; with more of them, none is taken.
 _MOST_WAYS = 2000
+# The end of a line, escaped, and the indentation of a frame.
+_ESCAPED_FRAME = "\\n        "
 # Columns that a key may not be called.
 _TAKEN = frozenset({"snapshot", "value", "low", "high", "interval_start", *_STATS})
 
@@ -383,7 +385,9 @@ def _take(record: dict[str, Any], records: _Records) -> None:
     elif kind == "helper_error":
         where = (_small(record.get("retcode")), _small(record.get("line", 0)), _small(record.get("col", 0)))
         key = (str(record.get("helper", "")), *where)
-        records.errors[key] = records.errors.get(key, 0) + 1
+        # From 0.23 on it tells of each key that a map does not have, which reads as 0 and fails nothing.
+        if key[:2] != ("map_lookup_elem", 0):
+            records.errors[key] = records.errors.get(key, 0) + 1
     elif kind in ("runtime_error", "warnf", "errorf"):
         records.said.append(f"{kind}: {record.get('msg', '')} (line {record.get('line', '?')})")
     else:
@@ -419,11 +423,16 @@ def _take_map(kind: str, data: Any, records: _Records) -> None:
     kind = "hist" if kind == "lhist" else kind
     keyed = isinstance(content, _Pairs) and not (kind == "stats" and [key for key, _ in content] == _STATS)
     entries = list(content) if keyed else [("", content)]
-    rows = [(key, row) for key, value in entries for row in _values(kind, value)]
+    rows = [(_frames(key), row) for key, value in entries for row in _values(kind, value)]
     printed = records.maps.setdefault(name, _Printed(kind, keyed))
     if (printed.kind, printed.keyed) != (kind, keyed):
         raise _MalformedError
     printed.snapshots.append(rows)
+
+
+def _frames(text: str) -> str:
+    """A text in which a stack has its lines: bpftrace 0.23 escapes the ends of those of a key twice."""
+    return text.replace("\\n", "\n") if _ESCAPED_FRAME in text else text
 
 
 def _values(kind: str, value: Any) -> Iterator[dict[str, Any]]:

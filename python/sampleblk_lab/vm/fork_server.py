@@ -16,6 +16,7 @@ import fcntl
 import gc
 import importlib.machinery
 import io
+import linecache
 import os
 import random
 import runpy
@@ -298,7 +299,12 @@ class _Text:
         self._text = text
 
     def __call__(self) -> None:
-        exec(compile(self._text, "<string>", "exec", dont_inherit=True), sys.modules["__main__"].__dict__)
+        code = compile(self._text, "<string>", "exec", dont_inherit=True)
+        # From 3.13 on the interpreter does so, for tracebacks; else they have the lines of this server's own -c.
+        register = getattr(linecache, "_register_code", None)
+        if register is not None:
+            register(code, self._text, "<string>")
+        exec(code, sys.modules["__main__"].__dict__)
 
 
 class _Module:

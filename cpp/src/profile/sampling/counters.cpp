@@ -59,8 +59,6 @@ void CounterSet::Impl::open(Counter& counter, std::int32_t pid, std::int32_t cpu
         if (fd) {
             counter.event.exclude_kernel = true;
             counter.event.name += ":u";
-        } else {
-            errno = EACCES;
         }
     }
     if (fd) {

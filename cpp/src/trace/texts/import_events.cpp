@@ -14,6 +14,7 @@
 #include "sampleblk/interrupt.hpp"
 #include "sampleblk/mapping.hpp"
 #include "texts/block_events.hpp"
+#include "texts/lines.hpp"
 
 namespace sampleblk::trace {
 
@@ -107,25 +108,16 @@ class Import {
 template <typename Line>
 void each_line(std::string_view text, const std::string& source, Import& import, const std::string& expected,
                Line line) {
-    std::uint64_t number = 0;
-    for (std::size_t at = 0; at < text.size();) {
-        if ((++number & 0xfff) == 0) {
-            check_interrupt();
-        }
-        const auto end = std::min(text.find('\n', at), text.size());
-        auto here = text.substr(at, end - at);
-        if (here.ends_with('\r')) {
-            here.remove_suffix(1);
-        }
-        const bool known = line(here);
+    Lines lines(text);
+    while (lines.next()) {
+        const bool known = line(lines.line());
         if (!import.take_in_order()) {
-            import.refuse(line_error(source, at, number, here,
-                                     "a time not before those of " + std::to_string(RecordingBuilder::kWindow) +
-                                         " earlier events of its CPU: sort the file by time"));
+            import.refuse(lines.error(source, "a time not before those of " +
+                                                  std::to_string(RecordingBuilder::kWindow) +
+                                                  " earlier events of its CPU: sort the file by time"));
         } else if (!known) {
-            import.refuse(line_error(source, at, number, here, expected));
+            import.refuse(lines.error(source, expected));
         }
-        at = end + 1;
     }
 }
 
@@ -599,12 +591,11 @@ bool is_blktrace(std::span<const std::byte> bytes) {
 
 // The heading is among the first lines; before it a tool says that it is tracing.
 std::optional<std::string_view> snoop_heading(std::string_view text) {
-    for (int lines = 0; lines < 10 && !text.empty(); ++lines) {
-        const auto end = std::min(text.find('\n'), text.size());
-        if (SnoopText::is_heading(text.substr(0, end))) {
-            return text.substr(0, end);
+    Lines lines(text);
+    for (int count = 0; count < 10 && lines.next(); ++count) {
+        if (SnoopText::is_heading(lines.line())) {
+            return lines.line();
         }
-        text.remove_prefix(std::min(end + 1, text.size()));
     }
     return std::nullopt;
 }

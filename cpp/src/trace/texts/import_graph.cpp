@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "file/text.hpp"
-#include "sampleblk/interrupt.hpp"
 #include "sampleblk/trace/import_text.hpp"
+#include "texts/lines.hpp"
 #include "views/graph_sink.hpp"
 
 namespace sampleblk::trace {
@@ -83,25 +83,17 @@ class GraphText {
     GraphText(const std::string& source, OnError on_error) : source_(source), on_error_(on_error) {}
 
     CallGraph read(std::string_view text) {
-        std::size_t at = 0;
-        std::uint64_t lines = 0;
-        while (at < text.size()) {
-            if ((++lines & 0xfff) == 0) {
-                check_interrupt();
-            }
-            const auto end = std::min(text.find('\n', at), text.size());
-            const auto here = text.substr(at, end - at);
-            if (!line(here)) {
+        Lines lines(text);
+        while (lines.next()) {
+            if (!line(lines.line())) {
                 const FormatError error =
-                    line_error(source_, at, lines, here,
-                               "a line of function_graph output, such as \" 0)   0.740 us    |    fn();\"");
+                    lines.error(source_, "a line of function_graph output, such as \" 0)   0.740 us    |    fn();\"");
                 if (on_error_ == OnError::strict) {
                     throw error;
                 }
                 ++unread_;
                 damage_.note(error.what());
             }
-            at = end + 1;
         }
         arrange_graph(out_, std::vector<std::uint8_t>(out_.size(), 1));
         out_.metadata["lost_events"] = std::to_string(lost_);

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "file/text.hpp"
-#include "sampleblk/interrupt.hpp"
 #include "sampleblk/trace/import_text.hpp"
+#include "texts/lines.hpp"
 
 namespace sampleblk::trace {
 
@@ -124,27 +124,21 @@ class StraceLog {
     StraceLog(const std::string& source, OnError on_error) : source_(source), on_error_(on_error) {}
 
     Table read(std::string_view text) {
-        std::size_t at = 0;
-        std::uint64_t lines = 0;
-        while (at < text.size()) {
-            if ((++lines & 0xfff) == 0) {
-                check_interrupt();
-            }
-            const auto end = std::min(text.find('\n', at), text.size());
-            const auto here = text.substr(at, end - at);
+        Lines lines(text);
+        while (lines.next()) {
+            const auto here = lines.line();
             if (here.starts_with("% time")) {
                 break;  // the table of -C
             }
             if (!whole_line(here)) {
                 const FormatError error =
-                    line_error(source_, at, lines, here, "a line of strace, such as \"write(3, ..., 4096) = 4096\"");
+                    lines.error(source_, "a line of strace, such as \"write(3, ..., 4096) = 4096\"");
                 if (on_error_ == OnError::strict) {
                     throw error;
                 }
                 ++unread_;
                 damage_.note(error.what());
             }
-            at = end + 1;
         }
         std::map<std::string, std::string> metadata{{"lost_events", "0"}};
         const std::uint64_t unfinished = open_.size() + detached_ + (cut_.empty() ? 0 : 1);
@@ -519,16 +513,9 @@ Table read_strace_summary(std::string_view text, const std::string& source) {
     std::vector<std::uint64_t> errors;
     std::vector<std::int32_t> name;
     auto names = std::make_shared<StringPool>();
-    const auto head = text.find("% time");
-    std::size_t at = head == std::string_view::npos ? text.size() : head;
-    auto number =
-        static_cast<std::uint64_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
-    while (at < text.size()) {
-        ++number;
-        const auto end = std::min(text.find('\n', at), text.size());
-        auto line = trim(text.substr(at, end - at));
-        const std::size_t here = at;
-        at = end + 1;
+    Lines lines(text, text.find("% time"));
+    while (lines.next()) {
+        auto line = trim(lines.line());
         if (line.empty() || line.front() == '%' || line.front() == '-') {
             continue;
         }
@@ -550,8 +537,7 @@ Table read_strace_summary(std::string_view text, const std::string& source) {
                    numbers[i] >= 0 && numbers[i] < 1e18;
         }
         if (!good) {
-            throw line_error(source, here, number, text.substr(here, end - here),
-                             "a row of strace -c: % time, seconds, usecs/call, calls, errors, syscall");
+            throw lines.error(source, "a row of strace -c: % time, seconds, usecs/call, calls, errors, syscall");
         }
         percent.push_back(numbers[0]);
         seconds.push_back(numbers[1]);
