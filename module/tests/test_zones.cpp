@@ -2,6 +2,7 @@
 // What the comparison with null_blk (tests/vm/test_device_zoned.py) does not reach: limits at their edges, appends, races.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "core.hpp"

@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 needs_strace = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
 
+
+def _fio_version() -> str:
+    if shutil.which("fio") is None:
+        return "none"
+    return subprocess.run(["fio", "--version"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+FIO_VERSION = _fio_version()
+# Where releases of fio differ, ours goes after this one.
+needs_fio_3_33 = pytest.mark.skipif(FIO_VERSION != "fio-3.33", reason=f"held against fio 3.33; here is {FIO_VERSION}")
+
 # What a job asks of the kernel for its I/O; all else is a program's own business.
 _IO_CALLS = (
     "open,openat,creat,close,read,write,pread64,pwrite64,readv,writev,preadv,pwritev,preadv2,pwritev2,lseek,"

@@ -15,13 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from conftest import fios, needs_fio, needs_strace, on_files, ours
+from conftest import FIO_VERSION, fios, needs_fio, needs_strace, on_files, ours
 
 JOBS = Path(__file__).parent.parent / "data" / "jobs" / "equivalence"
 
 pytestmark = [needs_strace, needs_fio]
 
 # Calls that only one of the two makes, and why.
+OLDER = ("libaio_batch", "libaio_fsync", "libaio_write")
 EXCEPT = {
     "vsync_batch": ("close", "fio 3.33 leaves the file open when vsync batches"),
     "unlink": ("unlink", "fio removes the file a second time, which finds nothing"),
@@ -46,6 +47,8 @@ def both(name: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[l
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in JOBS.glob("*.fio") if not path.stem.startswith("random")))
 def test_calls_are_fios(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name in OLDER and FIO_VERSION != "fio-3.33":
+        pytest.skip(f"held against fio 3.33, whose libaio asks for events otherwise than {FIO_VERSION}'s")
     mine, theirs = both(name, tmp_path, monkeypatch)
     if name == "numjobs_offset_increment":
         # fio lays the shared file out for the last copy only; we do for each, to the same end.

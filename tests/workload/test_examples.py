@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 
 import sampleblk_lab as lab
+from conftest import needs_fio_3_33
 
 EXAMPLES = Path("/usr/share/doc/fio/examples")
 
-pytestmark = pytest.mark.skipif(not EXAMPLES.is_dir(), reason="Debian's package fio-examples is not installed")
+pytestmark = [
+    pytest.mark.skipif(not EXAMPLES.is_dir(), reason="Debian's package fio-examples is not installed"),
+    needs_fio_3_33,
+]
 
 # What the examples want from the environment.
 ENVIRONMENT = (

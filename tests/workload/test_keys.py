@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import sampleblk_lab as lab
-from conftest import needs_fio
+from conftest import needs_fio, needs_fio_3_33
 
 # What a workload must be able to say.
 WANTED = (
@@ -94,7 +94,7 @@ def test_an_engine_of_fios_that_is_missing(engine: str) -> None:
         lab.JobFile.parse(f"[a]\nrw=read\nioengine={engine}\nsize=4k\n", "jobs")
 
 
-@needs_fio
+@needs_fio_3_33
 def test_no_value_that_fio_takes_is_unknown() -> None:
     """By fio's own lists of them: each is taken, or said to be not supported."""
     shown = subprocess.run(["fio", "--cmdhelp=all"], check=True, capture_output=True, text=True, timeout=60).stdout
