@@ -160,6 +160,8 @@ def test_a_module_s_names_are_known_when_it_comes_later():
     from sampleblk_lab.inspect.kernel import names
 
     inspect.kernel()
+    # Whoever mounted an image before may have left it.
+    subprocess.run(["modprobe", "-r", "loop"], check=True)
     before = len(names())
     subprocess.run(["modprobe", "loop"], check=True)
     try:
