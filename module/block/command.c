@@ -317,39 +317,16 @@ static blk_status_t faulty_status(const struct sblk_cmd *cmd)
 	return BLK_STS_OK;
 }
 
-static void clear(struct sblk_cmd *cmd, u64 from, u64 to)
-{
-	u64 offset = 0;
-	struct bio *bio;
-
-	for (bio = cmd->io.bio; bio; bio = bio->bi_next) {
-		struct bvec_iter iter;
-		struct bio_vec bvec;
-
-		bio_for_each_segment(bvec, bio, iter) {
-			u64 begin = max(from, offset), end = min_t(u64, to, offset + bvec.bv_len);
-
-			if (begin < end) {
-				u8 *data = sblk_bvec_map(&bvec);
-
-				memset(data + (begin - offset), 0, end - begin);
-				flush_dcache_page(bvec.bv_page);
-				sblk_bvec_unmap(data);
-			}
-			offset += bvec.bv_len;
-		}
-	}
-}
-
 static void cmd_read(struct sblk_cmd *cmd, u64 len)
 {
 	struct sblk_device *dev = cmd->queue->dev;
 	/* Behind the write pointer there is nothing, whatever a misdirected or late write left there. */
 	u64 readable = dev->zones ? sblk_zones_readable(dev->zones, cmd->io.pos, len) : len;
+	struct bio *bio;
 
+	for (bio = readable < len ? cmd->io.bio : NULL; bio; bio = bio->bi_next)
+		zero_fill_bio(bio);
 	io_read(dev->medium.store, &cmd->io, readable);
-	if (readable < len)
-		clear(cmd, readable, len);
 }
 
 /* 0, -ENOMEM or -EIO. */

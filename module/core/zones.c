@@ -92,6 +92,12 @@ static void set_cond(struct sblk_zones *zones, struct sblk_zone *zone, u8 cond)
 	zone->cond = cond;
 }
 
+/* From open, to what it is when no room is kept for it. */
+static void close_zone(struct sblk_zones *zones, struct sblk_zone *zone)
+{
+	set_cond(zones, zone, zone->written ? BLK_ZONE_COND_CLOSED : BLK_ZONE_COND_EMPTY);
+}
+
 /* Whether one more may be open. One that is open only since it was written to makes way. */
 static int may_open(const struct sblk_zones *zones, const struct sblk_zone *zone)
 {
@@ -114,7 +120,7 @@ static void make_way(struct sblk_zones *zones)
 
 		zones->next_to_close = (zones->next_to_close + 1) % zones->nr;
 		if (zone->cond == BLK_ZONE_COND_IMP_OPEN) {
-			set_cond(zones, zone, zone->written ? BLK_ZONE_COND_CLOSED : BLK_ZONE_COND_EMPTY);
+			close_zone(zones, zone);
 			return;
 		}
 	}
@@ -123,6 +129,16 @@ static void make_way(struct sblk_zones *zones)
 static bool is_open(const struct sblk_zone *zone)
 {
 	return zone->cond == BLK_ZONE_COND_IMP_OPEN || zone->cond == BLK_ZONE_COND_EXP_OPEN;
+}
+
+/* Makes room among the open zones for one that is not. */
+static int take_room(struct sblk_zones *zones, const struct sblk_zone *zone)
+{
+	int err = may_open(zones, zone);
+
+	if (!err)
+		make_way(zones);
+	return err;
 }
 
 int sblk_zones_admit(const struct sblk_zones *zones, u64 *pos, u64 len, bool append)
@@ -163,7 +179,7 @@ void sblk_zones_advance(struct sblk_zones *zones, u64 pos, u64 len)
 
 static int manage(struct sblk_zones *zones, struct sblk_zone *zone, enum sblk_op op)
 {
-	int err;
+	int err = 0;
 
 	if (zone->cond == BLK_ZONE_COND_NOT_WP)
 		return -EIO;
@@ -171,31 +187,25 @@ static int manage(struct sblk_zones *zones, struct sblk_zone *zone, enum sblk_op
 	case SBLK_ZONE_OPEN:
 		if (zone->cond == BLK_ZONE_COND_FULL)
 			return -EIO;
-		if (!is_open(zone)) {
-			err = may_open(zones, zone);
-			if (err)
-				return err;
-			make_way(zones);
-		}
-		set_cond(zones, zone, BLK_ZONE_COND_EXP_OPEN);
-		return 0;
+		if (!is_open(zone))
+			err = take_room(zones, zone);
+		if (!err)
+			set_cond(zones, zone, BLK_ZONE_COND_EXP_OPEN);
+		return err;
 	case SBLK_ZONE_CLOSE:
 		if (zone->cond == BLK_ZONE_COND_CLOSED)
 			return 0;
 		if (!is_open(zone))
 			return -EIO;
-		set_cond(zones, zone, zone->written ? BLK_ZONE_COND_CLOSED : BLK_ZONE_COND_EMPTY);
+		close_zone(zones, zone);
 		return 0;
 	case SBLK_ZONE_FINISH:
 		/* It is open for a moment. */
-		if (zone->cond == BLK_ZONE_COND_EMPTY || zone->cond == BLK_ZONE_COND_CLOSED) {
-			err = may_open(zones, zone);
-			if (err)
-				return err;
-			make_way(zones);
-		}
-		set_cond(zones, zone, BLK_ZONE_COND_FULL);
-		return 0;
+		if (zone->cond == BLK_ZONE_COND_EMPTY || zone->cond == BLK_ZONE_COND_CLOSED)
+			err = take_room(zones, zone);
+		if (!err)
+			set_cond(zones, zone, BLK_ZONE_COND_FULL);
+		return err;
 	default:
 		return -EIO;
 	}
@@ -247,7 +257,7 @@ void sblk_zones_power_cut(struct sblk_zones *zones)
 
 		spin_lock_irqsave(&zones->lock, irq);
 		if (is_open(zone))
-			set_cond(zones, zone, zone->written ? BLK_ZONE_COND_CLOSED : BLK_ZONE_COND_EMPTY);
+			close_zone(zones, zone);
 		spin_unlock_irqrestore(&zones->lock, irq);
 	}
 }

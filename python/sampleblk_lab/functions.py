@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import importlib.machinery
 import importlib.util
 import sys
 from importlib import import_module
@@ -13,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from sampleblk_lab.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from types import CodeType
 
 
 def named(text: str, option: str, *, files_in: Path | None = None) -> Callable[..., Any]:
@@ -47,10 +50,32 @@ def named(text: str, option: str, *, files_in: Path | None = None) -> Callable[.
     return found  # type: ignore[no-any-return]
 
 
+class _Source(importlib.machinery.SourceFileLoader):
+    """Takes no bytecode.
+
+    Python knows it to be of a file by the size and the second of its last change, which two commits may share.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
+@contextlib.contextmanager
+def _without_bytecode() -> Iterator[None]:
+    """Nothing is left behind that a later run could take for another commit's code."""
+    before = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before
+
+
 def _of_module(name: str) -> Any:
     sys.path.insert(0, str(Path.cwd()))
     try:
-        return import_module(name)
+        with _without_bytecode():
+            return import_module(name)
     finally:
         sys.path.remove(str(Path.cwd()))
 
@@ -61,15 +86,16 @@ def _of_file(path: Path) -> Any:
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist")
     name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    loader = _Source(name, str(path))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
     try:
-        spec.loader.exec_module(module)
+        with _without_bytecode():
+            loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise

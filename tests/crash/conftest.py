@@ -21,3 +21,14 @@ def run_in_vm(sampleblk_python: RunsInVM) -> Callable[..., str]:
         return done.stdout.decode()
 
     return run
+
+
+@pytest.fixture(scope="module")
+def recorded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, run_in_vm: Callable[..., str]
+) -> Path:
+    """The folder that the test module's own program, ``RECORD``, has filled in the VM; its arguments are that folder
+    and the module's ``RECORD_ARGUMENTS``."""
+    folder = tmp_path_factory.mktemp("recorded")
+    run_in_vm(folder, request.module.RECORD, str(folder), *getattr(request.module, "RECORD_ARGUMENTS", ()), timeout=500)
+    return folder

@@ -110,14 +110,6 @@ ROWS = crash.sqlite("db", "select k, v from t", {f"row {number}": [(number, "row
 SEGMENT = crash.appended("segments/1", b"key=1;", {"segment 1": 6})
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory, run_in_vm: Callable[..., str]) -> Path:
-    """A folder with a recording of each program."""
-    folder = tmp_path_factory.mktemp("recorded")
-    run_in_vm(folder, RECORD, str(folder), timeout=500)
-    return folder
-
-
 def _explore(
     recorded: Path,
     name: str,

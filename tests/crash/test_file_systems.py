@@ -36,14 +36,6 @@ device.close()
 """
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory, run_in_vm: Callable[..., str]) -> Path:
-    """The folder of the recording."""
-    folder = tmp_path_factory.mktemp("recorded")
-    run_in_vm(folder, RECORD, str(folder), timeout=400)
-    return folder
-
-
 def _contents(image: Path, name: str) -> bytes | None:
     """A file of an unmounted ext4, by its own tool; None when there is none."""
     debugfs = find_program("debugfs")

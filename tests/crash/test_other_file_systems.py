@@ -77,14 +77,6 @@ print(json.dumps(found.json()))
 """
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory, run_in_vm: Callable[..., str]) -> Path:
-    """A folder with recordings, by file system and program."""
-    folder = tmp_path_factory.mktemp("recorded")
-    run_in_vm(folder, RECORD, str(folder), timeout=500)
-    return folder
-
-
 @pytest.fixture
 def explore(recorded: Path, run_in_vm: Callable[..., str]) -> Callable[..., dict[str, Any]]:
     """``explore(name, states, seconds)``: what was found, as JSON."""

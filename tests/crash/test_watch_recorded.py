@@ -7,7 +7,6 @@ Programs without an oracle of their own run in the VM; their states are explored
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -128,14 +127,7 @@ for name, (options, program, rules) in PROGRAMS.items():
 
 DURABLE = ("O_DSYNC", "O_SYNC", "direct", "RWF_DSYNC", "RWF_SYNC", "syncfs")
 NOT_DURABLE = ("sync_file_range", "write")
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory, run_in_vm: Callable[..., str]) -> Path:
-    """A folder with a recording of each program, and what it was promised."""
-    folder = tmp_path_factory.mktemp("recorded")
-    run_in_vm(folder, RECORD, str(folder), ",".join([*DURABLE, *NOT_DURABLE]), timeout=500)
-    return folder
+RECORD_ARGUMENTS = (",".join([*DURABLE, *NOT_DURABLE]),)
 
 
 def explore(recorded: Path, name: str, model: crash.Model, states: int, *, flush: bool = True) -> crash.Exploration:

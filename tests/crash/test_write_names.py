@@ -23,13 +23,13 @@ def sync(path):
     os.fsync(fd)
     os.close(fd)
 
-for options, folder in (([], sys.argv[1]), (["-b", "1024", "-O", "^extents,^64bit,^metadata_csum"], sys.argv[2])):
+for name, options in (("ext4", []), ("ext3", ["-b", "1024", "-O", "^extents,^64bit,^metadata_csum"])):
     device = lab.Device("32M", cache=True)
     filesystem = device.mkfs("ext4", options=options)
     with filesystem.mount() as mnt:
         (mnt / "old").write_bytes(b"old" * 20000)
         (mnt / "gone").write_bytes(b"gone" * 20000)
-    with lab.crash.recording(device, folder):
+    with lab.crash.recording(device, os.path.join(sys.argv[1], name)):
         with filesystem.mount() as mnt:
             (mnt / "folder").mkdir()
             (mnt / "folder/plain").write_bytes(b"plain" * 10000)
@@ -57,14 +57,6 @@ for options, folder in (([], sys.argv[1]), (["-b", "1024", "-O", "^extents,^64bi
             device.mark("journal")
     device.close()
 """
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory, run_in_vm: Callable[..., str]) -> Path:
-    """A folder with two recordings: of ext4 as mkfs makes it, and of one with lists of blocks."""
-    folder = tmp_path_factory.mktemp("recorded")
-    run_in_vm(folder, RECORD, str(folder / "ext4"), str(folder / "ext3"), timeout=400)
-    return folder
 
 
 @pytest.fixture(params=["ext4", "ext3"])

@@ -5,10 +5,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from sampleblk_lab import crash
 from sampleblk_lab.paths import find_program
@@ -58,14 +55,6 @@ for fs, size, options in (("xfs", "64M", ["--unsupported"]), ("btrfs", "128M", [
             os.sync()
     device.close()
 """
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory, run_in_vm: Callable[..., str]) -> Path:
-    """A folder with a recording of each file system."""
-    folder = tmp_path_factory.mktemp("recorded")
-    run_in_vm(folder, RECORD, str(folder), timeout=400)
-    return folder
 
 
 def opened(recorded: Path, fs: str, tmp_path: Path) -> tuple[crash.Log, Path]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import statistics
@@ -15,6 +14,7 @@ import pytest
 
 import sampleblk_lab as lab
 from sampleblk_lab.cli.main import main
+from sampleblk_lab.functions import named
 
 CODE = """
 SPEED = {speed}
@@ -44,12 +44,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def _function(folder: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("bench", folder / "bench.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.measured
+    return named("bench.py:measured", "a test", files_in=folder)
 
 
 def _commits(folder: Path) -> list[str]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import random
-import struct
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,12 +53,8 @@ def outcome(call: str, path: str, start: int, length: int, data: bytes) -> int:
     try:
         if call == "write":
             write(path, data, start)
-        elif call == "reset-all":
-            fd = os.open(path, os.O_RDWR)
-            with contextlib.closing(os.fdopen(fd, "rb", buffering=0)):
-                fcntl.ioctl(fd, 0x40101283, struct.pack("=QQ", 0, length // 512))
         else:
-            zones.manage(path, call, start, length)
+            zones.manage(path, call.removesuffix("-all"), start, length)
     except OSError as error:
         return error.errno or 0
     return 0

@@ -47,22 +47,28 @@ void NamesByHeader::each_piece(const std::function<void(std::uint64_t, Bytes, st
     }
 }
 
-bool NamesByHeader::find_super(Bytes base, std::uint64_t offset, std::size_t size,
-                               const std::function<bool(Bytes)>& take) {
-    if (base.size() >= size && offset <= base.size() - size && take(base.subspan(offset, size))) {
+bool NamesOf::find_super(const Log& log, Bytes base, std::uint64_t offset, std::size_t size,
+                         const std::function<bool(Bytes)>& take) {
+    known_ = base.size() >= size && offset <= base.size() - size && take(base.subspan(offset, size));
+    if (known_) {
         return true;
     }
-    made_in_log_ = true;
-    bool taken = false;
-    each_piece([&](std::uint64_t sector, Bytes bytes, std::uint32_t) {
-        const std::uint64_t first = offset / sector_bytes;
-        if (taken || sector > first || first - sector > bytes.size() / sector_bytes) {
-            return;
+    const std::uint64_t first = offset / sector_bytes;
+    for (const Write& write : log.writes()) {
+        for (const Piece& piece : write.pieces) {
+            check_interrupt();
+            if (piece.data == nullptr || piece.sector > first || first - piece.sector > piece.sectors) {
+                continue;
+            }
+            const Bytes bytes(piece.data, piece.sectors * sector_bytes);
+            const std::size_t at = offset - piece.sector * sector_bytes;
+            if (bytes.size() >= size && at <= bytes.size() - size && take(bytes.subspan(at, size))) {
+                known_ = made_in_log_ = true;
+                return true;
+            }
         }
-        const std::size_t at = offset - sector * sector_bytes;
-        taken = bytes.size() >= size && at <= bytes.size() - size && take(bytes.subspan(at, size));
-    });
-    return taken;
+    }
+    return false;
 }
 
 Names::Names(const Log& log, const std::string& base) {

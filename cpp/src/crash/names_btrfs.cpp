@@ -66,8 +66,7 @@ std::string name_of_tree(std::uint64_t owner) {
 class Btrfs final : public NamesByHeader {
   public:
     Btrfs(const Log& log, Bytes base) : NamesByHeader(log) {
-        known_ = find_super(base, super_offset, super_bytes, [this](Bytes super) { return take(super); });
-        if (!known_) {
+        if (!find_super(log, base, super_offset, super_bytes, [this](Bytes super) { return take(super); })) {
             return;
         }
         if (!made_in_log()) {
@@ -84,7 +83,6 @@ class Btrfs final : public NamesByHeader {
             }
         });
     }
-    [[nodiscard]] bool known() const noexcept { return known_; }
     [[nodiscard]] std::string filesystem() const override { return "btrfs"; }
 
   private:
@@ -251,7 +249,6 @@ class Btrfs final : public NamesByHeader {
         return text;
     }
 
-    bool known_ = false;
     std::uint64_t block_bytes_ = 0;
     std::uint64_t node_bytes_ = 0;
     std::uint64_t chunk_root_ = 0;

@@ -59,19 +59,15 @@ class Ext4 final : public NamesOf {
   public:
     Ext4(const Log& log, Bytes base) : log_(log), base_(base) {
         blocks_bytes_ = std::max<std::uint64_t>(base_.size(), log.end_sector() * sector_bytes);
-        if (read_super()) {
+        if (find_super(log_, base_, super_offset, super_bytes, [this](Bytes super) { return take_super(super); })) {
             index_writes();
             read_groups();
             read_journal();
             read_inodes();
-            known_ = true;
         }
     }
 
-    [[nodiscard]] bool known() const noexcept { return known_; }
-
     [[nodiscard]] std::string filesystem() const override { return "ext4"; }
-    [[nodiscard]] bool made_in_log() const override { return super_in_log_; }
 
     [[nodiscard]] std::vector<Name> of(std::uint32_t write) const override {
         std::vector<Name> found;
@@ -155,38 +151,11 @@ class Ext4 final : public NamesOf {
 
     // Of what does not change while it is in use: what the base has, or where that has no file system yet, the last.
     [[nodiscard]] Bytes steady(std::uint64_t block) const {
-        if (!super_in_log_) {
+        if (!made_in_log()) {
             return base_block(block);
         }
         const auto versions = versions_.find(block);
         return versions == versions_.end() ? base_block(block) : bytes_of(versions->second.back());
-    }
-
-    bool read_super() {
-        std::array<std::byte, super_bytes> bytes{};
-        if (base_.size() >= super_offset + super_bytes) {
-            std::memcpy(bytes.data(), base_.data() + super_offset, super_bytes);
-        }
-        if (take_super(bytes)) {
-            return true;
-        }
-        // A file system that was made while the log was recorded: as it was first written whole.
-        super_in_log_ = true;
-        for (const Write& write : log_.writes()) {
-            for (const Piece& piece : write.pieces) {
-                step();
-                constexpr std::uint64_t first = super_offset / sector_bytes;
-                constexpr std::uint64_t sectors = super_bytes / sector_bytes;
-                if (piece.data == nullptr || piece.sector > first || piece.sector + piece.sectors < first + sectors) {
-                    continue;
-                }
-                std::memcpy(bytes.data(), piece.data + (first - piece.sector) * sector_bytes, super_bytes);
-                if (take_super(bytes)) {
-                    return true;
-                }
-            }
-        }
-        return false;
     }
 
     bool take_super(Bytes super) {
@@ -909,8 +878,6 @@ class Ext4 final : public NamesOf {
 
     const Log& log_;
     Bytes base_;
-    bool known_ = false;
-    bool super_in_log_ = false;
     std::uint64_t steps_ = 0;
     std::uint64_t blocks_bytes_ = 0;
     std::vector<std::byte> zeros_;

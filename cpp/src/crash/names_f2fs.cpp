@@ -30,8 +30,7 @@ constexpr std::uint64_t attributes_node = 0x1fffffff;
 class F2fs final : public NamesByHeader {
   public:
     F2fs(const Log& log, Bytes base) : NamesByHeader(log) {
-        known_ = find_super(base, super_offset, super_bytes, [this](Bytes super) { return take(super); });
-        if (known_) {
+        if (find_super(log, base, super_offset, super_bytes, [this](Bytes super) { return take(super); })) {
             read_versions(base);
             each_piece([this](std::uint64_t sector, Bytes bytes, std::uint32_t write) {
                 each_block(sector, bytes,
@@ -39,7 +38,6 @@ class F2fs final : public NamesByHeader {
             });
         }
     }
-    [[nodiscard]] bool known() const noexcept { return known_; }
     [[nodiscard]] std::string filesystem() const override { return "f2fs"; }
 
   private:
@@ -209,7 +207,6 @@ class F2fs final : public NamesByHeader {
                std::to_string(inode);
     }
 
-    bool known_ = false;
     std::uint64_t block_bytes_ = 0;
     std::uint64_t segment_blocks_ = 0;
     std::uint64_t checkpoint_ = 0;  // first blocks of the areas

@@ -66,17 +66,28 @@ class NamesOf {
     virtual ~NamesOf() = default;
 
     [[nodiscard]] virtual std::string filesystem() const = 0;
-    // Whether the file system was made while the log was recorded.
-    [[nodiscard]] virtual bool made_in_log() const = 0;
     // As Names::of().
     [[nodiscard]] virtual std::vector<Name> of(std::uint32_t write) const = 0;
+
+    // Whether the base or the log has the file system.
+    [[nodiscard]] bool known() const noexcept { return known_; }
+    // Whether it was made while the log was recorded.
+    [[nodiscard]] bool made_in_log() const noexcept { return made_in_log_; }
+
+  protected:
+    // The superblock at a byte offset: what the base has there, or what was first written there whole, if `take` does.
+    bool find_super(const Log& log, Bytes base, std::uint64_t offset, std::size_t size,
+                    const std::function<bool(Bytes)>& take);
+
+  private:
+    bool known_ = false;
+    bool made_in_log_ = false;
 };
 
 // A file system whose structures say themselves what they are, by their place or their header.
 class NamesByHeader : public NamesOf {
   public:
     explicit NamesByHeader(const Log& log) : log_(log) {}
-    [[nodiscard]] bool made_in_log() const override { return made_in_log_; }
     [[nodiscard]] std::vector<Name> of(std::uint32_t write) const override;
 
   protected:
@@ -90,14 +101,11 @@ class NamesByHeader : public NamesOf {
 
     // Calls with (sector, bytes, write) of each piece that the log writes with data.
     void each_piece(const std::function<void(std::uint64_t, Bytes, std::uint32_t)>& look) const;
-    // The superblock at a byte offset: what the base has there, or what was first written there, if `take` does.
-    bool find_super(Bytes base, std::uint64_t offset, std::size_t size, const std::function<bool(Bytes)>& take);
 
     [[nodiscard]] const Log& log() const noexcept { return log_; }
 
   private:
     const Log& log_;
-    bool made_in_log_ = false;
 };
 
 // What a file system says of a log, or null when neither the base nor the log has it. The base and the log must stay.

@@ -58,9 +58,8 @@ constexpr std::array da_headers{
 class Xfs final : public NamesByHeader {
   public:
     Xfs(const Log& log, Bytes base) : NamesByHeader(log) {
-        known_ = find_super(base, 0, super_bytes, [this](Bytes super) { return take(super); });
+        find_super(log, base, 0, super_bytes, [this](Bytes super) { return take(super); });
     }
-    [[nodiscard]] bool known() const noexcept { return known_; }
     [[nodiscard]] std::string filesystem() const override { return "xfs"; }
 
   private:
@@ -190,7 +189,6 @@ class Xfs final : public NamesByHeader {
                (used > most ? " and " + std::to_string(used - most) + " more" : "");
     }
 
-    bool known_ = false;
     std::uint64_t block_ = 0;  // these in sectors of 512 bytes
     std::uint64_t unit_ = 0;   // what xfs calls a sector
     std::uint64_t group_ = 0;

@@ -16,7 +16,7 @@ namespace sampleblk {
 
 namespace {
 
-void check_power_of_two(std::uint32_t value, std::uint32_t low, std::uint32_t high, const char* name) {
+void check_power_of_two(std::uint64_t value, std::uint64_t low, std::uint64_t high, const char* name) {
     if (value != 0 && (!std::has_single_bit(value) || value < low || value > high)) {
         throw InputError(std::string(name) + " of " + std::to_string(value) + " bytes", {}, 0,
                          "a power of two from " + std::to_string(low) + " to " + std::to_string(high));
@@ -28,14 +28,6 @@ void check_at_most(std::uint32_t value, std::uint32_t high, const char* name) {
         throw InputError(std::string(name) + " " + std::to_string(value), {}, 0, "at most " + std::to_string(high));
     }
 }
-
-}  // namespace
-
-std::string device_path(std::uint32_t index) {
-    return "/dev/sampleblk" + std::to_string(index);
-}
-
-namespace {
 
 void check_no_zones(const sampleblk_config& config) {
     const std::pair<std::uint64_t, const char*> values[] = {{config.zone_capacity_bytes, "zone_capacity"},
@@ -51,7 +43,7 @@ void check_no_zones(const sampleblk_config& config) {
 }
 
 // The rules are those of module/core/zones.c.
-void check_zones(const sampleblk_config& config) {
+void check_zones(const sampleblk_config& config, std::uint32_t logical) {
     constexpr std::uint64_t zone_min = 64U << 10;
     constexpr std::uint64_t zone_max = std::uint64_t{1} << 40;
     constexpr std::uint64_t most = 1U << 20;
@@ -71,10 +63,7 @@ void check_zones(const sampleblk_config& config) {
             throw InputError(std::string("zones together with ") + name, {}, 0, "one of them");
         }
     }
-    if (!std::has_single_bit(zone) || zone < zone_min || zone > zone_max) {
-        throw InputError("zone of " + std::to_string(zone) + " bytes", {}, 0,
-                         "a power of two, " + format_bytes(zone_min) + " to " + format_bytes(zone_max));
-    }
+    check_power_of_two(zone, zone_min, zone_max, "zone");
     const std::uint64_t zones = config.capacity_bytes / zone;
     if (config.capacity_bytes % zone != 0 || zones > most) {
         throw InputError("capacity " + std::to_string(config.capacity_bytes) + " bytes", {}, 0,
@@ -84,8 +73,7 @@ void check_zones(const sampleblk_config& config) {
         throw InputError("conventional_zones " + std::to_string(config.conventional_zones), {}, 0,
                          "fewer than there are zones, " + std::to_string(zones));
     }
-    const std::uint64_t block = config.logical_block_bytes != 0 ? config.logical_block_bytes : 512;
-    if (config.zone_capacity_bytes > zone || config.zone_capacity_bytes % block != 0) {
+    if (config.zone_capacity_bytes > zone || config.zone_capacity_bytes % logical != 0) {
         throw InputError("zone_capacity " + std::to_string(config.zone_capacity_bytes) + " bytes", {}, 0,
                          "a multiple of the logical block, at most the zone, " + std::to_string(zone));
     }
@@ -96,6 +84,10 @@ void check_zones(const sampleblk_config& config) {
 }
 
 }  // namespace
+
+std::string device_path(std::uint32_t index) {
+    return "/dev/sampleblk" + std::to_string(index);
+}
 
 void check_config(const sampleblk_config& config) {
     constexpr std::uint32_t sector = 512;
@@ -127,7 +119,7 @@ void check_config(const sampleblk_config& config) {
     if (config.cache_bytes != 0 && (config.flags & SAMPLEBLK_F_CACHE) == 0) {
         throw InputError("cache_bytes without a volatile cache", {}, 0, "cache_bytes together with the cache");
     }
-    check_zones(config);
+    check_zones(config, logical);
 }
 
 std::vector<sampleblk_bin> latency_bins(const LatencyStats& stats) {

@@ -128,11 +128,11 @@ def _environment(words: Sequence[str], kernel: str) -> dict[str, str]:
     """The command's environment, in which sampleblk-lab and pytest take the kernel, whatever an ini-file names."""
     if not words:
         raise InputError("no command given", expected="kernel bisect -- pytest tests/test_mine.py")
-    if shutil.which(words[0]) is None:
-        raise InputError(f"the command '{words[0]}' was not found")
     other = [word for word in words if word.partition("=")[0] in _OTHER_KERNELS]
     if other:
         raise InputError(f"{other[0]} is not for a bisection", expected="tests that take the kernel that was built")
+    if shutil.which(words[0]) is None:
+        raise InputError(f"the command '{words[0]}' was not found")
     if "," in kernel:
         raise InputError(f"kernel '{kernel}' has a comma in its path", expected="a path that --sblk-kernel can take")
     addopts = " ".join(filter(None, [os.environ.get("PYTEST_ADDOPTS"), f"--sblk-kernel={shlex.quote(kernel)}"]))

@@ -317,9 +317,10 @@ class _Watcher:
         return found
 
     @staticmethod
-    def _opened_as(call: Call) -> dict[str, str]:
-        """What /proc says of the open file that a call's first argument is: flags, pos."""
-        text = Path(f"/proc/{call.thread}/fdinfo/{call.number(0, 32)}").read_text()
+    def _opened_as(call: Call, descriptor: int | None = None) -> dict[str, str]:
+        """What /proc says of an open file, unless told the one that a call's first argument is: flags, pos."""
+        number = call.number(0, 32) if descriptor is None else descriptor
+        text = Path(f"/proc/{call.thread}/fdinfo/{number}").read_text()
         return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
     def _look_at_flags(self, path: Path) -> None:
@@ -458,8 +459,7 @@ class _Watcher:
         """Says that a call which changes a file by other means promises nothing, though the descriptor would."""
         if way is None:
             return
-        flags = int(Path(f"/proc/{call.thread}/fdinfo/{descriptor}").read_text().split("flags:")[1].split()[0], 8)
-        if flags & os.O_DSYNC:
+        if int(self._opened_as(call, descriptor)["flags"], 8) & os.O_DSYNC:
             of = self._relative(str(Path(way).readlink())) or "a file without a name"
             self._unjudged(f"what {call.name}(2) has changed of {of} through O_SYNC or O_DSYNC")
 

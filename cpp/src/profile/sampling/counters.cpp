@@ -53,13 +53,11 @@ void CounterSet::Impl::open(Counter& counter, std::int32_t pid, std::int32_t cpu
     Fd fd(perf_event_open(attr, pid, cpu));
     if (!fd && (errno == EACCES || errno == EPERM) && attr.exclude_kernel == 0 && cpu < 0 &&
         !counter.event.trace_point()) {
-        // What this user may count: perf stat falls back the same way.
+        // What this user may count: perf stat falls back the same way, and names it so even where it cannot be counted.
+        counter.event.exclude_kernel = true;
+        counter.event.name += ":u";
         attr.exclude_kernel = 1;
         fd = Fd(perf_event_open(attr, pid, cpu));
-        if (fd) {
-            counter.event.exclude_kernel = true;
-            counter.event.name += ":u";
-        }
     }
     if (fd) {
         counter.fds.push_back(std::move(fd));
