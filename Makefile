@@ -129,9 +129,9 @@ $(STAMPS)/browser: $(STAMPS)/build
 
 browser: packages-tests $(STAMPS)/browser ## JupyterLab and what drives it in the tests
 
-test: lint test-cpp test-python ## the fast lane
+test: packages-tests lint test-cpp test-python ## the fast lane
 
-test-full: lint tidy test-cpp fuzz test-module-tsan browser $(FULL_KERNEL_STAMPS) ## everything, on FULL_KERNELS
+test-full: packages-tests lint tidy test-cpp fuzz test-module-tsan browser $(FULL_KERNEL_STAMPS) ## everything, on FULL_KERNELS
 	$(BIN)/pytest --sblk-kernel $(FULL_KERNELS)
 	SAMPLEBLK_MODEL_OPERATIONS=2000000 $(BIN)/ctest --test-dir build/asan --output-on-failure -R '^module\.'
 
