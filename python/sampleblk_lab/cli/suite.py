@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: MIT
+"""``sampleblk-lab xfstests`` and ``sampleblk-lab blktests``: a peer suite in clones of a VM, on our devices."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sampleblk_lab.cli.output import add_json, show, show_table
+from sampleblk_lab.errors import InputError
+
+if TYPE_CHECKING:
+    from sampleblk_lab.suites import running
+
+_STATUS = """\
+exit status: 0 if something was tested and nothing of it is a new failure; 1 on a new failure, on a test that was run in
+the baseline and is not run any more, on one of which nothing can be said, or if all tests were not run; 130 when
+interrupted. A test that was not run has not passed.
+"""
+
+
+def configure_xfstests(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of xfstests."""
+    parser.add_argument("--fs", default="ext4", metavar="NAME", help="ext2, ext3, ext4, xfs, btrfs or f2fs (ext4)")
+    parser.add_argument("--mkfs-options", default="", metavar="TEXT", help="of mkfs, as MKFS_OPTIONS has them")
+    parser.add_argument("--mount-options", default="", metavar="LIST", help="after -o, of test and scratch")
+    _configure(parser, "xfstests", "generic/001, 'generic/00?', ext4")
+
+
+def configure_blktests(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of blktests."""
+    parser.set_defaults(fs="", mkfs_options="", mount_options="")
+    _configure(parser, "blktests", "block/003, block, loop")
+
+
+def _configure(parser: argparse.ArgumentParser, suite: str, example: str) -> None:
+    from sampleblk_lab.suites import SUITES
+
+    variable = SUITES[suite].variable
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _STATUS
+    parser.add_argument("tests", nargs="*", metavar="TEST", help=f"names, patterns or folders: {example}")
+    parser.add_argument(
+        "-g", "--group", action="append", default=[], help="tests of this group: quick, auto; repeatable"
+    )
+    parser.add_argument(
+        "-x", "--exclude-group", action="append", default=[], metavar="GROUP", help="but not of this one"
+    )
+    parser.add_argument("-e", "--exclude", action="append", default=[], metavar="TEST", help="but not these")
+    parser.add_argument("-E", "--exclude-file", metavar="FILE", help="but not those that a file names, one in a line")
+    parser.add_argument("--list", action="store_true", help="the tests, what they ask for, and what of it is lacking")
+    parser.add_argument("-n", "--workers", type=int, metavar="N", help="tests at a time (by processors and memory)")
+    parser.add_argument("--checkout", metavar="PATH", help=f"of {suite}; it is only read; ${variable}")
+    parser.add_argument("--folder", metavar="PATH", help="where results go (runs/SUITE-DATE)")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in --folder")
+    parser.add_argument(
+        "--baseline", metavar="PATH", help="an earlier run's folder or results.json: its failures are known"
+    )
+    parser.add_argument(
+        "--known", action="append", default=[], metavar="FILE", help="failures that are known, see the docs"
+    )
+    parser.add_argument(
+        "--deadline", type=float, default=None, metavar="SECONDS", help="how long a test may take (900)"
+    )
+    parser.add_argument(
+        "--device", choices=["sampleblk", "brd", "null_blk"], default="sampleblk", help="what tests run on"
+    )
+    parser.add_argument("--mode", choices=["mq", "bio"], default="mq", help="the driver's (mq)")
+    parser.add_argument("--capacity", default="2G", metavar="SIZE", help="of each device (2G)")
+    group = parser.add_argument_group("virtual machine")
+    group.add_argument(
+        "--kernel",
+        metavar="NAME",
+        default=os.environ.get("SAMPLEBLK_KERNEL"),
+        help="release or its beginning (6.1), path, Debian suite, or host; $SAMPLEBLK_KERNEL",
+    )
+    group.add_argument("--cpus", type=int, default=1, metavar="N", help="virtual CPUs (1)")
+    group.add_argument("--memory", default="2G", metavar="SIZE", help="memory; devices take what is written of it (2G)")
+    group.add_argument("--accel", choices=["kvm", "tcg"], help="how to run the guest (KVM where it is seen to work)")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    add_json(parser)
+    parser.set_defaults(run=_run, suite=suite)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from sampleblk_lab._native import core
+    from sampleblk_lab.suites import known, packages, running
+    from sampleblk_lab.suites.folder import Plan
+    from sampleblk_lab.suites.suite import Selection, Setup, words_of_excludes
+    from sampleblk_lab.sweeps.trial import Shape
+
+    if options.deadline is not None and options.deadline <= 0:
+        raise InputError(f"--deadline {options.deadline}", expected="a positive number of seconds")
+    if options.resume and not options.folder:
+        raise InputError("--resume without --folder", expected="the folder of the run that is to go on")
+    if options.device != "sampleblk" and options.mode != "mq":
+        raise InputError(f"--mode {options.mode} of {options.device}", expected="--device sampleblk")
+    path = Path(options.folder or Path("runs") / time.strftime(f"{options.suite}-%Y%m%d-%H%M%S")).absolute()
+    # Before the long part: a name that is wrong is told at once.
+    known_failures = [line for name in options.known for line in known.read(Path(name))]
+    before = known.baseline(Path(options.baseline)) if options.baseline else None
+    lacking = packages.check(options.suite)
+    excluded = words_of_excludes(options.exclude_file) if options.exclude_file else []
+    selection = Selection(
+        tuple(options.tests),
+        tuple(_split(options.group)),
+        tuple(_split(options.exclude_group)),
+        (*options.exclude, *excluded),
+    )
+    setup = Setup(
+        fs=options.fs,
+        device=options.device,
+        mode=options.mode,
+        capacity_bytes=core.parse_bytes(options.capacity, "--capacity"),
+        mkfs=options.mkfs_options,
+        mount=options.mount_options,
+    )
+    shape = Shape.of(
+        {
+            "cpus": options.cpus,
+            "memory_mib": core.parse_bytes(options.memory, "--memory") >> 20,
+            **({"accel": options.accel} if options.accel else {}),
+        }
+    )
+    deadline_s = options.deadline or running.DEADLINE_S
+    kernel = options.kernel
+    if options.resume:
+        plan = Plan.load(path)
+        if plan.suite != options.suite:
+            raise InputError(f"{path} has a run of {plan.suite}", expected=f"one of {options.suite}")
+        if not (options.tests or options.group):
+            selection = Selection(plan.tests)
+            setup = plan.setup
+            kernel = plan.kernel
+            shape = dataclasses.replace(
+                shape,
+                cpus=plan.machine["cpus"],
+                memory_mib=plan.machine["memory_mib"],
+                accel=plan.machine["accel"],
+            )
+            deadline_s = options.deadline or plan.deadline_s
+    elif (path / "suite.json").exists() and not options.list:
+        raise InputError(f"{path} has a run already", expected="--resume, or another --folder")
+    prepared = running.prepare(
+        options.suite,
+        selection,
+        setup,
+        where=options.checkout,
+        kernel=kernel,
+        shape=shape,
+        deadline_s=deadline_s,
+    )
+    if options.list:
+        show_table(options, prepared.requirements(), "no test")
+        return 0
+    if not options.quiet:
+        _say_lacking(prepared, [package.name for package in lacking])
+    ran = running.run(
+        prepared,
+        path,
+        workers=options.workers,
+        known_failures=known_failures,
+        before=before,
+        progress=not options.quiet,
+    )
+    show(options, ran.json(), ran.text())
+    if ran.interrupted:
+        return 130
+    return 0 if ran.judged.ok else 1
+
+
+def _split(groups: list[str]) -> list[str]:
+    return [each for group in groups for each in group.split(",") if each]
+
+
+def _say_lacking(prepared: running.Prepared, packages_: list[str]) -> None:
+    """What is known to be lacking before anything runs: those tests will not be run."""
+    from sampleblk_lab.progress import note
+
+    if packages_:
+        note(f"some tests want Debian's {', '.join(dict.fromkeys(packages_))}")
+    for what, count in prepared.lacking().most_common():
+        note(f"{count} of {len(prepared.tests)} tests ask for {what}, which is lacking")

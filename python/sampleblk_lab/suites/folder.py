@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: MIT
+"""The folder of a suite's run: what it was to do, and what came of each test.
+
+``suite.json`` has the former. ``journal.jsonl`` has a line for each test that ended, written when it ends and never
+changed: it is what counts. ``results.json`` and ``junit.xml`` are made of both, and made again whenever a run ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import xml.etree.ElementTree as ET
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sampleblk_lab.errors import FormatError, InputError
+from sampleblk_lab.paths import locked
+from sampleblk_lab.suites.suite import BAD, HANG, NOTRUN, PANIC, STATUSES, UNJUDGED, Setup
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Self
+
+ABOUT, JOURNAL, RESULTS, JUNIT = "suite.json", "journal.jsonl", "results.json", "junit.xml"
+
+_LOCK = "suite"
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run is to do: the content of ``suite.json``.
+
+    Attributes:
+        suite: The suite's name.
+        content: The digest of the checkout's files.
+        commit: What git calls the checkout.
+        kernel: As it was asked for.
+        machine: The VM of each test, as :class:`sampleblk_lab.sweeps.trial.Machines` tells it.
+        setup: What the tests run on.
+        deadline_s: How long a test may take.
+        tests: Their names, in order.
+    """
+
+    suite: str
+    content: str
+    commit: str
+    kernel: str | None
+    machine: dict[str, Any]
+    setup: Setup
+    deadline_s: float
+    tests: tuple[str, ...]
+
+    @property
+    def release(self) -> str:
+        """The kernel's."""
+        return str(self.machine["release"])
+
+    def json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"format": _FORMAT, **asdict(self)}
+
+    @classmethod
+    def load(cls, folder: Path) -> Plan:
+        """The one of a folder.
+
+        Raises:
+            InputError: There is none.
+            FormatError: It is not what a run writes.
+        """
+        path = folder / ABOUT
+        try:
+            value = json.loads(path.read_text())
+            if value.pop("format") != _FORMAT:
+                raise ValueError
+            value["setup"] = Setup(**value["setup"])
+            value["tests"] = tuple(value["tests"])
+            return cls(**value)
+        except FileNotFoundError:
+            raise InputError(f"there is no run of a suite in {folder}", expected=f"a folder with {ABOUT}") from None
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise FormatError(str(path), 0, f"a run of a suite of format {_FORMAT}") from None
+
+    def differs(self, other: Plan) -> list[str]:
+        """What an earlier part of the same run had otherwise, for people: then its results say nothing of this one."""
+        mine, theirs = asdict(self), asdict(other)
+        wanted = ("suite", "content", "machine", "setup", "tests")
+        return [f"{name} {theirs[name]!r:.80}, now {mine[name]!r:.80}" for name in wanted if mine[name] != theirs[name]]
+
+
+def read_journal(path: Path) -> list[dict[str, Any]]:
+    """The tests that ended; what was only begun to be written is none.
+
+    Raises:
+        FormatError: A line is not what a run writes.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    found = []
+    at = 0
+    for line in data[: data.rfind(b"\n") + 1].split(b"\n")[:-1]:
+        try:
+            value = json.loads(line)
+            if not isinstance(value["test"], str) or value["status"] not in STATUSES:
+                raise ValueError
+        except (ValueError, TypeError, KeyError):
+            raise FormatError(str(path), at, "a test that ended") from None
+        found.append(value)
+        at += len(line) + 1
+    return found
+
+
+class Folder:
+    """The one process that adds to a folder. A context manager.
+
+    Args:
+        path: Where.
+        plan: What is to be done.
+
+    Attributes:
+        ended: What came of each test that ended, by name. A test that could not be judged has not.
+
+    Raises:
+        InputError: Another process adds to it, or what is there is of another run.
+    """
+
+    def __init__(self, path: Path, plan: Plan) -> None:
+        self.path = path
+        self.plan = plan
+        self.ended: dict[str, dict[str, Any]] = {}
+        self._descriptor = -1
+        self._lock = locked(path / _LOCK, wait=False)
+
+    def __enter__(self) -> Self:
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not self._lock.__enter__():
+            self._lock.__exit__(None, None, None)
+            raise InputError(f"another process runs a suite in {self.path}", expected="another folder")
+        try:
+            if (self.path / ABOUT).exists():
+                if differs := self.plan.differs(Plan.load(self.path)):
+                    raise InputError(f"{self.path} has another run: {'; '.join(differs)}", expected="another folder")
+            else:
+                (self.path / ABOUT).write_text(json.dumps(self.plan.json(), indent=1) + "\n")
+            for record in read_journal(self.path / JOURNAL):
+                self._take(record)
+            self._descriptor = os.open(self.path / JOURNAL, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            whole = (self.path / JOURNAL).read_bytes().rfind(b"\n") + 1
+            os.ftruncate(self._descriptor, whole)
+            os.lseek(self._descriptor, whole, os.SEEK_SET)
+        except BaseException:
+            self._lock.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        os.close(self._descriptor)
+        self._lock.__exit__(None, None, None)
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Adds a test that ended."""
+        os.write(self._descriptor, json.dumps(record, default=str).encode() + b"\n")
+        os.fdatasync(self._descriptor)
+        self._take(record)
+
+    def _take(self, record: dict[str, Any]) -> None:
+        if record["status"] == UNJUDGED:
+            self.ended.pop(record["test"], None)
+        else:
+            self.ended[record["test"]] = record
+
+    def waiting(self) -> list[str]:
+        """The tests that have not ended."""
+        return [test for test in self.plan.tests if test not in self.ended]
+
+
+def results(path: Path) -> tuple[Plan, list[dict[str, Any]]]:
+    """What a run was to do, and what came of it: the last word on each test that ended, in order."""
+    plan = Plan.load(path)
+    last = {record["test"]: record for record in read_journal(path / JOURNAL)}
+    return plan, [last[test] for test in plan.tests if test in last]
+
+
+def junit(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """The results as JUnit's XML.
+
+    Args:
+        plan: What was to be done.
+        rows: A row for each test that ended, with its ``status``, ``reason``, ``output``, ``seconds``, ``known``.
+    """
+    known = [row for row in rows if row["status"] in BAD and row["known"]]
+    name = ".".join(filter(None, (plan.suite, plan.setup.fs, plan.setup.device, plan.release)))
+    counts = {
+        "tests": len(plan.tests),
+        "failures": sum(row["status"] in BAD for row in rows) - len(known),
+        "errors": sum(row["status"] == UNJUDGED for row in rows) + len(plan.tests) - len(rows),
+        "skipped": sum(row["status"] == NOTRUN for row in rows) + len(known),
+    }
+    suite = ET.Element("testsuite", {"name": name, **{key: str(value) for key, value in counts.items()}})
+    by_name = {row["test"]: row for row in rows}
+    for test in plan.tests:
+        row = by_name.get(test)
+        case = ET.SubElement(suite, "testcase", {"classname": name, "name": test})
+        if row is None:
+            ET.SubElement(case, "error", {"message": "it has not ended"})
+            continue
+        case.set("time", f"{row['seconds']:.3f}")
+        reason = _xml(row["reason"])
+        if row["status"] == NOTRUN:
+            ET.SubElement(case, "skipped", {"message": reason})
+        elif row["status"] in BAD and row["known"]:
+            ET.SubElement(case, "skipped", {"message": f"known to fail: {_xml(row['known'])}: {reason}"})
+        elif row["status"] in (*BAD, UNJUDGED):
+            kind = "error" if row["status"] in (PANIC, HANG, UNJUDGED) else "failure"
+            ET.SubElement(case, kind, {"message": reason, "type": row["status"]}).text = _xml(row["output"])
+    text: bytes = ET.tostring(suite, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
+
+
+def _xml(text: str) -> str:
+    """What XML 1.0 can have of a text."""
+    return "".join(
+        each if each in "\t\n" or 0x20 <= ord(each) < 0xD800 or 0xE000 <= ord(each) < 0xFFFE else "�" for each in text
+    )

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: MIT
+"""Failures that are known: those of an earlier run, and those that a file lists."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sampleblk_lab.errors import FormatError, InputError
+from sampleblk_lab.suites import folder
+from sampleblk_lab.suites.suite import BAD, FAILED, NOTRUN, PASSED, STATUSES, UNJUDGED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sampleblk_lab.suites.folder import Plan
+
+_CONDITIONS = ("kernel", "fs", "device", "mode")
+
+
+@dataclass(frozen=True)
+class Known:
+    """A line of a list of known failures.
+
+    Attributes:
+        pattern: Of the tests' names.
+        conditions: On what: ``kernel``, ``fs``, ``device``, ``mode``.
+        reason: Why, or where it is told.
+    """
+
+    pattern: str
+    conditions: tuple[tuple[str, str], ...]
+    reason: str
+
+    def covers(self, test: str, plan: Plan) -> bool:
+        """Whether it is about a test of a run."""
+        own = {"fs": plan.setup.fs, "device": plan.setup.device, "mode": plan.setup.mode}
+        return fnmatch.fnmatchcase(test, self.pattern) and all(
+            _is_of(plan.release, value) if name == "kernel" else own[name] == value for name, value in self.conditions
+        )
+
+
+def _is_of(release: str, series: str) -> bool:
+    """Whether a release is of a series: 6.1.0-56-amd64 is of 6.1, and not of 6.12."""
+    return release == series or (release.startswith(series) and not release[len(series)].isdigit())
+
+
+def read(path: Path) -> list[Known]:
+    """The failures that a file lists: ``generic/475 kernel=6.1 fs=ext4  # why``, a test or a pattern in each line.
+
+    Raises:
+        InputError: A line is something else.
+    """
+    found = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        said, _, reason = line.partition("#")
+        words = said.split()
+        if not words:
+            continue
+        conditions = []
+        for word in words[1:]:
+            name, equals, value = word.partition("=")
+            if name not in _CONDITIONS or not equals or not value:
+                expected = f"a test, conditions ({', '.join(f'{each}=' for each in _CONDITIONS)}) and # why"
+                raise InputError(f"{word!r} is not a condition", str(path), number, expected)
+            conditions.append((name, value))
+        found.append(Known(words[0], tuple(conditions), reason.strip() or str(path)))
+    return found
+
+
+def baseline(path: Path) -> dict[str, str]:
+    """What came of each test in an earlier run.
+
+    Args:
+        path: Its folder, or its ``results.json``.
+
+    Raises:
+        InputError: There is none.
+        FormatError: It is not what a run writes.
+    """
+    if path.is_dir():
+        return {record["test"]: record["status"] for record in folder.results(path)[1]}
+    try:
+        rows = json.loads(path.read_text())["tests"]
+        found = {row["test"]: row["status"] for row in rows}
+        if not set(found.values()) <= set(STATUSES):
+            raise ValueError
+    except FileNotFoundError:
+        raise InputError(f"there is no {path}", expected="the folder of a run, or its results.json") from None
+    except (ValueError, TypeError, KeyError):
+        raise FormatError(str(path), 0, "the results.json of a run of a suite") from None
+    return found
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A run beside what is known.
+
+    Attributes:
+        rows: A row for each test that ended, with ``known``: why its failure is none of news, or nothing.
+        new: The tests whose failures are new.
+        fixed: Those that pass, and were known to fail.
+        skipped: Those that are not run any more, and were in the earlier run.
+        unjudged: Those of which nothing can be said, or that have not ended.
+        judged: How many have passed or failed.
+    """
+
+    rows: list[dict[str, Any]]
+    new: list[str]
+    fixed: list[str]
+    skipped: list[str]
+    unjudged: list[str]
+    judged: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether something was tested, and all that was asked for is as good as it is known to be."""
+        return self.judged > 0 and not (self.new or self.skipped or self.unjudged)
+
+
+def judge(
+    plan: Plan,
+    records: Iterable[Mapping[str, Any]],
+    known: Sequence[Known] = (),
+    before: Mapping[str, str] | None = None,
+) -> Judged:
+    """Holds a run against what is known.
+
+    Args:
+        plan: What was to be done.
+        records: What came of each test that ended.
+        known: The failures that lists have.
+        before: What came of each test in an earlier run.
+    """
+    before = before or {}
+    rows = []
+    for record in records:
+        test = record["test"]
+        reason = next((each.reason for each in known if each.covers(test, plan)), "")
+        if not reason and before.get(test) in BAD:
+            reason = f"{before[test]} in the earlier run"
+        rows.append({**record, "known": reason})
+    # What failed before and ends the guest now is worse.
+    worse = {
+        row["test"]
+        for row in rows
+        if row["status"] in BAD and row["status"] != FAILED and before.get(row["test"]) == FAILED
+    }
+    ended = {row["test"] for row in rows if row["status"] != UNJUDGED}
+    return Judged(
+        rows=rows,
+        new=[row["test"] for row in rows if row["status"] in BAD and (not row["known"] or row["test"] in worse)],
+        fixed=[row["test"] for row in rows if row["status"] == PASSED and row["known"]],
+        skipped=[row["test"] for row in rows if row["status"] == NOTRUN and before.get(row["test"]) in (PASSED, *BAD)],
+        unjudged=[test for test in plan.tests if test not in ended],
+        judged=sum(row["status"] in (PASSED, *BAD) for row in rows),
+    )
