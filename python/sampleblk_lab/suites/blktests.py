@@ -68,7 +68,9 @@ class Blktests(Suite):
         here = guest.bound(folder, "/opt/blktests")
         # Its tests make images of loop devices beside their results: not on the share with the host.
         base = guest.memory("/mnt/results")
-        environment = {**guest.environment(), "TEST_DEVS": " ".join(devices), "TIMEOUT": str(_TIMEOUT_S)}
+        # The disks of scsi_debug and others come with their drivers, which somebody has to load.
+        environment = guest.environment(udevd=guest.started_udevd())
+        environment.update(TEST_DEVS=" ".join(devices), TIMEOUT=str(_TIMEOUT_S))
         command = ["./check", "-c", "/dev/null", "-o", str(base), test]
         try:
             output = guest.recorded(command, here, environment, results / "check.out")

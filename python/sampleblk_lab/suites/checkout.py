@@ -19,6 +19,7 @@ from sampleblk_lab.paths import (
     find_program,
     locked,
     make_environment,
+    remove_unused,
     scratch_directory,
     write_atomically,
 )
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sampleblk_lab.suites.suite import Suite
-
-# Builds of a suite that are kept: those that were used last. One of xfstests takes 100 MB.
-_KEPT = 3
 
 # How much of a failed build's output is told; all of it is in a file.
 _TAIL_LINES = 30
@@ -140,8 +138,9 @@ def build(suite: Suite, checkout: Path) -> Built:
     """
     names = files(checkout)
     digest = content(checkout, names)
-    described = _git(checkout, "describe", "--always", "--dirty", "--abbrev=12")
-    commit = (described or b"").decode(errors="replace").strip()
+    commit = (_git(checkout, "describe", "--always", "--abbrev=12") or b"").decode(errors="replace").strip()
+    if _git(checkout, "status", "--porcelain"):  # not by describe --dirty, which writes the checkout's index anew
+        commit += "-dirty"
     key = hashlib.sha256(f"{digest} {_system()}".encode()).hexdigest()[:24]
     target = cache_root() / "suites" / f"{suite.name}-{key}"
     with locked(target):
@@ -151,7 +150,7 @@ def build(suite: Suite, checkout: Path) -> Built:
             packages.check(suite.name)
             with step(f"building {suite.name} {commit or digest[:12]}"), built_directory(target) as scratch:
                 _make(suite, checkout, names, scratch)
-        _forget_oldest(suite, target)
+            remove_unused(target.parent)
     return Built(target, digest, commit)
 
 
@@ -187,13 +186,3 @@ def _make(suite: Suite, checkout: Path, names: Sequence[Path], target: Path) -> 
                 mode = path.stat().st_mode
                 path.chmod(mode | 0o444 | (0o111 if mode & 0o100 else 0))
     target.chmod(0o755)
-
-
-def _forget_oldest(suite: Suite, used: Path) -> None:
-    found = [path for path in used.parent.glob(f"{suite.name}-*") if path.is_dir() and path != used]
-    found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-    for old in found[_KEPT - 1 :]:
-        with locked(old, wait=False) as free:
-            if free:
-                shutil.rmtree(old, ignore_errors=True)
-                Path(f"{old}.lock").unlink(missing_ok=True)

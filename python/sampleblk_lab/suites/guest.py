@@ -57,18 +57,44 @@ def _system(config: str | None) -> None:
         boot = made("/boot") / f"config-{release}"
         boot.unlink(missing_ok=True)
         shutil.copyfile(config, boot)
+    modules = Path(f"/lib/modules/{release}/kernel")
+    if modules.is_symlink():
+        # blktests looks for modules by find(1), which does not go through a link.
+        real = modules.resolve()
+        modules.unlink()
+        bound(real, str(modules))
     subprocess.run(["modprobe", "-q", "configfs"], check=False)
     for kind, where in (("configfs", "/sys/kernel/config"), ("debugfs", "/sys/kernel/debug")):
         if Path(where).is_dir() and not os.path.ismount(where):
             subprocess.run(["mount", "-t", kind, kind, where], check=False, stderr=subprocess.DEVNULL)
 
 
-def environment() -> dict[str, str]:
+def environment(*, udevd: bool) -> dict[str, str]:
     """What both suites' ``check`` runs with.
 
-    No udevd runs here: libdevmapper makes the nodes itself instead of waiting for one (dmsetup(8)).
+    Args:
+        udevd: Whether one runs here. Where none does, libdevmapper makes the nodes itself instead of waiting for it
+            (dmsetup(8)).
     """
-    return {**os.environ, "DM_DISABLE_UDEV": "1", "HOME": "/root", "LC_ALL": "C", "TMPDIR": "/tmp", "TERM": "dumb"}
+    settings = {"HOME": "/root", "LC_ALL": "C", "TMPDIR": "/tmp", "TERM": "dumb"}
+    return {**os.environ, **settings, **({} if udevd else {"DM_DISABLE_UDEV": "1"})}
+
+
+def started_udevd() -> bool:
+    """Starts systemd's udevd, which loads drivers for new devices and is what ``udevadm settle`` waits for.
+
+    Returns:
+        Whether it runs; not where the system has none.
+    """
+    for folder in ("/usr/lib/systemd", "/lib/systemd"):
+        program = Path(folder, "systemd-udevd")
+        if program.exists():
+            made("/run/udev")
+            done = subprocess.run([program, "--daemon"], check=False, stderr=subprocess.DEVNULL)
+            if done.returncode == 0:
+                pinged = subprocess.run(["udevadm", "control", "--ping"], check=False, stderr=subprocess.DEVNULL)
+                return pinged.returncode == 0
+    return False
 
 
 def made(path: str | Path) -> Path:
@@ -91,7 +117,7 @@ def memory(target: str) -> Path:
 
 def add_users(*names: str) -> None:
     """Users and groups of these names, where the system has none."""
-    users, groups = Path("/etc/passwd"), Path("/etc/group")
+    users, groups, shadow = Path("/etc/passwd"), Path("/etc/group"), Path("/etc/shadow")
     for number, name in enumerate(names, _FIRST_USER):
         if f"\n{name}:" not in f"\n{groups.read_text()}":
             with groups.open("a") as file:
@@ -101,6 +127,19 @@ def add_users(*names: str) -> None:
             os.chown(home, number, number)
             with users.open("a") as file:
                 file.write(f"{name}:x:{number}:{number}::{home}:/bin/bash\n")
+            _shadowed(shadow, name)
+
+
+def _shadowed(shadow: Path, name: str) -> None:
+    """A line for a user without a password: where there is none, not even root becomes the user by su(1)."""
+    try:
+        before = shadow.read_text()
+    except OSError:
+        # The host's file, and the host's user who runs the VM may not read it.
+        names = [line.partition(":")[0] for line in Path("/etc/passwd").read_text().splitlines()]
+        before = "".join(f"{each}:*:::::::\n" for each in names if each != name)
+        shadow.unlink(missing_ok=True)
+    shadow.write_text(f"{before}{name}:*:::::::\n")
 
 
 def recorded(command: Sequence[str], where: Path, environment: Mapping[str, str], path: Path) -> str:

@@ -50,6 +50,7 @@ _LOOK_S = 0.2
 _GRACE_S = 20.0
 
 # What the log of a panicked or hung guest begins with that people look for.
+_BLOCKED = re.compile(r"task:(\S+)\s+state:D")
 _PANIC = re.compile(r"(?:Kernel panic - not syncing: |BUG: |kernel BUG at |Oops: )[^\n]*")
 
 
@@ -326,7 +327,6 @@ class _Loop:
             deadline_s=self._plan.deadline_s,
             claim=claim,
             wants_directory=True,
-            raw=True,
         )
 
     def _collect(self, waiting: deque[str]) -> None:
@@ -386,11 +386,12 @@ class _Loop:
 def _record(outcome: Outcome) -> dict[str, Any]:
     """What came of a test: what its suite says, or how its guest ended."""
     if not outcome.kind:
-        value: dict[str, Any] = outcome.values["value"]
-        return value
+        return dict(outcome.values)
     seconds = (outcome.facts.get("ended_ns", 0) - outcome.facts.get("started_ns", 0)) / 1e9
     status = {"panic": PANIC, "deadline": HANG}.get(outcome.kind, UNJUDGED)
     reason = outcome.message.splitlines()[0] if outcome.message else outcome.kind
     if status == PANIC and (found := _PANIC.search(outcome.detail)):
         reason = found[0]
+    elif status == HANG and (blocked := list(dict.fromkeys(_BLOCKED.findall(outcome.detail)))):
+        reason = f"{reason}; blocked in the kernel: {', '.join(blocked)}"
     return {"status": status, "reason": reason, "output": outcome.detail[-20_000:], "seconds": seconds}

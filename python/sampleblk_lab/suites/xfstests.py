@@ -129,7 +129,10 @@ class Xfstests(Suite):
         if made.returncode != 0:
             said = made.stdout.decode(errors="replace")
             return Verdict(UNJUDGED, f"mkfs.{setup.fs} of the test device ended with {made.returncode}", said)
-        environment = {**guest.environment(), **{name: str(value) for name, value in settings.items()}}
+        # Elsewhere it would only be in the way: it looks into each new device, and keeps it busy meanwhile.
+        wanted = "scsi_debug" in (folder / "tests" / test).read_text(errors="replace")
+        environment = guest.environment(udevd=wanted and guest.started_udevd())
+        environment.update({name: str(value) for name, value in settings.items()})
         output = guest.recorded(["./check", test], here, environment, results / "check.out")
         return verdict(test, results / "results", output)
 

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: MIT
+"""A run's folder, and a run held against what is known: without a VM."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sampleblk_lab.errors import FormatError, InputError
+from sampleblk_lab.suites import folder, known
+from sampleblk_lab.suites.folder import Folder, Plan
+from sampleblk_lab.suites.known import judge
+from sampleblk_lab.suites.suite import Selection, Setup, Test, words_of_excludes
+
+PLAN = Plan(
+    suite="xfstests",
+    content="c",
+    commit="v1",
+    kernel="6.1",
+    machine={"release": "6.1.0-56-amd64", "cpus": 1},
+    setup=Setup(fs="ext4"),
+    deadline_s=60.0,
+    tests=("generic/001", "generic/002", "generic/003", "generic/004"),
+)
+
+
+def _record(test: str, status: str, reason: str = "", output: str = "") -> dict[str, Any]:
+    return {"test": test, "status": status, "reason": reason, "output": output, "seconds": 1.5, "files": ""}
+
+
+def _records(*statuses: str) -> list[dict[str, Any]]:
+    return [_record(test, status) for test, status in zip(PLAN.tests, statuses, strict=False)]
+
+
+# --- the folder
+
+
+def test_what_ended_is_kept_and_what_was_not_judged_is_run_again(tmp_path: Path) -> None:
+    with Folder(tmp_path, PLAN) as made:
+        made.add(_record("generic/002", "failed"))
+        made.add(_record("generic/001", "unjudged"))
+        made.add(_record("generic/003", "hang"))
+    with (tmp_path / "journal.jsonl").open("ab") as file:
+        file.write(b'{"test": "generic/004", "sta')  # killed while it wrote
+    with Folder(tmp_path, PLAN) as made:
+        assert made.waiting() == ["generic/001", "generic/004"]
+        made.add(_record("generic/001", "passed"))
+    plan, records = folder.results(tmp_path)
+    assert plan == PLAN
+    assert [(each["test"], each["status"]) for each in records] == [
+        ("generic/001", "passed"),
+        ("generic/002", "failed"),
+        ("generic/003", "hang"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("content", "other"),
+        ("machine", {"release": "6.12.1", "cpus": 1}),
+        ("setup", Setup(fs="xfs")),
+        ("tests", ("generic/001",)),
+    ],
+)
+def test_a_folder_of_another_run_is_refused(field: str, value: object, tmp_path: Path) -> None:
+    with Folder(tmp_path, PLAN):
+        pass
+    other = dataclasses.replace(PLAN, **{field: value})
+    with pytest.raises(InputError, match=f"another run: {field} "), Folder(tmp_path, other):
+        pass
+    with Folder(tmp_path, dataclasses.replace(PLAN, deadline_s=90.0)):
+        pass  # how long is waited decides nothing that ended
+
+
+def test_two_processes_do_not_add_to_one_folder(tmp_path: Path) -> None:
+    with (
+        Folder(tmp_path, PLAN),
+        pytest.raises(InputError, match="another process runs a suite"),
+        Folder(tmp_path, PLAN),
+    ):
+        pass
+
+
+def test_a_damaged_journal_is_told_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    line = json.dumps(_record("generic/001", "passed")).encode() + b"\n"
+    path.write_bytes(line + b'{"test": "generic/002", "status": "fine"}\n')
+    with pytest.raises(FormatError) as raised:
+        folder.read_journal(path)
+    assert raised.value.offset == len(line)
+
+
+def test_junit_has_every_test_that_was_asked_for() -> None:
+    records = _records("passed", "failed", "notrun")
+    records[1]["output"] = "bad\x00\x1b[0m <tag> ]]> byte\ud800"
+    rows = judge(PLAN, records).rows
+    suite = ET.fromstring(folder.junit(PLAN, rows))
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "4",
+        "failures": "1",
+        "errors": "1",
+        "skipped": "1",
+    }
+    cases = {case.get("name"): list(case) for case in suite}
+    assert cases["generic/002"][0].text == "bad\ufffd\ufffd[0m <tag> ]]> byte\ufffd"
+    assert cases["generic/004"][0].get("message") == "it has not ended"
+
+
+# --- what is known
+
+
+@pytest.mark.parametrize(
+    ("statuses", "ok"),
+    [
+        (("passed", "passed", "passed", "passed"), True),
+        (("passed", "notrun", "notrun", "notrun"), True),
+        (("notrun", "notrun", "notrun", "notrun"), False),
+        (("passed", "passed", "passed", "failed"), False),
+        (("passed", "passed", "passed", "panic"), False),
+        (("passed", "passed", "passed", "hang"), False),
+        (("passed", "passed", "passed", "unjudged"), False),
+        (("passed", "passed", "passed"), False),
+        ((), False),
+    ],
+)
+def test_a_run_is_well_if_something_was_tested_and_nothing_failed(statuses: tuple[str, ...], ok: bool) -> None:
+    assert judge(PLAN, _records(*statuses)).ok is ok
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "new", "fixed", "skipped", "ok"),
+    [
+        ("failed", "failed", False, False, False, True),
+        ("panic", "panic", False, False, False, True),
+        ("hang", "failed", False, False, False, True),
+        ("failed", "panic", True, False, False, False),
+        ("passed", "failed", True, False, False, False),
+        ("notrun", "failed", True, False, False, False),
+        ("unjudged", "failed", True, False, False, False),
+        ("failed", "passed", False, True, False, True),
+        ("passed", "notrun", False, False, True, False),
+        ("failed", "notrun", False, False, True, False),
+        ("notrun", "notrun", False, False, False, True),
+    ],
+)
+def test_a_run_beside_an_earlier_one(before: str, now: str, new: bool, fixed: bool, skipped: bool, ok: bool) -> None:
+    found = judge(PLAN, _records(now, "passed", "passed", "passed"), before={"generic/001": before})
+    assert (bool(found.new), bool(found.fixed), bool(found.skipped), found.ok) == (new, fixed, skipped, ok)
+
+
+@pytest.mark.parametrize(
+    ("line", "covered"),
+    [
+        ("generic/001", True),
+        ("generic/*", True),
+        ("generic/002", False),
+        ("generic/001 kernel=6.1", True),
+        ("generic/001 kernel=6", True),
+        ("generic/001 kernel=6.1.0-5", False),
+        ("generic/001 kernel=6.12", False),
+        ("generic/001 fs=ext4 device=sampleblk mode=mq", True),
+        ("generic/001 fs=xfs", False),
+        ("generic/001 kernel=6.1 device=brd", False),
+    ],
+)
+def test_a_line_of_a_list_is_about_what_it_says(line: str, covered: bool, tmp_path: Path) -> None:
+    path = tmp_path / "known"
+    path.write_text(f"# ours\n\n{line}  # because\n")
+    [one] = known.read(path)
+    assert one.covers("generic/001", PLAN) is covered
+    found = judge(PLAN, _records("failed", "passed", "passed", "passed"), [one])
+    assert found.ok is covered
+    assert found.rows[0]["known"] == ("because" if covered else "")
+
+
+@pytest.mark.parametrize("word", ["6.1", "release=6.1", "kernel="])
+def test_a_list_that_is_none_is_told_with_its_line(word: str, tmp_path: Path) -> None:
+    path = tmp_path / "known"
+    path.write_text(f"generic/001\ngeneric/002 {word}\n")
+    with pytest.raises(InputError, match=rf"known:2: '{word}' is not a condition"):
+        known.read(path)
+
+
+def test_an_earlier_run_is_a_folder_or_its_results(tmp_path: Path) -> None:
+    with Folder(tmp_path, PLAN) as made:
+        made.add(_record("generic/002", "failed"))
+    assert known.baseline(tmp_path) == {"generic/002": "failed"}
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({"tests": [_record("generic/002", "hang")]}))
+    assert known.baseline(path) == {"generic/002": "hang"}
+    path.write_text(json.dumps({"tests": [_record("generic/002", "fine")]}))
+    with pytest.raises(FormatError):
+        known.baseline(path)
+    with pytest.raises(InputError, match="there is no"):
+        known.baseline(tmp_path / "none")
+
+
+# --- which tests
+
+TESTS = [
+    Test("generic/001", ("rw", "auto", "quick")),
+    Test("generic/002", ("auto", "dangerous")),
+    Test("generic/010", ("quick",)),
+    Test("ext4/001", ("auto", "quick")),
+]
+
+
+@pytest.mark.parametrize(
+    ("selection", "names"),
+    [
+        (Selection(("generic/001",)), ["generic/001"]),
+        (Selection(("tests/generic/001",)), ["generic/001"]),
+        (Selection(("generic/00?",)), ["generic/001", "generic/002"]),
+        (Selection(("ext4",)), ["ext4/001"]),
+        (Selection((), ("quick",)), ["generic/001", "generic/010", "ext4/001"]),
+        (Selection((), ("generic/quick",)), ["generic/001", "generic/010"]),
+        (Selection(("generic/002",), ("ext4/auto",)), ["generic/002", "ext4/001"]),
+        (Selection((), ("auto",), ("dangerous",)), ["generic/001", "ext4/001"]),
+        (Selection((), ("all",), (), ("generic/0?0", "ext4")), ["generic/001", "generic/002"]),
+    ],
+)
+def test_tests_are_named_by_name_pattern_folder_and_group(selection: Selection, names: list[str]) -> None:
+    assert [test.name for test in selection.of(TESTS)] == names
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [Selection(), Selection(("generic/999",)), Selection((), ("quik",)), Selection(("ext4",), (), ("quik",))],
+)
+def test_a_name_that_means_nothing_is_refused(selection: Selection) -> None:
+    with pytest.raises(InputError):
+        selection.of(TESTS)
+
+
+def test_an_exclude_file_has_a_name_in_each_line(tmp_path: Path) -> None:
+    (tmp_path / "exclude").write_text("# slow\ngeneric/001\n  generic/002   # crashes\n\n#generic/003\n")
+    assert words_of_excludes(tmp_path / "exclude") == ["generic/001", "generic/002"]

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: MIT
+"""What the suites' ``check`` leaves of a test, as it was seen, and what is made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sampleblk_lab.suites import blktests, xfstests
+from sampleblk_lab.suites.suite import Verdict
+
+HEAD = "FSTYP         -- ext4\nMKFS_OPTIONS  -- -F /dev/sampleblk2\n\n"
+
+
+def _xfstests(folder: Path, log: str, output: str, **files: str) -> Verdict:
+    (folder / "generic").mkdir(parents=True)
+    if log:
+        (folder / "check.log").write_text(f"\nKernel version: 6.1.0\nMon Nov 23 12:20:00 UTC 2026\n{log}")
+    for name, text in files.items():
+        (folder / f"generic/001.{name}").write_text(text)
+    return xfstests.verdict("generic/001", folder, HEAD + output)
+
+
+def test_xfstests_passed(tmp_path: Path) -> None:
+    (tmp_path / "check.time").write_text("generic/001 46\n")
+    found = _xfstests(tmp_path, "Ran: generic/001\nPassed all 1 tests\n", "generic/001         46s\n")
+    assert (found.status, found.reason, found.seconds) == ("passed", "", 46.0)
+
+
+def test_xfstests_that_was_not_run_has_not_passed(tmp_path: Path) -> None:
+    log = "Ran: generic/001\nNot run: generic/001\nPassed all 1 tests\n"
+    output = "generic/001       [not run] fsverity utility required, skipped this test\n"
+    found = _xfstests(tmp_path, log, output, notrun="fsverity utility   required,\n skipped this test\n")
+    assert (found.status, found.reason) == ("notrun", "fsverity utility required, skipped this test")
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        (
+            "generic/001       - output mismatch (see /mnt/results/generic/001.out.bad)\n    --- tests/a.out\n",
+            "output mismatch (see 001.out.bad)",
+        ),
+        ("generic/001       [failed, exit status 1]\nRan: generic/001\n", "[failed, exit status 1]"),
+        (
+            "generic/001        12s ... _check_dmesg: something found in dmesg (see /mnt/results/generic/001.dmesg)\n",
+            "_check_dmesg: something found in dmesg (see 001.dmesg)",
+        ),
+        (
+            "generic/001       [failed, exit status 1]_check_generic_filesystem: /dev/sampleblk1 is inconsistent\n"
+            "- output mismatch (see /mnt/results/generic/001.out.bad)\n",
+            "[failed, exit status 1]_check_generic_filesystem: /dev/sampleblk1 is inconsistent"
+            " - output mismatch (see 001.out.bad)",
+        ),
+    ],
+)
+def test_xfstests_failed(output: str, reason: str, tmp_path: Path) -> None:
+    found = _xfstests(tmp_path, "Ran: generic/001\nFailures: generic/001\nFailed 1 of 1 tests\n", output)
+    assert (found.status, found.reason) == ("failed", reason)
+
+
+@pytest.mark.parametrize(
+    ("log", "output", "reason"),
+    [
+        ("", "generic/001 ", "generic/001"),  # check was killed
+        ("", "mount: /mnt/test: wrong fs type\ncheck: failed to mount\n", "check: failed to mount"),
+        ("Ran: generic/001\nInterrupted!\nPassed all 1 tests\n", "Interrupted!\n", "Interrupted!"),
+        ("Passed all 0 tests\n", "generic/001 - unknown test, ignored\n", "generic/001 - unknown test, ignored"),
+        ("Ran: generic/0011\nPassed all 1 tests\n", "odd\n", "odd"),
+    ],
+)
+def test_xfstests_that_says_nothing_of_the_test_is_not_believed(
+    log: str, output: str, reason: str, tmp_path: Path
+) -> None:
+    found = _xfstests(tmp_path, log, output)
+    assert (found.status, found.reason) == ("unjudged", reason)
+
+
+def _blktests(folder: Path, output: str, **records: str) -> Verdict:
+    for where, text in records.items():
+        path = folder / where / "block/024"
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    return blktests.verdict("block/024", folder, output)
+
+
+def _status(status: str, more: str = "", seconds: str = "5.336s") -> str:
+    return f"date\t2026-11-23 12:29:09\ndescription\tdo I/O\nstatus\t{status}\n{more}runtime\t{seconds}\n"
+
+
+def test_blktests_passed(tmp_path: Path) -> None:
+    found = _blktests(tmp_path, "block/024 (do I/O)  [passed]\n    runtime    ...  5.336s\n", nodev=_status("pass"))
+    assert (found.status, found.seconds) == ("passed", 5.336)
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ("reason\toutput\nexit_status\t0\n", "output mismatch (see .out.bad)"),
+        ("reason\texit\nexit_status\t3\n", "exited with status 3"),
+        ("reason\tdmesg\nexit_status\t0\n", "something found in dmesg (see .dmesg)"),
+    ],
+)
+def test_blktests_failed_under_one_of_its_conditions(more: str, reason: str, tmp_path: Path) -> None:
+    found = _blktests(tmp_path, "", nodev_a=_status("pass"), nodev_b=_status("fail", more), sda=_status("not run"))
+    assert (found.status, found.reason) == ("failed", reason)
+
+
+def test_blktests_that_was_not_run_has_its_reasons(tmp_path: Path) -> None:
+    output = "block/024 (do I/O)    [not run]\n    module a is not available\n    command b is not available\n"
+    found = _blktests(tmp_path, output, nodev="date\t2026\nstatus\tnot run\n")
+    assert (found.status, found.reason) == ("notrun", "module a is not available; command b is not available")
+
+
+def test_a_whole_group_of_blktests_that_was_not_run(tmp_path: Path) -> None:
+    found = _blktests(tmp_path, "block/***            [not run]\n    not running as root\n")
+    assert (found.status, found.reason) == ("notrun", "not running as root")
+
+
+def test_blktests_that_was_run_in_part_says_so(tmp_path: Path) -> None:
+    output = (
+        "block/024 => sda    [not run]\n    sda is a zoned block device\nblock/024 => sdb   [passed]\n    runtime  1s\n"
+    )
+    found = _blktests(tmp_path, output, sda="status\tnot run\n", sdb=_status("pass"))
+    assert (found.status, found.reason) == ("passed", "1 of 2 not run: sda is a zoned block device")
+
+
+@pytest.mark.parametrize("records", [{}, {"nodev": "date\t2026\n"}, {"nodev": _status("pass"), "sda": "status\t"}])
+def test_blktests_that_says_nothing_is_not_believed(records: dict[str, str], tmp_path: Path) -> None:
+    assert _blktests(tmp_path, "block/024 (do I/O)\n", **records).status == "unjudged"
