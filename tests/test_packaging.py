@@ -230,6 +230,8 @@ def _strays(programs: set[Path]) -> set[str]:
     for program in programs:
         if any(folder in program.parents or folder in program.resolve().parents for folder in ours):
             continue
+        if program.name == "awk":
+            continue  # base-files depends on one; which, mawk or gawk, is the system's choice
         owners = set()
         for path in {
             program,
