@@ -193,9 +193,10 @@ bench-vm: packages-tests $(firstword $(KERNEL_STAMPS)) ## starting a VM, against
 bench-workload: packages-tests build ## the workload's engines, against fio
 	@$(BIN)/python tests/bench/bench_workload.py
 
-bench-trace: packages-tests $(firstword $(KERNEL_STAMPS)) ## decoding trace.dat, against trace-cmd report; recording in the guest, against strace
+bench-trace: packages-tests $(firstword $(KERNEL_STAMPS)) ## decoding trace.dat, against trace-cmd report; recording in the guest, against strace and bpftrace
 	@$(BIN)/python tests/bench/bench_trace.py
 	@$(BIN)/sampleblk-lab vm run --timeout 600 -- $(abspath $(BIN))/python $(abspath tests/bench/bench_trace_overhead.py)
+	@$(BIN)/sampleblk-lab vm run --timeout 600 -- $(abspath $(BIN))/python $(abspath tests/bench/bench_histogram.py)
 
 bench-profile: packages-tests build ## perf.data to folded stacks to SVG, against stackcollapse-perf.pl and flamegraph.pl (in $$FLAMEGRAPH_DIR)
 	@$(BIN)/python tests/bench/bench_profile.py

@@ -35,12 +35,12 @@ def test_no_bytecode_is_left_behind(text: str, tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    _write(tmp_path / "beside.py", 4)
-    (tmp_path / "mine.py").write_text("from beside import value\n")
+    _write(tmp_path / "neighbour_of_mine.py", 4)
+    (tmp_path / "mine.py").write_text("from neighbour_of_mine import value\n")
     try:
         assert named(text, "a test", files_in=tmp_path)() == 4
     finally:
-        for name in ("mine", "beside"):
+        for name in ("mine", "neighbour_of_mine"):
             sys.modules.pop(name, None)
-    assert not Path(cache_from_source(tmp_path / "beside.py")).parent.exists()
+    assert not Path(cache_from_source(tmp_path / "neighbour_of_mine.py")).parent.exists()
     assert not sys.dont_write_bytecode

@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from sampleblk_lab.sweeps.result import Sweep as Sweep
     from sampleblk_lab.table import Column as Column
     from sampleblk_lab.table import Table as Table
+    from sampleblk_lab.trust import TrustError as TrustError
     from sampleblk_lab.workload import FioResult as FioResult
     from sampleblk_lab.workload import Job as Job
     from sampleblk_lab.workload import JobError as JobError
@@ -137,6 +138,7 @@ _HOMES = {
     "Table": "table",
     "ToolError": "device",
     "TraceCommandError": "errors",
+    "TrustError": "trust",
     "UnsupportedError": "errors",
     "VolatileWrite": "device",
     "bpf": "bpftrace",

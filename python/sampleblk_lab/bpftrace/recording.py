@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from sampleblk_lab import leftovers, paths
+from sampleblk_lab import leftovers, paths, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.blocks import StopsAtEnd
 from sampleblk_lab.bpftrace.output import BpfOutput
@@ -249,6 +249,7 @@ class Bpf(StopsAtEnd):
         found = BpfOutput(self._read("out"), self._messages(), script=self._script, incomplete=incomplete)
         self.close()
         self._found = found
+        trust.later(lambda: [trust.of_losses("lines of bpftrace lost", found.lost_events)])
         if incomplete:
             raise BpftraceError(incomplete, found)
         return found

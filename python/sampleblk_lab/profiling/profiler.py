@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from sampleblk_lab import renamed, tasks
+from sampleblk_lab import renamed, tasks, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.profiling.recorded import Profile, Report, open_profile
@@ -101,6 +101,7 @@ class Profiler:
         if self._sampler is not None:
             sampler, self._sampler = self._sampler, None
             self._stats = sampler.stop()
+            trust.later(self._checks)
             # Now: a module that is unloaded later takes its names along.
             names = Path("/proc/kallsyms").read_bytes()
             if not _hidden(names):
@@ -108,6 +109,9 @@ class Profiler:
         return self
 
     close = stop
+
+    def _checks(self) -> list[trust.Check]:
+        return [trust.of_losses(f"samples {name}", int(self._stats[name])) for name in ("lost", "throttled")]
 
     def limit_to(self, pids: list[int], *, children: bool = True) -> None:
         """Samples only these processes, unless it was told whom to sample; before it starts.

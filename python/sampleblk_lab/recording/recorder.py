@@ -16,9 +16,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from sampleblk_lab import renamed, tasks
+from sampleblk_lab import renamed, tasks, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.analysis.run import BPF, Run, open_run
+from sampleblk_lab.analysis.trust import of_recording
 from sampleblk_lab.blocks import StopsAtEnd
 from sampleblk_lab.errors import InputError, TraceCommandError, UnsupportedError
 from sampleblk_lab.recording.session import Session
@@ -400,7 +401,9 @@ class Recorder(StopsAtEnd):
         self._run = open_run(spool.path)
         # The files stay for as long as somebody has the run.
         self._run._spool = spool  # noqa: SLF001
-        return self._run
+        run = self._run
+        trust.later(lambda: of_recording(run))
+        return run
 
     def attach(self, name: str, text: str) -> None:
         """Puts a file beside what was recorded, such as a job's ``result.json``; :meth:`save` keeps it.

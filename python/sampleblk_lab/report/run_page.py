@@ -15,11 +15,13 @@ import numpy as np
 
 from sampleblk_lab import plot
 from sampleblk_lab.analysis.run import Run, open_run
+from sampleblk_lab.analysis.trust import of_recording
 from sampleblk_lab.errors import SampleblkError
 from sampleblk_lab.plot.style import in_dark
 from sampleblk_lab.report.page import Page
 from sampleblk_lab.results import machine
 from sampleblk_lab.table import Table
+from sampleblk_lab.trust import Check, of_losses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -218,41 +220,39 @@ def trust_checks(
     run: Run, recordings: list[Recording], calls: Recording | None, profile: Profile | None, counters: dict[str, int]
 ) -> Table:
     """Which figures agree with a second source, and what is known to be missing: columns check, found and verdict."""
-    rows: list[tuple[str, str, str]] = []
+    found = [Check(**one) for one in _read(run.directory / "trust.json") or []] if run.directory is not None else []
     for one in recordings:
-        missed = int(one.run.options.get("missed_probes", 0))
-        rows.append((f"events lost of {one.folder.name}", str(one.lost), "complete" if not one.lost else "incomplete"))
-        if missed:
-            rows.append((f"probes missed of {one.folder.name}", str(missed), "incomplete"))
-        imported = one.run.options.get("imported", {})
-        rows += [
-            (f"imported: {name.replace('_', ' ')}", str(imported[name]), "incomplete")
-            for name in ("unread_lines", "cut_texts", "cut_off")
-            if name in imported
-        ]
+        found += of_recording(one.run, lost=one.lost)
     if run.result is not None and calls is not None:
-        rows += _calls_against_job(run.result, calls.calls)
+        found += _calls_against_job(run.result, calls.calls)
     if counters and (requests := _with(recordings, "block:")) is not None:
-        table = requests.block.table()
-        if len(set(table["device"].values)) == 1:  # the counters are of one
-            operations, sectors = table["operation"].values, table["sectors"].values
-            for direction, letter in (("read", "R"), ("write", "W")):
-                counter = f"{direction}_bytes"
-                seen = 512 * int(sectors[operations == letter].sum())
-                if counter in counters and (seen or counters[counter]):
-                    # The driver counts what is done before and after the recording, too.
-                    more = seen > counters[counter]
-                    verdict = "agrees" if seen == counters[counter] else "differs" if more else "partly recorded"
-                    rows.append((f"bytes {direction}: requests, driver", f"{seen:,}, {counters[counter]:,}", verdict))
+        found += _requests_against_driver(requests.block.table(), counters)
     if profile is not None:
         for name in ("lost_samples", "lost_records", "throttled"):
-            if (found := profile.metadata.get(name)) is not None:
-                rows.append((f"profile: {name.replace('_', ' ')}", found, "complete" if found == "0" else "incomplete"))
-    names = ("check", "found", "verdict")
-    return Table.of({name: [row[at] for row in rows] for at, name in enumerate(names)})
+            if (told := profile.metadata.get(name)) is not None:
+                found.append(of_losses(f"profile: {name.replace('_', ' ')}", int(told)))
+    columns = {"check": "what", "found": "found", "verdict": "verdict"}
+    return Table.of({name: [getattr(check, part) for check in found] for name, part in columns.items()})
 
 
-def _calls_against_job(result: FioResult, calls: Table) -> list[tuple[str, str, str]]:
+def _requests_against_driver(requests: Table, counters: dict[str, int]) -> list[Check]:
+    found: list[Check] = []
+    if len(set(requests["device"].values)) != 1:  # the counters are of one
+        return found
+    operations, sectors = requests["operation"].values, requests["sectors"].values
+    for direction, letter in (("read", "R"), ("write", "W")):
+        counter = f"{direction}_bytes"
+        seen = 512 * int(sectors[operations == letter].sum())
+        if counter in counters and (seen or counters[counter]):
+            # The driver counts what is done before and after the recording, too.
+            more = seen > counters[counter]
+            verdict = "agrees" if seen == counters[counter] else "differs" if more else "partly recorded"
+            text = f"{seen:,}, {counters[counter]:,}"
+            found.append(Check("counters", f"bytes {direction}: requests, driver", text, verdict, is_doubt=more))
+    return found
+
+
+def _calls_against_job(result: FioResult, calls: Table) -> list[Check]:
     """What the jobs counted against the system calls that were recorded, for engines that make one for each I/O."""
     about = result.json()
     shared = about.get("global options") or {}
@@ -261,14 +261,15 @@ def _calls_against_job(result: FioResult, calls: Table) -> list[tuple[str, str, 
         if options.get("ioengine", "psync") not in _ONE_CALL_EACH or "verify" in options:
             return []
     counts = dict(zip(map(str, calls["syscall"]), calls["calls"].values.tolist(), strict=True))
-    rows = []
+    found = []
     for direction, names in _DIRECTIONS.items():
         told = sum(int(job[direction]["total_ios"]) for job in about["jobs"])
         seen = sum(counts.get(name, 0) for name in names)
         if told:
             verdict = "agrees" if told == seen else "differs"
-            rows.append((f"{direction} calls: job, recording", f"{told:,}, {seen:,}", verdict))
-    return rows
+            text = f"{told:,}, {seen:,}"
+            found.append(Check("counters", f"{direction} calls: job, recording", text, verdict, is_doubt=told != seen))
+    return found
 
 
 def _flame(sections: _Sections, profile: Profile) -> None:

@@ -7,12 +7,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sampleblk_lab import trust
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.results import stats
 from sampleblk_lab.results.comparison import BETTER, NAMES, Comparison, compare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 # How much longer the series must be before its interval is worked out again.
 _GROWTH = 1.15
@@ -102,12 +103,20 @@ class Plan:
             )
 
 
-def take(function: Callable[[], Any], what: str) -> float:
-    """One sample: what `function` returns, or the nanoseconds that it took if it returns None."""
-    begin = time.perf_counter_ns()
-    value = function()
+def take(function: Callable[[], Any], what: str, allow: Iterable[str] = ()) -> float:
+    """One sample: what `function` returns, or the nanoseconds that it took if it returns None.
+
+    Raises:
+        TrustError: What it measured is in doubt, by something else than the kinds in `allow`.
+    """
+    with trust.collected() as said:
+        begin = time.perf_counter_ns()
+        value = function()
+        taken = time.perf_counter_ns() - begin
+    if doubts := said.doubts(allow):
+        raise trust.TrustError(doubts)
     if value is None:
-        return float(time.perf_counter_ns() - begin)
+        return float(taken)
     if isinstance(value, bool) or not hasattr(value, "__float__"):
         raise InputError(f"{what} returned {value!r}", expected="a number above 0, or None to have its time taken")
     number = float(value)
@@ -145,7 +154,13 @@ def _repeat(step: Callable[[], None], estimate: Callable[[], stats.Interval], pl
 
 
 def measure(
-    function: Callable[[], Any], *, name: str = "", unit: str = "ns", better: str = "lower", **plan: Any
+    function: Callable[[], Any],
+    *,
+    name: str = "",
+    unit: str = "ns",
+    better: str = "lower",
+    allow: str | Iterable[str] = (),
+    **plan: Any,
 ) -> Measurement:
     """Repeats a function until its result is known well enough, or the budget ends.
 
@@ -154,18 +169,22 @@ def measure(
         name: What the quantity is called beside others.
         unit: Of what `function` returns.
         better: ``"lower"`` or ``"higher"``.
+        allow: What may be in doubt of the jobs and recordings in it, by the kinds of :data:`sampleblk_lab.trust.KINDS`:
+            ``"lost"``, ``"clock"``, ``"counters"``, ``"bandwidth"``, ``"errors"``.
         plan: The fields of :class:`Plan`: width, budget_s, min_repeats, max_repeats, warmup, confidence, seed.
 
     Raises:
         InputError: A value is out of range, or `function` returned something else.
+        TrustError: A job or a recording of this thread in `function` is in doubt, as its ``checks`` have it.
     """
     _check_better(better)
     chosen = Plan(**plan)
+    allowed = trust.kinds(allow)
     for _ in range(chosen.warmup):
-        take(function, "the measured function")
+        take(function, "the measured function", allowed)
     samples: list[float] = []
     estimate, stopped = _repeat(
-        lambda: samples.append(take(function, "the measured function")),
+        lambda: samples.append(take(function, "the measured function", allowed)),
         lambda: _interval(samples, chosen),
         chosen,
     )
@@ -179,6 +198,7 @@ def measure_both(
     names: Sequence[str] = NAMES,
     unit: str = "ns",
     better: str = "lower",
+    allow: str | Iterable[str] = (),
     **plan: Any,
 ) -> Comparison:
     """Measures two variants by turns, and compares them: A B, B A, A B, … so that drift and order cancel.
@@ -189,12 +209,14 @@ def measure_both(
         names: What the two are called.
         unit: Of what they return.
         better: ``"lower"`` or ``"higher"``.
+        allow: As for :func:`measure`.
         plan: As for :func:`measure`; `width` is that of the ratio.
 
     Raises:
         InputError: As for :func:`measure`, or names that are not two different ones.
+        TrustError: As for :func:`measure`.
     """
-    return measure_variants(before, after, names=names, unit=unit, better=better, **plan)[0]
+    return measure_variants(before, after, names=names, unit=unit, better=better, allow=allow, **plan)[0]
 
 
 def measure_variants(
@@ -204,6 +226,7 @@ def measure_variants(
     names: Sequence[str] = NAMES,
     unit: str = "ns",
     better: str = "lower",
+    allow: str | Iterable[str] = (),
     **plan: Any,
 ) -> tuple[Comparison, Measurement, Measurement]:
     """The same, with what each variant measured by itself."""
@@ -211,16 +234,17 @@ def measure_variants(
     if isinstance(names, str) or len(names) != 2 or len(set(names)) != 2 or not all(names):
         raise InputError(f"names={names!r}", expected="two names that differ")
     chosen = Plan(**plan)
+    allowed = trust.kinds(allow)
     for _ in range(chosen.warmup):
-        take(before, "the variant before")
-        take(after, "the variant after")
+        take(before, "the variant before", allowed)
+        take(after, "the variant after", allowed)
     first: list[float] = []
     second: list[float] = []
 
     def step() -> None:
         turns = [(first, before, "the variant before"), (second, after, "the variant after")]
         for samples, function, what in turns if len(first) % 2 == 0 else reversed(turns):
-            samples.append(take(function, what))
+            samples.append(take(function, what, allowed))
 
     confidence, seed = chosen.confidence, chosen.seed
     _, stopped = _repeat(step, lambda: stats.paired_ratio(first, second, confidence=confidence, seed=seed), chosen)

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from sampleblk_lab import renamed
+from sampleblk_lab import renamed, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import UnsupportedError
 from sampleblk_lab.table import Table
+from sampleblk_lab.workload.checks import Watch, settings_of_jobs
 from sampleblk_lab.workload.result import JobError
 from sampleblk_lab.workload.run import JobRun, Progress, run_to_end
 
@@ -88,7 +90,11 @@ class Workload:
         """
         if self._by_fio:
             raise UnsupportedError("prepare()", 'engine="fio" runs the real fio, which lays out and runs in one go')
-        return JobRun(core.JobRun(self._jobs))
+        return JobRun(core.JobRun(self._jobs), Watch(self._watched()))
+
+    def _watched(self) -> list[dict[str, str]]:
+        """The settings of the jobs of which it is known where their files are."""
+        return settings_of_jobs(self._jobs)
 
     def run(
         self,
@@ -151,6 +157,7 @@ class Workload:
             result = run_to_end(jobs, progress, check=False)
         recorder.attach("result.json", result.json_text(bins=True))
         recorder.attach("report.txt", result.text())
+        recorder.attach("trust.json", json.dumps([check.to_json() for check in result.checks], indent=1))
         if check and result.errors:
             raise JobError(result, recorder.run)
         return result, recorder.run
@@ -170,7 +177,12 @@ class Workload:
 
         keys = [key for key, _ in self._jobs.globals]
         keys += [key for job in self._jobs.jobs for key, _ in job["settings"]]
-        return run_fio(self.to_job_file(), keys, check=check)
+        watch = Watch(self._watched(), lays_out=True)
+        watch.begin()
+        result = run_fio(self.to_job_file(), keys, check=check)
+        watch.end()
+        trust.later(lambda: watch.checks(result))
+        return result
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._jobs.source}: {', '.join(self.names)}>"

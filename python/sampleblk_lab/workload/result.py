@@ -13,6 +13,7 @@ from sampleblk_lab import renamed
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import SampleblkError
 from sampleblk_lab.table import Table
+from sampleblk_lab.workload.checks import of_log
 
 if TYPE_CHECKING:
     import os
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sampleblk_lab.analysis.run import Run
+    from sampleblk_lab.trust import Check
+    from sampleblk_lab.workload.checks import Watch
     from sampleblk_lab.workload.fio import FioResult
 
 
@@ -58,8 +61,20 @@ def percentiles_of(table: Table, percents: Iterable[float], kind: str, direction
 class Result:
     """The outcome of a run. ``print(result)`` shows the report that fio's users know."""
 
-    def __init__(self, result: core.RunResult) -> None:
+    def __init__(self, result: core.RunResult, watch: Watch | None = None) -> None:
         self._result = result
+        self._watch = watch
+        self._checks: list[Check] | None = None
+
+    @property
+    def checks(self) -> list[Check]:
+        """What the jobs counted, held against what others know: the driver's counters, its limits, the log, clocks.
+
+        Of jobs that were put together, and before their end, only the log. ``print(result)`` shows what is in doubt.
+        """
+        if self._checks is None:
+            self._checks = [*([] if self._watch is None else self._watch.checks(self)), *of_log(self)]
+        return self._checks
 
     @property
     def stop_reason(self) -> str:
@@ -207,7 +222,7 @@ class Result:
         return Result(core.RunResult.merge(runs))
 
     def __str__(self) -> str:
-        return self.text()
+        return self.text() + "".join(f"\nin doubt: {check}\n" for check in self.checks if check.is_doubt)
 
     def __repr__(self) -> str:
-        return self.text()
+        return str(self)

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from sampleblk_lab import renamed
+from sampleblk_lab import renamed, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.progress import Line
 from sampleblk_lab.workload.result import JobError, Result
@@ -17,6 +17,8 @@ from sampleblk_lab.workload.result import JobError, Result
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+
+    from sampleblk_lab.workload.checks import Watch
 
 _POLL_S = 0.1
 # A stopped job returns from its system call, or is killed by the core after 20 s.
@@ -66,8 +68,10 @@ class JobRun:
     A context manager: leaving it stops what still runs. The jobs die with this process, however it ends.
     """
 
-    def __init__(self, run: core.JobRun) -> None:
+    def __init__(self, run: core.JobRun, watch: Watch | None = None) -> None:
         self._run = run
+        self._watch = watch
+        self._has_ended = False
 
     @property
     def pids(self) -> list[int]:
@@ -86,6 +90,8 @@ class JobRun:
 
     def start(self) -> None:
         """Starts the jobs. A second call does nothing."""
+        if self._watch is not None:
+            self._watch.begin()
         self._run.start()
 
     def progress(self) -> Progress:
@@ -106,7 +112,10 @@ class JobRun:
 
     def poll(self, timeout_s: float = 0.0) -> bool:
         """Whether all jobs have ended, after waiting at most `timeout_s` for it."""
-        return self._run.wait(round(timeout_s * 1e9))
+        ended = self._run.wait(round(timeout_s * 1e9))
+        if ended and self._watch is not None:
+            self._watch.end()
+        return ended
 
     def wait(self, timeout_s: float | None = None) -> Result:
         """Waits for the jobs' end and returns what they measured.
@@ -126,7 +135,11 @@ class JobRun:
 
     def so_far(self) -> Result:
         """What was measured so far; complete once `poll()` is true."""
-        return Result(self._run.result())
+        result = Result(self._run.result(), self._watch)
+        if not self._has_ended and self.poll():
+            self._has_ended = True
+            trust.later(lambda: result.checks)
+        return result
 
     def result(self) -> Result:
         """The old name of :meth:`so_far`."""

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: MIT
+"""What a job counted, held against the driver's counters, the device's limits, its own log and two clocks."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sampleblk_lab import leftovers
+from sampleblk_lab._native import core
+from sampleblk_lab.trust import Check, of_losses
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from sampleblk_lab.table import Table
+    from sampleblk_lab.workload.fio import FioResult
+    from sampleblk_lab.workload.result import Result
+
+# Engines whose I/Os with direct=1 are the device's, byte for byte.
+_PASS_THROUGH = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "libaio", "io_uring"})
+# Keys with which a job moves more than it counts: verifying reads, what comes before the ramp's end.
+_UNCOUNTED = frozenset({"verify", "ramp_time", "pre_read", "experimental_verify", "unified_rw_reporting"})
+# The default of a job without ioengine= (fio(1)).
+_DEFAULT_ENGINE = "psync"
+
+_DEVICE = re.compile(r"/block/sampleblk(\d+)(/|$)")
+
+# NTP may slew the time by 500 ppm (adjtimex(2)); what is more was set.
+_SLEW = 0.001
+_CLOCK_NS = 2_000_000
+# Somebody else may get the processor between two clocks: the closest reading counts.
+_READINGS = 5
+# fio tells runtimes in whole milliseconds.
+_RESOLUTION_NS = 1_000_000
+_RATE = 1.01
+
+
+@dataclass
+class _Use:
+    """How jobs use one device."""
+
+    jobs: set[str] = field(default_factory=set)
+    # Whether all they move goes past the page cache, and whether nothing else is written for them.
+    direct: bool = True
+    raw: bool = True
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """What others knew at one moment."""
+
+    clocks: tuple[int, int, int]
+    unsure_ns: int  # how far apart they may have been read
+    counters: dict[int, dict[str, int]]
+    limits: dict[int, int]
+
+
+def _moment(devices: Collection[int]) -> _Moment:
+    counters: dict[int, dict[str, int]] = {}
+    limits: dict[int, int] = {}
+    if devices:
+        control = core.DeviceControl(str(leftovers.CONTROL_PATH))
+        try:
+            for index in devices:
+                counters[index] = dict(control.counters(index))
+                limits[index] = control.limits(index)["bytes_per_second"]
+        finally:
+            control.close()
+    unsure, clocks = min(_clocks() for _ in range(_READINGS))
+    return _Moment(clocks, unsure, counters, limits)
+
+
+def _clocks() -> tuple[int, tuple[int, int, int]]:
+    """The steady clock, the time of day and the time with suspension, and before them how long it took to read them."""
+    steady = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    day = time.clock_gettime_ns(time.CLOCK_REALTIME)
+    booted = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC) - steady, (steady, day, booted)
+
+
+def _on(path: Path) -> tuple[int, bool] | None:
+    """The device of ours that a file is on, and whether it is that device itself; None for anything else."""
+    while True:
+        try:
+            status = path.stat()
+            break
+        except FileNotFoundError:
+            if path == path.parent:
+                return None
+            path = path.parent
+        except OSError:
+            return None
+    is_device = stat.S_ISBLK(status.st_mode)
+    number = status.st_rdev if is_device else status.st_dev
+    try:
+        found = _DEVICE.search(str(Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").readlink()))
+    except OSError:
+        return None
+    return None if found is None else (int(found[1]), is_device)
+
+
+def _files(settings: Mapping[str, str]) -> list[Path]:
+    """Where a job's files are; names that it makes up are in its directory."""
+    folders = re.split(r"(?<!\\):", settings.get("directory", "") or ".")
+    names = re.split(r"(?<!\\):", settings.get("filename", ""))
+    return [Path(folder, name.replace("\\:", ":")) for folder in folders for name in names]
+
+
+def _is_direct(settings: Mapping[str, str]) -> bool:
+    told = settings.get("direct", settings.get("atomic", "0"))
+    return told in ("", "1", "true") or settings.get("buffered") in ("0", "false")
+
+
+def _uses(jobs: Sequence[Mapping[str, str]]) -> dict[int, _Use]:
+    names = [settings.get("name", "") for settings in jobs]
+    if any("group_reporting" in settings for settings in jobs) and len(set(names)) > 1:
+        return {}
+    places: dict[str, set[tuple[int, bool] | None]] = {}
+    for name, settings in zip(names, jobs, strict=True):
+        places.setdefault(name, set()).update(_on(path) for path in _files(settings))
+    uses: dict[int, _Use] = {}
+    unclear: set[int] = set()
+    for name, settings in zip(names, jobs, strict=True):
+        for index, is_device in filter(None, places[name]):
+            use = uses.setdefault(index, _Use())
+            use.jobs.add(name)
+            passes = settings.get("ioengine", _DEFAULT_ENGINE) in _PASS_THROUGH
+            use.direct = use.direct and _is_direct(settings) and passes
+            use.raw = use.raw and is_device and not _UNCOUNTED.intersection(settings)
+            if len({place[0] if place else None for place in places[name]}) > 1:
+                unclear.add(index)  # it is not told how much of the job went where
+    return {index: use for index, use in uses.items() if index not in unclear}
+
+
+class Watch:
+    """Knows before and after jobs what others say of them.
+
+    Args:
+        jobs: The settings of each job, as its file has them.
+        lays_out: Whether what is watched also lays the files out, which no job counts.
+    """
+
+    def __init__(self, jobs: Sequence[Mapping[str, str]], *, lays_out: bool = False) -> None:
+        self._jobs = jobs
+        self._lays_out = lays_out
+        self._uses: dict[int, _Use] = {}
+        self._begin: _Moment | None = None
+        self._end: _Moment | None = None
+
+    def begin(self) -> None:
+        """Before the first I/O. Idempotent."""
+        if self._begin is None:
+            # Without the driver no file is on a device of it.
+            self._uses = _uses(self._jobs) if leftovers.CONTROL_PATH.exists() else {}
+            self._begin = _moment(self._uses)
+
+    def end(self) -> None:
+        """After the last. Idempotent."""
+        if self._end is None:
+            self._end = _moment(self._uses)
+
+    def checks(self, result: Result | FioResult) -> list[Check]:
+        """What was found, when the jobs have ended."""
+        if self._begin is None or self._end is None:
+            return []
+        found = list(_of_clocks(self._begin, self._end))
+        if result.errors or result.stop_reason:
+            return found  # what was under way then is counted by the one and not by the other
+        moved = _moved(result.summary())
+        for index, use in self._uses.items():
+            found += self._of_counters(index, use, moved)
+            found += self._of_limit(index, use, moved)
+        return found
+
+    def _of_counters(self, index: int, use: _Use, moved: Sequence[tuple[str, str, int, float]]) -> list[Check]:
+        assert self._begin is not None
+        assert self._end is not None
+        before, after = self._begin.counters[index], self._end.counters[index]
+        found = []
+        failed = after["errors"] - before["errors"]
+        if failed:
+            text = "the jobs know of none"
+            found.append(Check("errors", f"errors of sampleblk{index}", f"{failed:,}", text, is_doubt=True))
+        if not use.direct:
+            return found
+        for direction in ("read", "write"):
+            told = sum(size for job, way, size, _ in moved if job in use.jobs and way == direction)
+            seen = after[f"{direction}_bytes"] - before[f"{direction}_bytes"]
+            if not told and not (seen and use.raw and direction == "write"):
+                continue
+            # Nobody else writes to a disk that has no file system; udev reads it.
+            exact = use.raw and direction == "write" and not self._lays_out
+            verdict = "agrees" if seen == told else "differs" if seen < told or exact else "and more that is no job's"
+            what = f"{direction} bytes: jobs, sampleblk{index}"
+            found.append(Check("counters", what, f"{told:,}, {seen:,}", verdict, is_doubt=verdict == "differs"))
+        return found
+
+    def _of_limit(self, index: int, use: _Use, moved: Sequence[tuple[str, str, int, float]]) -> list[Check]:
+        assert self._begin is not None
+        assert self._end is not None
+        limit = self._begin.limits[index]
+        if not limit or limit != self._end.limits[index]:
+            return []
+        mine = [(size, runtime) for job, _, size, runtime in moved if job in use.jobs]
+        # Each job's by itself, and that of all: those that wait for each other have runtimes of their own.
+        rates = [size / (runtime + _RESOLUTION_NS) for size, runtime in mine]
+        rates.append(sum(size for size, _ in mine) / (self._end.clocks[0] - self._begin.clocks[0]))
+        rate = max(rates) * 1e9
+        above = rate > limit * _RATE
+        words = "above what the device can" if use.direct else "of the page cache, not of the device"
+        told = f"{core.format_bytes(round(rate))}/s, at most {core.format_bytes(limit)}/s"
+        what = f"rate of the jobs on sampleblk{index}, its limit"
+        return [Check("bandwidth", what, told, words if above else "agrees", is_doubt=above)]
+
+
+def _moved(summary: Table) -> list[tuple[str, str, int, float]]:
+    """Job, direction, bytes and runtime in ns of what is read or written."""
+    names, directions = map(str, summary["job"]), map(str, summary["direction"])
+    numbers = summary["bytes"].values.tolist(), summary["runtime"].values.tolist()
+    return [row for row in zip(names, directions, *numbers, strict=True) if row[1] in ("read", "write")]
+
+
+def _of_clocks(begin: _Moment, end: _Moment) -> Iterable[Check]:
+    steady = end.clocks[0] - begin.clocks[0]
+    names = ("the time of day against the steady clock", "time with suspension against time without")
+    for what, first, last in zip(names, begin.clocks[1:], end.clocks[1:], strict=True):
+        off = last - first - steady
+        jumped = abs(off) > _CLOCK_NS + begin.unsure_ns + end.unsure_ns + _SLEW * steady
+        verdict = "jumped" if jumped else "agrees"
+        yield Check("clock", what, f"{off / 1e6:+.3f} ms in {steady / 1e9:.3f} s", verdict, is_doubt=jumped)
+
+
+def of_log(result: Result) -> list[Check]:
+    """Whether the log of every I/O has every I/O."""
+    log = result.io_log()
+    lost = int(log.metadata.get("lost", "0"))
+    return [of_losses("I/Os that found no room in io_log", lost)] if lost or len(log) else []
+
+
+def settings_of_jobs(jobs: Any) -> list[dict[str, str]]:
+    """The settings of each job of a ``core.JobSet``, with those that all share."""
+    return [{"name": job["name"], **dict(jobs.globals), **dict(job["settings"])} for job in jobs.jobs]

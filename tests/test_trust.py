@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: MIT
+"""Figures in doubt: what is said where no device is needed. tests/vm/test_trust_checks.py has the rest."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from pathlib import Path
+
+import pytest
+
+import sampleblk_lab as lab
+from sampleblk_lab import trust
+from sampleblk_lab.workload import checks
+
+
+def _doubts(result: lab.Result) -> list[tuple[str, str]]:
+    return [(check.kind, check.verdict) for check in result.checks if check.is_doubt]
+
+
+def test_a_plain_job_is_not_in_doubt(tmp_path: Path) -> None:
+    result = lab.Job(rw="write", bs="4k", size="256k", io_log_entries=64, filename=tmp_path / "file").run(
+        progress=False
+    )
+    assert [check.verdict for check in result.checks] == ["agrees", "agrees", "complete"]
+    assert str(result) == result.text()
+
+
+def test_a_log_without_room_is_told_beside_the_figures(tmp_path: Path) -> None:
+    job = lab.Job(rw="write", bs="4k", size="256k", io_log_entries=10, filename=tmp_path / "file")
+    result = job.run(progress=False)
+    assert _doubts(result) == [("lost", "incomplete")]
+    assert str(result).endswith("\nin doubt: I/Os that found no room in io_log: 54: incomplete\n")
+    assert "doubt" not in result.text()  # which is fio's
+    with pytest.raises(
+        lab.TrustError, match=r"allow=\['lost'\]\):\n  I/Os that found no room in io_log: 54: "
+    ) as error:
+        lab.measure(lambda: float(len(job.run(progress=False).io_log())), min_repeats=6, max_repeats=6)
+    assert [check.kind for check in pickle.loads(pickle.dumps(error.value)).checks] == ["lost"]
+    done = lab.measure(
+        lambda: float(len(job.run(progress=False).io_log())), min_repeats=6, max_repeats=6, warmup=0, allow="lost"
+    )
+    assert done.samples == (10.0,) * 6
+    with pytest.raises(lab.TrustError):
+        lab.measure_both(lambda: None, lambda: job.run(progress=False) and None, min_repeats=6, max_repeats=6)
+
+
+def test_what_may_be_allowed() -> None:
+    with pytest.raises(lab.InputError, match=r"allow='counter' \(expected bandwidth or clock or counters or errors or"):
+        lab.measure(lambda: 1.0, allow=["counter"])
+
+
+def _at(steady: int, day: int, booted: int, unsure: int = 100) -> checks._Moment:
+    return checks._Moment((steady, day, booted), unsure, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("day", "booted", "unsure", "jumped"),
+    [
+        (10_000_000_000, 10_000_000_000, 100, [False, False]),
+        (10_004_000_000, 10_000_000_000, 100, [False, False]),  # as NTP may slew it
+        (10_020_000_000, 10_000_000_000, 100, [True, False]),
+        (9_980_000_000, 10_000_000_000, 100, [True, False]),
+        (10_020_000_000, 10_000_000_000, 50_000_000, [False, False]),  # somebody else had the processor
+        (10_000_000_000, 13_600_000_000, 100, [False, True]),
+    ],
+)
+def test_clocks_are_held_against_each_other(day: int, booted: int, unsure: int, jumped: list[bool]) -> None:
+    found = list(checks._of_clocks(_at(5, 7, 9), _at(10_000_000_005, day + 7, booted + 9, unsure)))
+    assert [check.is_doubt for check in found] == jumped
+
+
+def test_blocks_within_each_other_are_told_the_same_and_no_other_is() -> None:
+    doubt = trust.of_losses("events", 1)
+    trust.later(lambda: [doubt])  # nobody asks
+    with trust.collected() as outer:
+        with trust.collected() as inner:
+            trust.later(lambda: [doubt, trust.of_losses("samples", 0)])
+        trust.later(lambda: [doubt])
+    assert inner.doubts() == [doubt]
+    assert inner.doubts() == []
+    assert outer.doubts(["lost"]) == []
+
+
+def test_nothing_is_worked_out_before_it_is_asked_for() -> None:
+    def slow() -> list[trust.Check]:
+        time.sleep(0.2)
+        return []
+
+    def timed() -> None:
+        trust.later(slow)
+
+    found = lab.measure(timed, min_repeats=6, max_repeats=6, warmup=0)
+    assert found.value < 0.1e9
+
+
+@pytest.mark.parametrize(
+    ("settings", "files"),
+    [
+        ({"filename": "/a:/b"}, ["/a", "/b"]),
+        ({"filename": r"/dev/disk\:1"}, ["/dev/disk:1"]),
+        ({"filename": "x:y", "directory": "/one:/two"}, ["/one/x", "/one/y", "/two/x", "/two/y"]),
+        ({"directory": "/one"}, ["/one"]),
+        ({}, ["."]),
+    ],
+)
+def test_where_the_files_of_a_job_are(settings: dict[str, str], files: list[str]) -> None:
+    assert list(map(str, checks._files(settings))) == files

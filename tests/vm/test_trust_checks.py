@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: MIT
+"""Jobs held against the driver: what agrees, and everything that puts a figure in doubt."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import sampleblk_lab as lab
+
+KEYS = {"bs": "4k", "size": "1M", "direct": 1}
+
+
+def _found(result: lab.Result) -> dict[str, tuple[str, str]]:
+    return {check.what: (check.found, check.verdict) for check in result.checks}
+
+
+def _doubts(result: lab.Result) -> list[str]:
+    return [str(check) for check in result.checks if check.is_doubt]
+
+
+@pytest.mark.parametrize("engine", ["psync", "libaio", "io_uring"])
+@pytest.mark.parametrize("mode", ["mq", "bio"])
+def test_direct_jobs_agree_byte_for_byte(mode: str, engine: str) -> None:
+    with lab.Device("16M", mode=mode) as dev:
+        job = lab.Job(rw="randrw", ioengine=engine, iodepth=8, norandommap=1, numjobs=2, filename=dev.path, **KEYS)
+        result = job.run(progress=False)
+        rows = [(row["direction"], int(row["bytes"])) for row in result.summary().rows()]
+        moved = {way: sum(size for one, size in rows if one == way) for way in ("read", "write")}
+        found = _found(result)
+        for way, told in moved.items():
+            assert found[f"{way} bytes: jobs, {dev.name}"] == (f"{told:,}, {told:,}", "agrees")
+        assert _doubts(result) == []
+        done = lab.measure(lambda: job.run(progress=False) and None, min_repeats=6, max_repeats=6, budget_s=0.001)
+        assert len(done.samples) == 6
+
+
+def test_another_writer_is_found_out() -> None:
+    with lab.Device("16M") as dev:
+        job = lab.Job(rw="write", filename=dev.path, thinktime=1000, **KEYS)
+
+        def disturbed() -> float:
+            with job.prepare() as jobs:
+                jobs.start()
+                with Path(dev.path).open("r+b", buffering=0) as disk:
+                    disk.seek(8 << 20)
+                    disk.write(bytes(4096))
+                    os.fsync(disk.fileno())
+                return float(jobs.wait().summary()["iops"][0])
+
+        with pytest.raises(lab.TrustError, match=rf"write bytes: jobs, {dev.name}: 1,048,576, 1,052,672: differs"):
+            lab.measure(disturbed, min_repeats=6)
+        lab.measure(disturbed, min_repeats=6, max_repeats=6, warmup=0, allow="counters")
+
+
+def test_a_file_system_adds_what_is_its_own() -> None:
+    with lab.Device("64M") as dev, dev.mkfs("ext4").mount() as mnt:
+        result = lab.Job(rw="write", filename=mnt / "file", fsync=16, **KEYS).run(progress=False)
+        found, verdict = _found(result)[f"write bytes: jobs, {dev.name}"]
+        assert found.startswith("1,048,576, ")
+        assert verdict == "and more that is no job's"
+        # What stays in the page cache is nothing that the driver can tell of.
+        result = lab.Job(rw="write", filename=mnt / "file", bs="4k", size="1M").run(progress=False)
+        assert [what for what in _found(result) if dev.name in what] == []
+
+
+def test_a_rate_above_the_device_is_the_page_cache() -> None:
+    with lab.Device("16M") as dev:
+        dev.set_limits(bytes_per_second=4 << 20)
+        keys = {"rw": "write", "bs": "64k", "size": "2M", "filename": dev.path}
+        slow = lab.Job(direct=1, **keys).run(progress=False)
+        assert _found(slow)[f"rate of the jobs on {dev.name}, its limit"][1] == "agrees"
+        quick = lab.Job(**keys).run(progress=False)
+        assert [check.kind for check in quick.checks if check.is_doubt] == ["bandwidth"]
+        assert "of the page cache, not of the device" in str(quick)
+        dev.set_limits()
+
+
+def test_errors_of_which_the_job_was_not_told() -> None:
+    with lab.Device("16M") as dev:
+        dev.set_faults([lab.Fault(action="error", first_sector=0, last_sector=63)])
+        job = lab.Job(rw="write", bs="4k", size="1M", sync_file_range="write:8", filename=dev.path)
+        result = job.run(progress=False)
+        assert not result.errors
+        assert [check.kind for check in result.checks if check.is_doubt] == ["errors"]
+        dev.set_faults([])
+
+
+def test_a_clock_that_was_set_is_told() -> None:
+    with lab.Device("16M") as dev:
+        job = lab.Job(rw="read", filename=dev.path, time_based=1, runtime="300ms", **KEYS)
+        with job.prepare() as jobs:
+            jobs.start()
+            time.clock_settime(time.CLOCK_REALTIME, time.time() + 5)
+            try:
+                result = jobs.wait()
+            finally:
+                time.clock_settime(time.CLOCK_REALTIME, time.time() - 5)
+        (doubt,) = _doubts(result)
+        assert re.match(r"the time of day against the steady clock: \+(49|50)\d\d\.", doubt)
+        assert doubt.endswith(": jumped")
+
+
+def test_lost_events_end_a_measurement() -> None:
+    with lab.Device("16M") as dev:
+        job = lab.Job(rw="write", filename=dev.path, **KEYS)
+
+        def recorded() -> float:
+            _, run = job.record(syscalls=True, block=True, keep="16k")
+            return float(len(run.counts()))
+
+        with pytest.raises(lab.TrustError, match=r"events lost of .*: incomplete"):
+            lab.measure(recorded, min_repeats=6)
+
+
+def test_another_thread_is_not_asked() -> None:
+    """A measurement is told of what its own thread does; that is documented, and holds."""
+    with lab.Device("16M") as dev:
+        dev.set_limits(bytes_per_second=4 << 20)
+        job = lab.Job(rw="write", bs="64k", size="1M", filename=dev.path)
+
+        def beside() -> None:
+            thread = threading.Thread(target=lambda: job.run(progress=False))
+            thread.start()
+            thread.join()
+
+        lab.measure(beside, min_repeats=6, max_repeats=6, warmup=0)
+        dev.set_limits()
