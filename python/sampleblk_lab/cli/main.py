@@ -25,6 +25,7 @@ COMMANDS = {
     "sweep": ("sweep", "a function over kernels, file systems and parameters: run, status, resume, show"),
     "xfstests": ("suite:configure_xfstests", "tests of xfstests, each in a VM of its own, on our devices"),
     "blktests": ("suite:configure_blktests", "tests of blktests, each in a VM of its own, on our device"),
+    "suite-results": ("suite_results:configure", "what xfstests, blktests or kdevops left elsewhere, as a table"),
     "vm": ("vm", "run a command, or a shell, in a virtual machine"),
     "kernel": ("kernel", "kernels to boot: list, fetch, path, config, bisect"),
     "module": ("module", "the driver: build it for a kernel, find its source"),

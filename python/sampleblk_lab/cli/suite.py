@@ -58,7 +58,9 @@ def _configure(parser: argparse.ArgumentParser, suite: str, example: str) -> Non
     parser.add_argument("--folder", metavar="PATH", help="where results go (runs/SUITE-DATE)")
     parser.add_argument("--resume", action="store_true", help="go on with the run in --folder")
     parser.add_argument(
-        "--baseline", metavar="PATH", help="an earlier run's folder or results.json: its failures are known"
+        "--baseline",
+        metavar="PATH",
+        help="an earlier run's folder or results.json, or what the suite left elsewhere: its failures are known",
     )
     parser.add_argument(
         "--known", action="append", default=[], metavar="FILE", help="failures that are known, see the docs"

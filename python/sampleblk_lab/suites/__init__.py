@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.suites.blktests import Blktests
+from sampleblk_lab.suites.others import read_results
 from sampleblk_lab.suites.xfstests import Xfstests
 
 if TYPE_CHECKING:
@@ -14,4 +15,4 @@ if TYPE_CHECKING:
 #: The suites, by name.
 SUITES: dict[str, Suite] = {suite.name: suite for suite in (Xfstests(), Blktests())}
 
-__all__ = ["SUITES", "Blktests", "Xfstests"]
+__all__ = ["SUITES", "Blktests", "Xfstests", "read_results"]

@@ -103,14 +103,14 @@ def verdict(test: str, results: Path, output: str) -> Verdict:
         results: What it was given by ``-o``.
         output: What it printed.
     """
-    found = [_record(path) for path in sorted(results.glob(f"*/{test}"))]
-    statuses = [record.get("status", "") for record in found]
+    found = [record(path) for path in sorted(results.glob(f"*/{test}"))]
+    statuses = [one.get("status", "") for one in found]
     reasons = "; ".join(dict.fromkeys(_reasons(output)))
-    runtimes = [float(time[:-1]) for record in found if re.fullmatch(r"[\d.]+s", time := record.get("runtime", ""))]
+    runtimes = [float(time[:-1]) for one in found if re.fullmatch(r"[\d.]+s", time := one.get("runtime", ""))]
     seconds = sum(runtimes) if runtimes else None
     if "fail" in statuses:
         why = {"output": "output mismatch (see .out.bad)", "dmesg": "something found in dmesg (see .dmesg)"}
-        failed = next(record for record in found if record.get("status") == "fail")
+        failed = next(one for one in found if one.get("status") == "fail")
         code = failed.get("exit_status", "?")
         reason = why.get(failed.get("reason", ""), f"exited with status {code}")
         return Verdict(FAILED, reason, output, seconds)
@@ -125,7 +125,8 @@ def verdict(test: str, results: Path, output: str) -> Verdict:
     return Verdict(UNJUDGED, lines[-1] if lines else f"check printed nothing of {test}", output, seconds)
 
 
-def _record(path: Path) -> dict[str, str]:
+def record(path: Path) -> dict[str, str]:
+    """What blktests wrote of a test: status, reason, runtime, exit_status and more, by those names."""
     found = {}
     for line in path.read_text(errors="replace").splitlines():
         key, tab, value = line.partition("\t")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.errors import FormatError, InputError
-from sampleblk_lab.suites import folder
+from sampleblk_lab.suites import folder, others
 from sampleblk_lab.suites.suite import BAD, FAILED, NOTRUN, PASSED, STATUSES, UNJUDGED
 
 if TYPE_CHECKING:
@@ -75,12 +75,14 @@ def baseline(path: Path) -> dict[str, str]:
     """What came of each test in an earlier run.
 
     Args:
-        path: Its folder, or its ``results.json``.
+        path: Its folder, or its ``results.json``; or a folder with what the suite itself left somewhere else.
 
     Raises:
         InputError: There is none.
         FormatError: It is not what a run writes.
     """
+    if path.is_dir() and not (path / folder.ABOUT).exists():
+        return others.as_baseline(path)
     if path.is_dir():
         return {record["test"]: record["status"] for record in folder.results(path)[1]}
     try:
