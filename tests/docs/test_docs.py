@@ -23,9 +23,10 @@ def _blocks(page: Path) -> list[str]:
     return _BLOCK.findall(page.read_text())
 
 
-# Pages of the rooms whose own tests, in tests/vm, tests/crash and tests/sweeps, run their blocks.
+# Pages of the rooms whose own tests, in tests/vm, tests/crash, tests/suites and tests/sweeps, run their blocks.
 ELSEWHERE = {
-    *("ext4-fast-commit", "faults", "journal", "power-cuts", "profiling", "sweeps", "tracing", "zoned-devices"),
+    *("ext4-fast-commit", "faults", "journal", "peer-suites", "power-cuts", "profiling", "sweeps", "tracing"),
+    "zoned-devices",
 }
 ALL_WITH_CODE = [page for page in PAGES if _blocks(page)]
 WITH_CODE = [page for page in ALL_WITH_CODE if page.stem not in ELSEWHERE]

@@ -47,6 +47,7 @@ _TESTS = {
     "002": ("echo wrong", "right\n"),
     "003": ('echo "nothing  for\nthis test" > $seqres.notrun', ""),
     "004": ("echo c > /proc/sysrq-trigger; sleep 100", ""),
+    "006": ("losetup --version > /dev/null; udevadm control --ping && echo ${DM_DISABLE_UDEV:-unset}", "unset\n"),
     "005": ("fsfreeze -f $TEST_DIR; touch $TEST_DIR/never", ""),
 }
 
@@ -74,7 +75,7 @@ def miniature(tmp_path: Path) -> Path:
     for name, (text, expected) in _TESTS.items():
         (folder / f"tests/generic/{name}").write_text(f". ./common/rc\n_require_test\n{text}\n")
         (folder / f"tests/generic/{name}.out").write_text(expected)
-    groups = "\\n".join(f"{name} auto{' quick' if name < '004' else ' dangerous'}" for name in _TESTS)
+    groups = "\\n".join(f"{name} auto{' dangerous' if name in ('004', '005') else ' quick'}" for name in _TESTS)
     (folder / "Makefile").write_text(
         "default: src/program tests/generic/group.list\n"
         "src/program: src/program.in\n\tcp $< $@ && chmod 755 $@\n"

@@ -34,6 +34,7 @@ def test_each_test_ends_in_its_own_way_and_a_panic_costs_one(
         "generic/003": "notrun",
         "generic/004": "panic",
         "generic/005": "hang",
+        "generic/006": "passed",
     }
     assert rows["generic/002"]["reason"] == "output mismatch (see 002.out.bad)"
     assert (folder / rows["generic/002"]["files"] / "results/generic/002.out.bad").read_text() == "wrong\n"
@@ -50,6 +51,7 @@ def test_each_test_ends_in_its_own_way_and_a_panic_costs_one(
         "generic/003": ["skipped"],
         "generic/004": ["error"],
         "generic/005": ["error"],
+        "generic/006": [],
     }
     # The checkout is as it was.
     assert _content(miniature) == before
@@ -57,7 +59,7 @@ def test_each_test_ends_in_its_own_way_and_a_panic_costs_one(
     journal = (folder / "journal.jsonl").read_bytes()
     assert main([*run, "--folder", str(folder), "--resume", "--quiet", "--baseline", str(folder)]) == 0
     assert (folder / "journal.jsonl").read_bytes() == journal
-    assert "5 tests: 1 passed, 1 notrun, 1 failed, 1 panic, 1 hang" in capsys.readouterr().out
+    assert "6 tests: 2 passed, 1 notrun, 1 failed, 1 panic, 1 hang" in capsys.readouterr().out
 
 
 def test_what_ended_before_ctrl_c_is_not_run_again(miniature: Path, tmp_path: Path) -> None:

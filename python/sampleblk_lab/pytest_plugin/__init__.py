@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sampleblk_lab.pytest_plugin import internals, options, selection
+from sampleblk_lab.pytest_plugin import internals, options, selection, suites
 from sampleblk_lab.pytest_plugin.fixtures import _sampleblk_fs as _sampleblk_fs
 from sampleblk_lab.pytest_plugin.fixtures import crash as crash
 from sampleblk_lab.pytest_plugin.fixtures import faults as faults
@@ -27,6 +27,7 @@ from sampleblk_lab.pytest_plugin.fixtures import sampleblk_folder as sampleblk_f
 from sampleblk_lab.pytest_plugin.fixtures import sampleblk_kernel as sampleblk_kernel
 from sampleblk_lab.pytest_plugin.fixtures import sampleblk_mount as sampleblk_mount
 from sampleblk_lab.pytest_plugin.fixtures import workload as workload
+from sampleblk_lab.pytest_plugin.suites import suite_test as suite_test
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -52,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "in_vm(deadline=None, fresh=None): run this test inside a virtual machine, for so many seconds at most; in one "
         "of its own (fresh='test'), or of its module ('module')",
     )
+    suites.declare(config)
     options.of(config)
     config.pluginmanager.register(_Order(), "sampleblk-order")
     if any(map(config.getoption, ("--sblk-save", "--sblk-compare", "--sblk-across", "--sblk-fail-slower"))):
@@ -71,7 +73,8 @@ def pytest_collection(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """With several kernels: puts the kernel last into each VM test's name."""
+    """Makes tests of those of a suite; with several kernels, puts the kernel last into each VM test's name."""
+    suites.parametrize(metafunc)
     selection.parametrize(metafunc)
 
 

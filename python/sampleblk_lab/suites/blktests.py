@@ -41,7 +41,7 @@ class Blktests(Suite):
     marks: ClassVar[tuple[str, ...]] = ("check", "common/rc", "tests/block")
     build: ClassVar[tuple[tuple[str, ...], ...]] = (("make",),)
 
-    def tests(self, folder: Path, fs: str) -> list[Test]:  # noqa: ARG002  # has nothing to do with file systems
+    def tests(self, folder: Path, fs: str, *, requires: bool = True) -> list[Test]:  # noqa: ARG002  # there are few
         """See :meth:`Suite.tests`; those of the suite itself, ``meta``, are left out."""
         found = []
         for path in sorted(folder.glob("tests/*/[0-9][0-9][0-9]")):

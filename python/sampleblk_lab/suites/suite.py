@@ -145,8 +145,13 @@ class Suite(abc.ABC):
     build: ClassVar[tuple[tuple[str, ...], ...]]
 
     @abc.abstractmethod
-    def tests(self, folder: Path, fs: str) -> list[Test]:
+    def tests(self, folder: Path, fs: str, *, requires: bool = True) -> list[Test]:
         """The tests that a build has for a file system, by name.
+
+        Args:
+            folder: The build.
+            fs: The file system.
+            requires: Whether what they ask for is wanted, too: all their texts are read for it.
 
         Raises:
             FormatError: The build is not as we know it.

@@ -46,6 +46,9 @@ _TARGETS = {
     "zero": "CONFIG_DM_ZERO",
 }
 
+# Tests that make devices of their own wait for udevd by "udevadm wait", without end where there is none (common/rc).
+_MAKES_DEVICES = re.compile(r"common/(dm|scsi_debug|zbd)|_require_loop|losetup|lvm|LVM|_udev_wait|UDEV_SETTLE")
+
 _REQUIRE = re.compile(r"^\s*(_require_\w+)[ \t]*([^\n#&|;]*)", re.MULTILINE)
 _PROGRAM = re.compile(r'^\s*export (\w+_PROG)="?\$\(type -P ([\w.+-]+)\)', re.MULTILINE)
 _VARIABLE = re.compile(r"\$\{?(\w+_PROG)\b")
@@ -61,9 +64,9 @@ class Xfstests(Suite):
     marks: ClassVar[tuple[str, ...]] = ("check", "common/rc", "tests/generic")
     build: ClassVar[tuple[tuple[str, ...], ...]] = (("make",),)
 
-    def tests(self, folder: Path, fs: str) -> list[Test]:
+    def tests(self, folder: Path, fs: str, *, requires: bool = True) -> list[Test]:
         """See :meth:`Suite.tests`: those of ``generic``, and of the file system's own."""
-        programs = dict(_PROGRAM.findall((folder / "common/config").read_text(errors="replace")))
+        programs = dict(_PROGRAM.findall((folder / "common/config").read_text(errors="replace"))) if requires else None
         found = []
         for name in ("generic", _FOLDERS.get(fs, fs)):
             if (folder / "tests" / name).is_dir():
@@ -129,15 +132,15 @@ class Xfstests(Suite):
         if made.returncode != 0:
             said = made.stdout.decode(errors="replace")
             return Verdict(UNJUDGED, f"mkfs.{setup.fs} of the test device ended with {made.returncode}", said)
-        # Elsewhere it would only be in the way: it looks into each new device, and keeps it busy meanwhile.
-        wanted = "scsi_debug" in (folder / "tests" / test).read_text(errors="replace")
-        environment = guest.environment(udevd=wanted and guest.started_udevd())
+        # Elsewhere udevd would only be in the way: it looks into each new device, and keeps it busy meanwhile.
+        wanted = _MAKES_DEVICES.search((folder / "tests" / test).read_text(errors="replace"))
+        environment = guest.environment(udevd=wanted is not None and guest.started_udevd())
         environment.update({name: str(value) for name, value in settings.items()})
         output = guest.recorded(["./check", test], here, environment, results / "check.out")
         return verdict(test, results / "results", output)
 
 
-def _tests_of(folder: Path, name: str, programs: Mapping[str, str]) -> list[Test]:
+def _tests_of(folder: Path, name: str, programs: Mapping[str, str] | None) -> list[Test]:
     path = folder / "tests" / name / "group.list"
     if not path.exists():
         raise FormatError(str(path), 0, "the list of groups that xfstests' build makes")
@@ -145,8 +148,8 @@ def _tests_of(folder: Path, name: str, programs: Mapping[str, str]) -> list[Test
     for line in path.read_text().splitlines():
         if match := _GROUPED.match(line):
             text = folder / "tests" / name / match[1]
-            if text.is_file():
-                required = tuple(_requirements(text.read_text(errors="replace"), programs))
+            if programs is None or text.is_file():
+                required = () if programs is None else tuple(_requirements(text.read_text(errors="replace"), programs))
                 found.append(Test(f"{name}/{match[1]}", tuple(match[2].split()), required))
     return found
 

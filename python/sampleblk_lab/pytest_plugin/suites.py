@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: MIT
+"""Tests of xfstests and blktests as tests of pytest: ``@pytest.mark.xfstests("generic/001")``, and ``suite_test``."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from sampleblk_lab.suites.suite import Setup
+
+MARKS = ("xfstests", "blktests")
+
+# The keywords of the marks, besides the tests' names.
+_KEYWORDS = ("group", "without", "fs", "device", "mode", "capacity", "mkfs", "mount", "deadline")
+
+# What a test may take when the mark does not say, in seconds: that of the command line.
+_DEADLINE_S = 900.0
+
+
+def declare(config: pytest.Config) -> None:
+    """Declares the marks."""
+    for name in MARKS:
+        config.addinivalue_line(
+            "markers",
+            f"{name}(*tests, group=(), without=(), fs='ext4', device='sampleblk', mode='mq', capacity='2G', mkfs='', "
+            f"mount='', deadline=900): parametrise `suite_test` with these tests of {name}, each in a fresh VM",
+        )
+
+
+def _variable(suite: str) -> str:
+    """What tells a guest where the build is: there it is neither looked for nor built."""
+    return f"SAMPLEBLK_BUILT_{suite.upper()}"
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def parametrize(metafunc: pytest.Metafunc) -> None:
+    """Makes a test of each test that the marks name."""
+    marks = [mark for name in MARKS for mark in metafunc.definition.iter_markers(name)]
+    if not marks:
+        return
+    where = metafunc.definition.nodeid
+    if "suite_test" not in metafunc.fixturenames:
+        raise pytest.UsageError(f"{where}: @pytest.mark.{marks[0].name} is for tests with the fixture suite_test")
+    parameters = [parameter for mark in marks for parameter in _parameters(mark, where)]
+    metafunc.parametrize("suite_test", parameters, indirect=True)
+
+
+def _parameters(mark: pytest.Mark, where: str) -> list[Any]:
+    from sampleblk_lab._native import core
+    from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
+    from sampleblk_lab.suites import SUITES
+    from sampleblk_lab.suites.suite import Selection, Setup
+
+    given = dict(mark.kwargs)
+    for name in given:
+        if name not in _KEYWORDS:
+            raise pytest.UsageError(
+                f"{where}: @pytest.mark.{mark.name} has no {name!r}; there are {', '.join(_KEYWORDS)}"
+            )
+    suite = SUITES[mark.name]
+    deadline = given.pop("deadline", _DEADLINE_S)
+    selection = Selection(mark.args, _words(given.pop("group", ())), (), _words(given.pop("without", ())))
+    capacity = given.pop("capacity", "2G")
+    given.setdefault("fs", "ext4" if suite.name == "xfstests" else "")
+    try:
+        setup = Setup(capacity_bytes=core.parse_bytes(capacity, "capacity"), **given)
+        suite.check_setup(setup)
+        folder = _folder(suite.name)
+        names = [test.name for test in selection.of(suite.tests(folder, setup.fs, requires=False))]
+    except _NoCheckoutError as error:
+        return [pytest.param(None, marks=pytest.mark.skip(reason=str(error)), id=mark.name)]
+    except InputError as error:
+        raise pytest.UsageError(f"{where}: @pytest.mark.{mark.name}: {error}") from None
+    except UnsupportedError as error:
+        return [pytest.param(None, marks=pytest.mark.skip(reason=str(error)), id=mark.name)]
+    except SampleblkError as error:
+        raise pytest.UsageError(f"{where}: {error}") from None
+    fresh = pytest.mark.in_vm(fresh="test", deadline=deadline)
+    return [pytest.param((suite.name, folder, name, setup), marks=fresh, id=name) for name in names]
+
+
+class _NoCheckoutError(Exception):
+    """No checkout is named."""
+
+
+def _folder(suite: str) -> Path:
+    from pathlib import Path
+
+    from sampleblk_lab.suites import SUITES, checkout
+
+    if known := os.environ.get(_variable(suite)):
+        return Path(known)
+    chosen = SUITES[suite]
+    if not os.environ.get(chosen.variable):
+        raise _NoCheckoutError(f"{chosen.variable} names no checkout of {suite}")
+    folder = checkout.build(chosen, checkout.find(chosen, None)).folder
+    os.environ[_variable(suite)] = str(folder)
+    return folder
+
+
+@pytest.fixture
+def suite_test(request: pytest.FixtureRequest) -> Callable[[], dict[str, Any]]:
+    """Runs the test of the suite that a mark has named, and returns its verdict; skips or fails as the suite says.
+
+    What the suite leaves is in the test's run directory.
+    """
+    if not hasattr(request, "param"):
+        pytest.fail("suite_test is for tests with @pytest.mark.xfstests or @pytest.mark.blktests", pytrace=False)
+    suite, folder, name, setup = request.param
+
+    def run() -> dict[str, Any]:
+        from sampleblk_lab.pytest_plugin import artefacts
+
+        return _run(suite, folder, name, setup, artefacts.directory_of(request.node))
+
+    return run
+
+
+def _run(suite: str, folder: Path, name: str, setup: Setup, directory: Path) -> dict[str, Any]:
+    from sampleblk_lab.suites import guest
+    from sampleblk_lab.suites.suite import NOTRUN, PASSED
+
+    directory.mkdir(parents=True, exist_ok=True)
+    found = guest.run(suite, str(folder), name, setup, _config(), directory)
+    if found["status"] == NOTRUN:
+        pytest.skip(f"{name}: {found['reason']}")
+    if found["status"] != PASSED:
+        pytest.fail(f"{name} {found['status']}: {found['reason']}\n{found['output']}", pytrace=False)
+    return found
+
+
+def _config() -> str | None:
+    """The configuration of this guest's kernel, where the host's cache has it."""
+    from sampleblk_lab.errors import SampleblkError
+    from sampleblk_lab.kernels import resolve
+
+    try:
+        kernel = resolve(os.uname().release, download=False)
+    except SampleblkError:
+        return None
+    return next((str(path) for path in kernel.configurations if path.is_file()), None)

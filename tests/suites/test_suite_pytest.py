@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""Tests of a suite as tests of pytest."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sampleblk_lab.paths import cache_root
+
+PAGE = Path(__file__).parents[2] / "docs/how-to/peer-suites.md"
+
+
+@pytest.fixture(autouse=True)
+def _caches_stay(monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester) -> None:
+    """pytester has a home of its own; kernels stay where they are."""
+    del pytester
+    for name in ("SAMPLEBLK_XFSTESTS", "SAMPLEBLK_BLKTESTS", "SAMPLEBLK_BUILT_XFSTESTS", "SAMPLEBLK_BUILT_BLKTESTS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+# Before pytester changes the home.
+CACHE = cache_root()
+
+
+def test_the_page_s_tests_run_as_the_suite_says(
+    pytester: pytest.Pytester, miniature: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAMPLEBLK_CACHE", str(CACHE))
+    monkeypatch.setenv("SAMPLEBLK_XFSTESTS", str(miniature))
+    [block] = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    failing = '@pytest.mark.xfstests("generic/002")\ndef test_failing(suite_test):\n    suite_test()\n'
+    pytester.makepyfile(f"{block}\n\n{failing}")
+    result = pytester.runpytest_subprocess("-v", "-rs", "-p", "no:cacheprovider", "--sblk-kernel", "6.1", timeout=300)
+    result.assert_outcomes(passed=1, skipped=2, failed=1)
+    result.stdout.fnmatch_lines_random(
+        [
+            "*test_suites?generic/001? PASSED*",
+            "*test_suites?generic/003? SKIPPED*",
+            "*test_suites?blktests? SKIPPED*",
+            "*test_failing?generic/002? FAILED*",
+            "*generic/003: nothing for this test*",
+            "*SAMPLEBLK_BLKTESTS names no checkout of blktests*",
+            "generic/002 failed: output mismatch (see 002.out.bad)",
+        ]
+    )
+    [bad] = (pytester.path / "runs").rglob("002.out.bad")
+    assert bad.read_text() == "wrong\n"
+
+
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        ('xfstests("generic/999")', "no test is named 'generic/999'"),
+        ('xfstests("generic/001", fs="ntfs")', "--fs 'ntfs' (expected ext2"),
+        ('xfstests("generic/001", filesystem="ext4")', "has no 'filesystem'; there are group, without, fs"),
+        ('xfstests("generic/001", group="quik")', "no test is in group 'quik'"),
+    ],
+)
+def test_a_mark_that_means_nothing_is_told(
+    mark: str, said: str, pytester: pytest.Pytester, miniature: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not cache.exists()
+    monkeypatch.setenv("SAMPLEBLK_XFSTESTS", str(miniature))
+    pytester.makepyfile(f"import pytest\n\n@pytest.mark.{mark}\ndef test_suite(suite_test):\n    suite_test()\n")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--collect-only", timeout=60)
+    assert result.ret != 0
+    result.stdout.fnmatch_lines([f"*{said}*"])
