@@ -11,6 +11,7 @@
 #include "bindings.hpp"
 #include "sampleblk/crash/image.hpp"
 #include "sampleblk/crash/log.hpp"
+#include "sampleblk/crash/mounting.hpp"
 #include "sampleblk/crash/names.hpp"
 #include "sampleblk/crash/states.hpp"
 #include "sampleblk/crash/walk.hpp"
@@ -125,6 +126,12 @@ void register_crash(py::module_& module) {
                 return found;
             },
             py::arg("write"));
+
+    py::class_<crash::MountedImage>(module, "CrashMount")
+        .def(py::init<const std::string&, std::string, const std::string&, const std::string&>(), py::arg("image"),
+             py::arg("target"), py::arg("fstype"), py::arg("options"), Release())
+        .def_property_readonly("device", &crash::MountedImage::device)
+        .def("unmount", &crash::MountedImage::unmount, py::arg("detach") = false, Release());
 
     py::class_<crash::Walk>(module, "CrashWalk")
         .def(py::init<const crash::Log&, const crash::Model&, crash::Image&>(), py::arg("log"), py::arg("model"),

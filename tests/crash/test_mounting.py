@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: MIT
+"""A state mounted without a process: what mount(8) would have done of the same options, and nothing that stays."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sampleblk_lab import BusyError, UnsupportedError, crash
+from sampleblk_lab.crash import checks
+from sampleblk_lab.paths import find_program
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not Path("/dev/loop-control").exists(), reason="mounting takes root and loop devices"
+)
+STATE = cast("Any", SimpleNamespace())
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Iterator[Path]:
+    made = tmp_path / "disk.img"
+    made.write_bytes(b"")
+    os.truncate(made, 16 << 20)
+    program = find_program("mkfs.ext4")
+    assert program is not None
+    subprocess.run([program, "-q", "-F", made], check=True)
+    yield made
+    assert _loops(made) == []
+
+
+def _loops(image: Path) -> list[str]:
+    found = Path("/sys/block").glob("loop*/loop/backing_file")
+    return [each.parts[3] for each in found if each.read_text().strip() == str(image)]
+
+
+def _mounted_as(path: Path) -> tuple[set[str], set[str]]:
+    """The flags of the mount and the options of the file system (proc(5), mountinfo)."""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        fields, _, rest = line.partition(" - ")
+        if fields.split()[4] == str(path.resolve()):
+            return set(fields.split()[5].split(",")), set(rest.split()[2].split(","))
+    raise AssertionError(f"{path} is not mounted")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "",
+        "ro,noatime",
+        "noexec,nosuid,nodev,sync",
+        "nobarrier,data=journal",
+        "strictatime,dirsync,lazytime",
+        "ro,rw,loop",
+    ],
+)
+def test_options_mean_what_they_mean_to_mount_8(options: str, image: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    subprocess.run(["mount", "-t", "ext4", "-o", f"loop,{options}".rstrip(","), image, theirs], check=True)
+    wanted = _mounted_as(theirs)
+    subprocess.run(["umount", theirs], check=True)
+    with checks._mounted(image, "ext4", options) as path:
+        assert _mounted_as(path) == wanted
+        assert len(_loops(image)) == 1
+        assert (path / "lost+found").is_dir()
+    assert not path.exists()
+
+
+def test_what_is_written_is_in_the_image(image: Path) -> None:
+    def writes(path: Path, _state: object) -> None:
+        (path / "file").write_bytes(b"content" * 1000)
+
+    found: list[bytes] = []
+    crash.mounted("ext4", writes)(image, STATE)
+    crash.mounted("ext4", lambda path, _: found.append((path / "file").read_bytes()), fsck=False)(image, STATE)
+    assert found == [b"content" * 1000]
+
+
+def test_a_check_that_fails_leaves_nothing(image: Path) -> None:
+    def fails(path: Path, _state: object) -> None:
+        assert path.name == ""
+
+    with pytest.raises(AssertionError):
+        crash.mounted("ext4", fails)(image, STATE)
+
+
+def test_a_file_left_open_is_told_and_detached(image: Path) -> None:
+    kept: list[Any] = []
+
+    def keeps(path: Path, _state: object) -> None:
+        kept.append((path / "file").open("w"))
+
+    with pytest.raises(BusyError, match=r"was in use, and is detached now: pid \d+ \(.*this process\): .*/file"):
+        crash.mounted("ext4", keeps)(image, STATE)
+    kept.pop().close()
+
+
+def test_what_the_kernel_refuses_is_a_finding_with_its_errno(image: Path) -> None:
+    with image.open("r+b") as file:
+        file.seek(1024 + 0x38)
+        file.write(b"\0\0")  # the magic number
+    with pytest.raises(OSError, match=r"mount\(2\) of ext4") as refused:
+        crash.mounted("ext4")(image, STATE)
+    assert refused.value.errno == errno.EINVAL
+    assert refused.value.filename == str(image)
+
+
+def test_that_nobody_may_mount_is_no_finding(image: Path) -> None:
+    check = crash.mounted("ext4")
+    os.seteuid(65534)
+    try:
+        with pytest.raises(UnsupportedError, match=r"mounting a ext4.*run as root, or in the VM"):
+            check(image, STATE)
+    finally:
+        os.seteuid(0)
+    with pytest.raises(UnsupportedError, match="mounting a nosuchfs"), checks._mounted(image, "nosuchfs", ""):
+        pass
