@@ -85,6 +85,9 @@ def test_the_install_rules_cover_the_guests_programs_and_the_driver() -> None:
         assert os.access(home.parent / name, os.X_OK), name
     assert (home / "_module/Makefile").exists()
     assert not (home / "_module/tests").exists()
+    # What tells which packages a suite needs.
+    listed = CHECKOUT / "packaging/debian-suites.txt"
+    assert (home / "_packaging/debian-suites.txt").read_bytes() == listed.read_bytes()
 
 
 def test_the_version_is_the_same_everywhere() -> None:

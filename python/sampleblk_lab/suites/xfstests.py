@@ -36,6 +36,7 @@ _OPTIONS = {
     "_require_scratch_verity": ("CONFIG_FS_VERITY",),
     "_require_scsi_debug": ("CONFIG_SCSI_DEBUG",),
 }
+_PROGRAMS = {"_require_fio": "fio", "_require_scratch_verity": "fsverity"}
 _TARGETS = {
     "delay": "CONFIG_DM_DELAY",
     "dust": "CONFIG_DM_DUST",
@@ -158,13 +159,11 @@ def _requirements(text: str, programs: Mapping[str, str]) -> list[Requirement]:
     found: dict[str, Requirement] = {}
     for function, given in _REQUIRE.findall(text):
         said = f"{function.removeprefix('_require_')} {given}".strip()
-        program, options = "", _OPTIONS.get(function, ())
+        program, options = _PROGRAMS.get(function, ""), _OPTIONS.get(function, ())
         if function == "_require_command" and (match := _VARIABLE.search(given)):
             program = programs.get(match[1], "")
         elif function == "_require_dm_target" and (target := _TARGETS.get(given.strip())):
             options = (target,)
-        elif function == "_require_fio":
-            program = "fio"
         found.setdefault(said, Requirement(said, program, options))
     return list(found.values())
 
