@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,18 @@ def test_what_ends_by_itself_is_not_left() -> None:
     before = residue.present()
     code = "import subprocess as s; s.Popen(['sleep', '0.2'], stdout=s.DEVNULL, stderr=s.DEVNULL)"
     _run(sys.executable, "-c", code)
+    assert residue.since(before) == []
+
+
+@pytest.mark.in_vm
+def test_what_is_started_once_for_all_tests_is_not_left(tmp_path: Path) -> None:
+    before = residue.present()
+    resource_tracker.ensure_running()
+    made = lab.sweep(lambda number: {"double": 2 * number}, number=[1, 2], folder=tmp_path / "sweep", progress=False)
+    assert made.complete
+    commands = [path.read_text() for path in Path("/proc").glob("[0-9]*/cmdline")]
+    assert any("sweeps.launcher" in command for command in commands)
+    assert any("resource_tracker" in command for command in commands)
     assert residue.since(before) == []
 
 

@@ -70,8 +70,8 @@ _SETTINGS = {
     "/proc/self/cgroup": "control group of pytest",
 }
 
-# What Python starts once for all that use it, and ends with itself.
-_OF_PYTHON = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+# What is started once for all that use it, and ends with the process: Python's own, and what sweeps fork trials from.
+_STARTED_ONCE = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "sampleblk_lab.sweeps.launcher")
 
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, include/linux/sched.h
 _ENDED = ("Z", "X")
@@ -220,7 +220,7 @@ def _processes() -> Iterator[str]:
         if not fields or fields[0] in _ENDED or int(fields[6]) & _KERNEL_THREAD:
             continue
         command = _text(f"/proc/{pid}/cmdline")
-        if not any(name in command for name in _OF_PYTHON):
+        if not any(name in command for name in _STARTED_ONCE):
             yield f"process {left.partition('(')[2]} (pid {pid})"
 
 
