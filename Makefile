@@ -196,7 +196,8 @@ bench-workload: packages-tests build ## the workload's engines, against fio
 bench-trace: packages-tests $(firstword $(KERNEL_STAMPS)) ## decoding trace.dat, against trace-cmd report; recording in the guest, against strace and bpftrace
 	@$(BIN)/python tests/bench/bench_trace.py
 	@$(BIN)/sampleblk-lab vm run --timeout 600 -- $(abspath $(BIN))/python $(abspath tests/bench/bench_trace_overhead.py)
-	@$(BIN)/sampleblk-lab vm run --timeout 600 -- $(abspath $(BIN))/python $(abspath tests/bench/bench_histogram.py)
+	@SAMPLEBLK_CPU= SAMPLEBLK_QEMU=$(abspath tests/bench/qemu-counted) $(BIN)/sampleblk-lab vm run --accel tcg --cpus 1 \
+		--timeout 900 -- $(abspath $(BIN))/python $(abspath tests/bench/bench_histogram.py)
 
 bench-profile: packages-tests build ## perf.data to folded stacks to SVG, against stackcollapse-perf.pl and flamegraph.pl (in $$FLAMEGRAPH_DIR)
 	@$(BIN)/python tests/bench/bench_profile.py
