@@ -2,8 +2,8 @@
 """The guest part of `make bench-trace`: one histogram by bpftrace, by a hist trigger, and out of a full recording.
 
 How large the writes of a job were, asked three ways beside each other in each round; each answer must have all writes,
-or the run fails. bpftrace is the peer of the ratios: how many times less than it the others slow the job. On qemu-counted
-a nanosecond is an instruction, which no load of this machine disturbs.
+or the run fails. bpftrace is the peer of the ratios: how many times less than it the others slow the job.
+On qemu-counted a nanosecond is an instruction, which no load of this machine disturbs.
 """
 
 from __future__ import annotations
