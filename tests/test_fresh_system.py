@@ -40,6 +40,7 @@ set -e
 root=$1
 shift
 mount --make-rprivate /
+mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
 mount --rbind /sys "$root/sys"
 mount --rbind /dev "$root/dev"

@@ -164,7 +164,8 @@ def test_signals_reach_it(machine: VM) -> None:
 
 
 def test_clones_draw_other_random_numbers() -> None:
-    code = "import numpy, os, random, uuid; print(random.random(), numpy.random.random(), uuid.uuid4(), os.urandom(4))"
+    drawing = "random.random(), numpy.random.random(), uuid.uuid4(), os.urandom(4).hex()"
+    code = f"import numpy, os, random, uuid; print({drawing})"
     drawn = []
     for _ in range(2):
         with VM(driver=False) as vm:

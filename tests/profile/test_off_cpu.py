@@ -12,7 +12,13 @@ import pytest
 
 import sampleblk_lab as lab
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs trace points")
+# PROC_PID_INIT_INO of include/linux/proc_ns.h: trace points tell pids of the first namespace only.
+_FIRST_PIDS = "pid:[4026531836]"
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or os.readlink("/proc/self/ns/pid") != _FIRST_PIDS,  # noqa: PTH115
+    reason="needs trace points, and pids as they tell them",
+)
 
 # The main thread sleeps for 0.3 s, and waits for a lock for 0.2 s that a sleeping thread holds.
 SLEEPER = """

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from sampleblk_lab import UnsupportedError
+from sampleblk_lab.suites import packages
 from sampleblk_lab.sweeps import claim, processes
 
 # What xfstests' check does of one test, as far as a runner sees it: its arguments, its environment, what it leaves.
@@ -59,6 +61,15 @@ def _a_host_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         patch.setenv(claim.VARIABLE, str(tmp_path_factory.mktemp("host") / "lock"))
         yield
     processes.close()
+
+
+@pytest.fixture
+def suite_packages() -> None:
+    """Skips where a run would refuse to begin for want of packages; `make test` installs them."""
+    try:
+        packages.check("xfstests")
+    except UnsupportedError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture

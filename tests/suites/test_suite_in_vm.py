@@ -16,6 +16,8 @@ import pytest
 
 from sampleblk_lab.cli import main
 
+pytestmark = pytest.mark.usefixtures("suite_packages")
+
 
 @pytest.mark.usefixtures("no_leftovers")
 def test_each_test_ends_in_its_own_way_and_a_panic_costs_one(

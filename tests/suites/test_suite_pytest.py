@@ -10,6 +10,8 @@ import pytest
 
 from sampleblk_lab.paths import cache_root
 
+pytestmark = pytest.mark.usefixtures("suite_packages")
+
 PAGE = Path(__file__).parents[2] / "docs/how-to/peer-suites.md"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import sampleblk_lab as lab
-from conftest import needs_fio
+from conftest import FIO_VERSION, needs_fio
 
 ENGINES = ["psync", "libaio", "io_uring"]
 
@@ -96,8 +96,10 @@ def test_paced_as_fios_are(engine: str, loop_device: str, tmp_path: Path) -> Non
     for job in both(loop_device, tmp_path, rw="trim", size="80k", rate_iops=200, ioengine=engine, iodepth=4):
         assert job["trim"]["total_ios"] == 20
         assert job["job_runtime"] >= 95 - 5  # the first is not late
-    for job in both(loop_device, tmp_path, rw="trim", size="40k", thinktime=5000, ioengine=engine, iodepth=4):
-        assert job["job_runtime"] >= 45
+    mine, theirs = both(loop_device, tmp_path, rw="trim", size="40k", thinktime=5000, ioengine=engine, iodepth=4)
+    assert mine["job_runtime"] >= 45
+    if FIO_VERSION == "fio-3.33":  # 3.39 leaves out some of the pauses of a deep queue
+        assert theirs["job_runtime"] >= 45
 
 
 def test_vsync_trims_are_paced(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ extern "C" {
 #include <linux/fs.h>
 #include <linux/futex.h>
 #include <linux/ioprio.h>
+#include <linux/loop.h>
 #include <linux/perf_event.h>
 }
 #undef class

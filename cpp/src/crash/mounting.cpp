@@ -2,7 +2,6 @@
 #include "sampleblk/crash/mounting.hpp"
 
 #include <fcntl.h>
-#include <linux/loop.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 
@@ -15,6 +14,7 @@
 
 #include "sampleblk/error.hpp"
 #include "sampleblk/fd.hpp"
+#include "sampleblk/linux_headers.hpp"
 
 namespace sampleblk::crash {
 

@@ -235,8 +235,8 @@ bool lines_of(std::string_view some, std::string_view all) {
     return true;
 }
 
-// Takes a dynamic event away, if it still is the one that was made. The kernel takes the places of an event that is in
-// use away as far as it can, so that fewer of them may be left than were made.
+// Takes a dynamic event away, if it still is the one that was made. Of the places of an event that somebody else uses
+// the kernel may have taken some away, so that fewer of them may be left than were made.
 bool remove_dynamic(const std::string& path, std::string_view note) {
     // The line that removes it, then those by which the kernel listed it.
     const auto end = note.find('\n');
@@ -295,39 +295,66 @@ bool undo_note(const Note& note, const std::set<std::string>& settled) {
     return true;
 }
 
-std::vector<std::string> undo_notes(const std::vector<Note>& notes, std::vector<std::string>* done) {
-    std::vector<std::string> failed;
-    std::vector<const Note*> busy;
-    std::set<std::string> settled;
-    for (const Note& note : notes) {
-        if (note.kind == "made") {
-            settled.insert(note.path + "\n" + note.text);
+// The undoing of some notes, and what of it failed.
+class Undoing {
+  public:
+    Undoing(const std::vector<Note>& notes, std::vector<std::string>* done) : done_(done) {
+        for (const Note& note : notes) {
+            if (note.kind == "made") {
+                settled_.insert(note.path + "\n" + note.text);
+            }
         }
     }
-    for (const Note& note : std::views::reverse(notes)) {
+
+    // False where it is busy.
+    bool undo(const Note& note) {
         try {
-            if (undo_note(note, settled) && done != nullptr) {
-                done->push_back(note.kind + " " + note.path);
+            if (undo_note(note, settled_) && done_ != nullptr) {
+                done_->push_back(note.kind + " " + note.path);
             }
         } catch (const SystemError& error) {
             if (error.code() == EBUSY) {
-                busy.push_back(&note);
-            } else {
-                failed.emplace_back(error.what());
+                return false;
             }
-        }
-    }
-    // A probe is busy while an older instance uses it: by now that is gone.
-    for (const Note* note : busy) {
-        try {
-            if (undo_note(*note, settled) && done != nullptr) {
-                done->push_back(note->kind + " " + note->path);
-            }
-        } catch (const SystemError& error) {
             failed.emplace_back(error.what());
         }
+        return true;
     }
-    return failed;
+
+    std::vector<std::string> failed;
+
+  private:
+    std::set<std::string> settled_;
+    std::vector<std::string>* done_;
+};
+
+// Dynamic events last: of an event with several places the kernel frees one that an instance still uses, and what
+// comes upon its breakpoint then calls what is there no more (trace_uprobe.c, unregister_trace_uprobe()).
+std::vector<std::string> undo_notes(const std::vector<Note>& notes, std::vector<std::string>* done) {
+    Undoing undoing(notes, done);
+    std::vector<const Note*> busy;
+    for (const Note& note : std::views::reverse(notes)) {
+        if (note.kind != "dynamic" && !undoing.undo(note)) {
+            busy.push_back(&note);
+        }
+    }
+    for (const Note* note : busy) {
+        if (!undoing.undo(*note)) {
+            undoing.failed.emplace_back(SystemError("undo " + note->kind, note->path, EBUSY).what());
+        }
+    }
+    for (const Note& note : std::views::reverse(notes)) {
+        if (note.kind != "dynamic") {
+            continue;
+        }
+        if (!undoing.failed.empty() && std::ranges::count(note.text, '\n') > 2) {
+            undoing.failed.emplace_back(
+                SystemError("remove event", note.path, EBUSY, "it may be in use by what is left").what());
+        } else if (!undoing.undo(note)) {
+            undoing.failed.emplace_back(SystemError("remove event", note.path, EBUSY).what());
+        }
+    }
+    return undoing.failed;
 }
 
 }  // namespace
