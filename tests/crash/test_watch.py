@@ -88,6 +88,10 @@ def sync(name: str) -> None:
         os.close(fd)
 
 
+def state_of(task: int) -> str:
+    return Path(f"/proc/{task}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def nothing() -> None:
     pass
 
@@ -341,26 +345,51 @@ def test_a_shared_mapping_is_not_judged_and_told(watch: Watch) -> None:
     assert watch.said() == "old is gone"
 
 
-@pytest.mark.parametrize("busy", [True, False])
-def test_what_another_thread_may_be_about_to_do_is_not_promised(watch: Watch, busy: bool) -> None:
+def a_process(work: Callable[[], object]) -> tuple[int, Callable[[], object]]:
+    """One that does some work; its id, and what waits for its end."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return child, lambda: os.waitpid(child, 0)
+
+
+def a_thread(work: Callable[[], object]) -> tuple[int, Callable[[], object]]:
+    """As `a_process`."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert thread.native_id is not None
+    return thread.native_id, thread.join
+
+
+# Between its calls a thread of Python's may wait for the interpreter, so that none is busy for certain.
+@pytest.mark.parametrize(("start", "busy"), [(a_process, True), (a_process, False), (a_thread, False)])
+def test_what_others_may_be_about_to_do_is_not_promised(
+    watch: Watch, start: Callable[[Callable[[], object]], tuple[int, Callable[[], object]]], busy: bool
+) -> None:
     def both() -> None:
-        written, ended = threading.Event(), threading.Event()
+        has_written, may_end = 0, 1
+        shared = mmap.mmap(-1, 2)
+        ended, end = os.pipe()
 
         def other() -> None:
             put("old", b"x" * 100, sync=False, offset=0)
-            written.set()
-            while busy and not ended.is_set():
-                put("old", b"x" * 100, sync=False, offset=0)
-            ended.wait()
+            shared[has_written] = 1
+            while busy and not shared[may_end]:
+                pass
+            os.read(ended, 1)
 
-        thread = threading.Thread(target=other)
-        thread.start()
-        written.wait()
-        time.sleep(0.2)  # until the other one waits
+        task, join = start(other)
+        # What runs may be within its write still, what waits in another call is not.
+        while not shared[has_written] or (not busy and state_of(task) != "S"):
+            time.sleep(0.01)
         sync("old")
         sync("folder")
-        ended.set()
-        thread.join()
+        shared[may_end] = 1
+        os.write(end, b"1")
+        join()
 
     watch(both)
     # When the last promise is certain, nothing after it is.
