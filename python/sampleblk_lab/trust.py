@@ -8,6 +8,7 @@ Whoever makes figures says here how they could be in doubt, :func:`later`; who u
 from __future__ import annotations
 
 import contextlib
+import json
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -48,10 +49,6 @@ class Check:
     def __str__(self) -> str:
         return f"{self.what}: {self.found}: {self.verdict}"
 
-    def to_json(self) -> dict[str, Any]:
-        """As ``trust.json`` has it."""
-        return dict(vars(self))
-
 
 class TrustError(SampleblkError):
     """A measured figure is in doubt.
@@ -68,6 +65,11 @@ class TrustError(SampleblkError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.checks,)
+
+
+def as_json(checks: Iterable[Check]) -> str:
+    """The text of ``trust.json``."""
+    return json.dumps([vars(check) for check in checks], indent=1) + "\n"
 
 
 def of_losses(what: str, lost: int) -> Check:

@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
@@ -24,41 +25,29 @@ constexpr const char* control_path = "/dev/loop-control";
 // Somebody else may take the device that the kernel names as free.
 constexpr int most_tries = 100;
 
+// A flag of mount(2), with the options of mount(8) that set and clear it.
 struct Flag {
-    std::string_view name;
-    unsigned long set;
-    unsigned long cleared;
+    unsigned long bit;
+    std::string_view on;
+    std::string_view off;
 };
 
-// The options of mount(8) that are flags of mount(2); the others are the file system's own.
+// The other options are the file system's own.
 constexpr std::array flags{
-    Flag{"ro", MS_RDONLY, 0},
-    Flag{"rw", 0, MS_RDONLY},
-    Flag{"sync", MS_SYNCHRONOUS, 0},
-    Flag{"async", 0, MS_SYNCHRONOUS},
-    Flag{"dirsync", MS_DIRSYNC, 0},
-    Flag{"noatime", MS_NOATIME, 0},
-    Flag{"atime", 0, MS_NOATIME},
-    Flag{"nodiratime", MS_NODIRATIME, 0},
-    Flag{"diratime", 0, MS_NODIRATIME},
-    Flag{"relatime", MS_RELATIME, 0},
-    Flag{"norelatime", 0, MS_RELATIME},
-    Flag{"strictatime", MS_STRICTATIME, 0},
-    Flag{"nostrictatime", 0, MS_STRICTATIME},
-    Flag{"lazytime", MS_LAZYTIME, 0},
-    Flag{"nolazytime", 0, MS_LAZYTIME},
-    Flag{"nosuid", MS_NOSUID, 0},
-    Flag{"suid", 0, MS_NOSUID},
-    Flag{"nodev", MS_NODEV, 0},
-    Flag{"dev", 0, MS_NODEV},
-    Flag{"noexec", MS_NOEXEC, 0},
-    Flag{"exec", 0, MS_NOEXEC},
-    Flag{"iversion", MS_I_VERSION, 0},
-    Flag{"noiversion", 0, MS_I_VERSION},
-    Flag{"silent", MS_SILENT, 0},
-    Flag{"loud", 0, MS_SILENT},
-    Flag{"defaults", 0, 0},
-    Flag{"loop", 0, 0},
+    Flag{MS_RDONLY, "ro", "rw"},
+    Flag{MS_SYNCHRONOUS, "sync", "async"},
+    Flag{MS_DIRSYNC, "dirsync", ""},
+    Flag{MS_NOATIME, "noatime", "atime"},
+    Flag{MS_NODIRATIME, "nodiratime", "diratime"},
+    Flag{MS_RELATIME, "relatime", "norelatime"},
+    Flag{MS_STRICTATIME, "strictatime", "nostrictatime"},
+    Flag{MS_LAZYTIME, "lazytime", "nolazytime"},
+    Flag{MS_NOSUID, "nosuid", "suid"},
+    Flag{MS_NODEV, "nodev", "dev"},
+    Flag{MS_NOEXEC, "noexec", "exec"},
+    Flag{MS_I_VERSION, "iversion", "noiversion"},
+    Flag{MS_SILENT, "silent", "loud"},
+    Flag{0, "defaults", "loop"},
 };
 
 struct Options {
@@ -75,16 +64,13 @@ Options parse(std::string_view text) {
         if (word.empty()) {
             continue;
         }
-        bool is_flag = false;
-        for (const Flag& flag : flags) {
-            if (flag.name == word) {
-                found.flags = (found.flags & ~flag.cleared) | flag.set;
-                is_flag = true;
-            }
-        }
-        if (!is_flag) {
+        const auto flag =
+            std::ranges::find_if(flags, [word](const Flag& one) { return word == one.on || word == one.off; });
+        if (flag == flags.end()) {
             found.data += found.data.empty() ? "" : ",";
             found.data += word;
+        } else {
+            found.flags = word == flag->on ? found.flags | flag->bit : found.flags & ~flag->bit;
         }
     }
     return found;

@@ -59,6 +59,7 @@ def work(run_dir: Path) -> int:
 
 def _job(spec: dict[str, Any], run_dir: Path, device: str) -> int:
     import sampleblk_lab as lab
+    from sampleblk_lab import trust
     from sampleblk_lab.results.machine import environment
 
     text = spec["job_file"].replace("DEVICE", device)
@@ -69,7 +70,7 @@ def _job(spec: dict[str, Any], run_dir: Path, device: str) -> int:
         result = job.run(progress=show, check=False)
         (run_dir / "result.json").write_text(result.json_text(bins=True))
         (run_dir / "report.txt").write_text(result.text())
-        (run_dir / "trust.json").write_text(json.dumps([check.to_json() for check in result.checks], indent=1) + "\n")
+        (run_dir / "trust.json").write_text(trust.as_json(result.checks))
         (run_dir / "env.json").write_text(json.dumps(environment(), indent=1) + "\n")
     else:
         result, run = job.record(progress=show, check=False, **spec["record"])

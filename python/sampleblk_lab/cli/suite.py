@@ -92,7 +92,7 @@ def _run(options: argparse.Namespace) -> int:
     from sampleblk_lab._native import core
     from sampleblk_lab.suites import known, packages, running
     from sampleblk_lab.suites.folder import Plan
-    from sampleblk_lab.suites.suite import Selection, Setup, words_of_excludes
+    from sampleblk_lab.suites.suite import DEADLINE_S, Selection, Setup, words_of_excludes
     from sampleblk_lab.sweeps.trial import Shape
 
     if options.deadline is not None and options.deadline <= 0:
@@ -128,7 +128,7 @@ def _run(options: argparse.Namespace) -> int:
             **({"accel": options.accel} if options.accel else {}),
         }
     )
-    deadline_s = options.deadline or running.DEADLINE_S
+    deadline_s = options.deadline or DEADLINE_S
     kernel = options.kernel
     if options.resume:
         plan = Plan.load(path)

@@ -8,10 +8,8 @@ outcome is here, and once: that of a worker that was lost is done again by anoth
 
 from __future__ import annotations
 
-import concurrent.futures
 import itertools
 import pickle
-import queue
 import statistics
 import time
 import uuid
@@ -28,7 +26,8 @@ from sampleblk_lab.crash.workers import unpacked
 from sampleblk_lab.errors import SampleblkError
 from sampleblk_lab.interrupts import counted_ctrl_c
 from sampleblk_lab.sweeps import identity
-from sampleblk_lab.sweeps.place import Place, outcome_of, place
+from sampleblk_lab.sweeps.in_flight import InFlight
+from sampleblk_lab.sweeps.place import Place, place
 from sampleblk_lab.sweeps.spec import pickled
 from sampleblk_lab.sweeps.work import PASSING, Outcome
 
@@ -38,8 +37,7 @@ if TYPE_CHECKING:
 
     from sampleblk_lab.progress import Line
 
-# Between two looks at whether Ctrl-C was pressed, and at how many workers there are.
-_LOOK_S = 0.2
+# Between two looks at how many workers there are.
 _WORKERS_S = 2.0
 
 # How long ranges may take to end once Ctrl-C was pressed.
@@ -118,8 +116,7 @@ class _Cluster:
         self._handed_out = 0
         self._at_end = False
         self._waiting: deque[_Range] = deque()
-        self._running: dict[concurrent.futures.Future[Outcome], _Range] = {}
-        self._ended: queue.SimpleQueue[concurrent.futures.Future[Outcome]] = queue.SimpleQueue()
+        self._running: InFlight[_Range] = InFlight()
         # By the host's folder, the ranges that wait until the log is there.
         self._held: dict[str, list[_Range]] = {}
         self._reached: dict[int, tuple[int, Failure]] = {}
@@ -140,7 +137,8 @@ class _Cluster:
                     self._submit()
                     if not self._running or not self._is_wanted():
                         break
-                    self._collect(_LOOK_S)
+                    for one, outcome in self._running.ended():
+                        self._take(one, outcome)
                     self._line.show(self._said())
                     if pressed():
                         self._found.interrupted = True
@@ -163,7 +161,7 @@ class _Cluster:
     def _is_wanted(self) -> bool:
         """Whether a range that has not ended has something of interest."""
         last = self._last()
-        ranges = itertools.chain(self._running.values(), self._waiting, *self._held.values())
+        ranges = itertools.chain(self._running, self._waiting, *self._held.values())
         return last == float("inf") or any(one.first <= last for one in ranges)
 
     def _look_at_workers(self) -> None:
@@ -172,10 +170,9 @@ class _Cluster:
         self._workers_at = time.monotonic()
         # Dask has such a call wait for the worker where there is no other one at the time, and then does not look again
         # (distributed 2026.8: the state "no-worker", with loose restrictions).
-        for future, one in list(self._running.items()):
+        for one in self._running:
             if one.to and one.to not in workers:
-                del self._running[future]
-                future.cancel()
+                self._running.drop(one)
                 self._take(one, Outcome(kind="lost", message=f"the worker {one.to} is gone"))
 
     def _submit(self) -> None:
@@ -232,20 +229,7 @@ class _Cluster:
         except RuntimeError as error:  # a pool that is broken or shut down
             self._found.lost = f"{type(error).__name__}: {error}"
             return
-        self._running[future] = one
-        future.add_done_callback(self._ended.put)
-
-    def _collect(self, timeout: float | None) -> None:
-        """Waits for the end of a range, not for long, and takes all that have ended."""
-        while True:
-            try:
-                future = self._ended.get(timeout=timeout) if timeout else self._ended.get_nowait()
-            except queue.Empty:
-                return
-            timeout = None
-            one = self._running.pop(future, None)
-            if one is not None:
-                self._take(one, outcome_of(future))
+        self._running.add(future, one)
 
     def _take(self, one: _Range, outcome: Outcome) -> None:
         if one.delivers:
@@ -304,18 +288,11 @@ class _Cluster:
 
     def _end(self, pressed: Callable[[], int]) -> None:
         """Ends what still runs, and takes what has ended meanwhile."""
-        if not self._running:
-            return
         self._is_ending = True
-        for future in list(self._running):
-            if future.cancel():
-                self._running.pop(future, None)
-        self._place.stop(self._id)
         enough = len(self._reached) >= self._failures
-        end = time.monotonic() + (0.0 if self._found.lost or enough else _GRACE_S)
-        presses = pressed()
-        while self._running and time.monotonic() < end and pressed() <= presses:
-            self._collect(_LOOK_S)
+        grace_s = 0.0 if self._found.lost or enough else _GRACE_S
+        for one, outcome in self._running.end(lambda: self._place.stop(self._id), grace_s, pressed):
+            self._take(one, outcome)
 
     def _said(self) -> str:
         hosts = f", {len(self._hosts)} hosts" if len(self._hosts) > 1 else ""

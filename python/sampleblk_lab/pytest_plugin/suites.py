@@ -19,9 +19,6 @@ MARKS = ("xfstests", "blktests")
 # The keywords of the marks, besides the tests' names.
 _KEYWORDS = ("group", "without", "fs", "device", "mode", "capacity", "mkfs", "mount", "deadline")
 
-# What a test may take when the mark does not say, in seconds: that of the command line.
-_DEADLINE_S = 900.0
-
 
 def declare(config: pytest.Config) -> None:
     """Declares the marks."""
@@ -58,7 +55,7 @@ def _parameters(mark: pytest.Mark, where: str) -> list[Any]:
     from sampleblk_lab._native import core
     from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
     from sampleblk_lab.suites import SUITES
-    from sampleblk_lab.suites.suite import Selection, Setup
+    from sampleblk_lab.suites.suite import DEADLINE_S, Selection, Setup
 
     given = dict(mark.kwargs)
     for name in given:
@@ -67,7 +64,7 @@ def _parameters(mark: pytest.Mark, where: str) -> list[Any]:
                 f"{where}: @pytest.mark.{mark.name} has no {name!r}; there are {', '.join(_KEYWORDS)}"
             )
     suite = SUITES[mark.name]
-    deadline = given.pop("deadline", _DEADLINE_S)
+    deadline = given.pop("deadline", DEADLINE_S)
     selection = Selection(mark.args, _words(given.pop("group", ())), (), _words(given.pop("without", ())))
     capacity = given.pop("capacity", "2G")
     given.setdefault("fs", "ext4" if suite.name == "xfstests" else "")
@@ -76,11 +73,9 @@ def _parameters(mark: pytest.Mark, where: str) -> list[Any]:
         suite.check_setup(setup)
         folder = _folder(suite.name)
         names = [test.name for test in selection.of(suite.tests(folder, setup.fs, requires=False))]
-    except _NoCheckoutError as error:
-        return [pytest.param(None, marks=pytest.mark.skip(reason=str(error)), id=mark.name)]
     except InputError as error:
         raise pytest.UsageError(f"{where}: @pytest.mark.{mark.name}: {error}") from None
-    except UnsupportedError as error:
+    except (_NoCheckoutError, UnsupportedError) as error:
         return [pytest.param(None, marks=pytest.mark.skip(reason=str(error)), id=mark.name)]
     except SampleblkError as error:
         raise pytest.UsageError(f"{where}: {error}") from None

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import queue
 import re
 import sys
 import time
@@ -23,30 +22,37 @@ from sampleblk_lab.progress import Line
 from sampleblk_lab.suites import SUITES, checkout, guest, known
 from sampleblk_lab.suites import folder as folders
 from sampleblk_lab.suites.folder import Folder, Plan
-from sampleblk_lab.suites.suite import HANG, NOTRUN, PANIC, PASSED, STATUSES, UNJUDGED, Selection, Setup, Test
+from sampleblk_lab.suites.suite import (
+    DEADLINE_S,
+    HANG,
+    NOTRUN,
+    PANIC,
+    PASSED,
+    STATUSES,
+    UNJUDGED,
+    Selection,
+    Setup,
+    Test,
+)
 from sampleblk_lab.sweeps import artefacts, host
 from sampleblk_lab.sweeps.claim import Claim
-from sampleblk_lab.sweeps.place import outcome_of, place
+from sampleblk_lab.sweeps.in_flight import InFlight
+from sampleblk_lab.sweeps.place import place
 from sampleblk_lab.sweeps.running import duration
-from sampleblk_lab.sweeps.trial import Machines, Shape
+from sampleblk_lab.sweeps.trial import Machines, Shape, kernel_there
 from sampleblk_lab.sweeps.work import Outcome, Work
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
-    import concurrent.futures
     from collections.abc import Callable, Sequence
 
     from sampleblk_lab.suites.checkout import Built
     from sampleblk_lab.suites.known import Judged, Known
 
-#: How long a test may take, in seconds, when nobody says: emulated, the longest of xfstests' quick ones take minutes.
-DEADLINE_S = 900.0
-
 # What says nothing of the test, and may go better: such a test is run once more.
 _AGAIN = ("boot", "killed", "lost", "lost VM", "memory")
 
-# Between two looks at whether Ctrl-C was pressed, and how long tests may take to end then.
-_LOOK_S = 0.2
+# How long tests may take to end once Ctrl-C was pressed.
 _GRACE_S = 20.0
 
 # What the log of a panicked or hung guest begins with that people look for.
@@ -124,7 +130,8 @@ def prepare(
         raise InputError("no test is left of those that are named", expected="fewer tests or groups to leave out")
     machine, release = Machines(shape or Shape(), download=True).of(kernel)
     assert machine is not None
-    found = resolve(kernel if kernel is not None and ("/" in kernel or kernel == "host") else release)
+    there = kernel_there(kernel, release)
+    found = resolve(there)
     text = config.find(found.configurations)
     path = next((place for place in found.configurations if place.is_file()), None)
     options = None if text is None else dict(re.findall(r"^(CONFIG_\w+)=(\S+)$", text, re.MULTILINE))
@@ -132,7 +139,7 @@ def prepare(
         suite=suite,
         content=built.content,
         commit=built.commit,
-        kernel=kernel if kernel is not None and ("/" in kernel or kernel == "host") else release,
+        kernel=there,
         machine=machine,
         setup=setup,
         deadline_s=deadline_s,
@@ -276,8 +283,7 @@ class _Loop:
         self._progress = progress
         self._line = Line(shown=progress and sys.stderr.isatty())
         self._id = uuid.uuid4().hex
-        self._ended: queue.SimpleQueue[concurrent.futures.Future[Outcome]] = queue.SimpleQueue()
-        self._running: dict[concurrent.futures.Future[Outcome], str] = {}
+        self._running: InFlight[str] = InFlight()
         self._tried: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
         self._begin_s = time.monotonic()
@@ -297,15 +303,15 @@ class _Loop:
                         test = waiting.popleft()
                         work = pickle.dumps(self._work(test, claim))
                         future = where.submit(host.execute, work, key=test.replace("-", "_"))
-                        self._running[future] = test
-                        future.add_done_callback(self._ended.put)
-                    self._collect(waiting)
+                        self._running.add(future, test)
+                    for test, outcome in self._running.ended():
+                        self._take(test, outcome, waiting)
                     self._line.show(self._said(len(waiting)))
                     if pressed():
                         self.interrupted = True
                         break
             finally:
-                self._end(where.stop)
+                self._end(where.stop, pressed)
                 self._line.clear()
 
     def _work(self, test: str, claim: Claim) -> Work:
@@ -329,19 +335,6 @@ class _Loop:
             wants_directory=True,
         )
 
-    def _collect(self, waiting: deque[str]) -> None:
-        """Waits for the end of a test, not for long, and takes all that have ended."""
-        timeout: float | None = _LOOK_S
-        while True:
-            try:
-                future = self._ended.get(timeout=timeout) if timeout else self._ended.get_nowait()
-            except queue.Empty:
-                return
-            timeout = None
-            test = self._running.pop(future, None)
-            if test is not None:
-                self._take(test, outcome_of(future), waiting)
-
     def _take(self, test: str, outcome: Outcome, waiting: deque[str]) -> None:
         if outcome.kind == "stopped":
             return
@@ -361,17 +354,11 @@ class _Loop:
             self._line.clear()
             print(f"{test} {record['status']}: {record['reason']}", file=sys.stderr, flush=True)
 
-    def _end(self, stop: Callable[[str], object]) -> None:
+    def _end(self, stop: Callable[[str], object], pressed: Callable[[], int]) -> None:
         """Ends what still runs, and takes what has ended meanwhile."""
-        for future in list(self._running):
-            if future.cancel():
-                self._running.pop(future, None)
-        if self._running:
-            stop(self._id)
-        end = time.monotonic() + _GRACE_S
         nothing: deque[str] = deque()
-        while self._running and time.monotonic() < end:
-            self._collect(nothing)
+        for test, outcome in self._running.end(lambda: stop(self._id), _GRACE_S, pressed):
+            self._take(test, outcome, nothing)
 
     def _said(self, waiting: int) -> str:
         total, ended = len(self._plan.tests), len(self._folder.ended)

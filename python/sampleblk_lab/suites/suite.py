@@ -17,6 +17,9 @@ from sampleblk_lab.paths import find_program
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+#: How long a test may take, in seconds, when nobody says: emulated, the longest of xfstests' quick ones take minutes.
+DEADLINE_S = 900.0
+
 #: What a suite says of a test that ended, in the order from best to worst.
 PASSED, NOTRUN, FAILED = "passed", "notrun", "failed"
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import pickle
-import queue
 import sys
 import time
 import uuid
@@ -17,20 +16,18 @@ from sampleblk_lab.memory import QEMU_MIB
 from sampleblk_lab.progress import Line
 from sampleblk_lab.sweeps import artefacts, host
 from sampleblk_lab.sweeps.claim import Claim
-from sampleblk_lab.sweeps.place import Place, outcome_of
+from sampleblk_lab.sweeps.in_flight import InFlight
 from sampleblk_lab.sweeps.store import FACTS
+from sampleblk_lab.sweeps.trial import kernel_there
 from sampleblk_lab.sweeps.work import PASSING, Outcome, Work
 
 if TYPE_CHECKING:
-    import concurrent.futures
     from collections.abc import Callable
 
+    from sampleblk_lab.sweeps.place import Place
     from sampleblk_lab.sweeps.spec import Course, Spec
     from sampleblk_lab.sweeps.store import Writer
     from sampleblk_lab.sweeps.trial import Trial
-
-# Between two looks at whether Ctrl-C was pressed.
-_LOOK_S = 0.2
 
 # How long trials may take to end once Ctrl-C was pressed.
 _GRACE_S = 20.0
@@ -57,8 +54,7 @@ class Run:
         self._line = Line(shown=progress)
         self._sweep = uuid.uuid4().hex
         self._function = spec.pickled()
-        self._ended: queue.SimpleQueue[concurrent.futures.Future[Outcome]] = queue.SimpleQueue()
-        self._running: dict[concurrent.futures.Future[Outcome], Trial] = {}
+        self._running: InFlight[Trial] = InFlight()
         self._reasons: dict[str, list[str]] = {}
         self._by_host: Counter[str] = Counter()
         self._begin_s = time.monotonic()
@@ -75,7 +71,8 @@ class Run:
             try:
                 while not self.lost and (waiting or self._running or self._next(waiting)):
                     self._submit(waiting)
-                    self._collect(waiting)
+                    for trial, outcome in self._running.ended():
+                        self._take(trial, outcome, waiting)
                     self._writer.show()
                     self._line.show(self._said(len(waiting)))
                     if pressed():
@@ -109,7 +106,7 @@ class Run:
                 keywords=self._spec.keywords(trial),
                 path=sys.path,
                 machine=machine,
-                kernel=self._kernel_there(trial),
+                kernel=kernel_there(self._spec.kernel(trial), trial.release),
                 deadline_s=self._spec.deadline_s,
                 claim=self._claim(trial),
                 wants_directory=self._spec.wants_directory,
@@ -120,32 +117,13 @@ class Run:
                 waiting.appendleft(trial)
                 self.lost = f"{type(error).__name__}: {error}"
                 return
-            self._running[future] = trial
-            future.add_done_callback(self._ended.put)
+            self._running.add(future, trial)
 
     def _claim(self, trial: Trial) -> Claim:
         shape = self._spec.shape
         if trial.exclusive or shape is None or not self._place.packed:
             return Claim(exclusive=trial.exclusive)
         return Claim(cpus=shape.cpus, memory_mib=shape.memory_mib + QEMU_MIB)
-
-    def _kernel_there(self, trial: Trial) -> str | None:
-        """By the release, so that every host takes the same one; what is a path is one there, too."""
-        asked = self._spec.kernel(trial)
-        return asked if asked is not None and ("/" in asked or asked == "host") else trial.release or None
-
-    def _collect(self, waiting: deque[Trial]) -> None:
-        """Waits for the end of a trial, not for long, and takes all that have ended."""
-        timeout: float | None = _LOOK_S
-        while True:
-            try:
-                future = self._ended.get(timeout=timeout) if timeout else self._ended.get_nowait()
-            except queue.Empty:
-                return
-            timeout = None
-            trial = self._running.pop(future, None)
-            if trial is not None:
-                self._take(trial, outcome_of(future), waiting)
 
     def _take(self, trial: Trial, outcome: Outcome, waiting: deque[Trial]) -> None:
         if outcome.kind == "stopped":
@@ -199,17 +177,10 @@ class Run:
 
     def _end(self, pressed: Callable[[], int]) -> None:
         """Ends what still runs, and takes what has ended meanwhile."""
-        if not self._running:
-            return
-        for future in list(self._running):
-            if future.cancel():
-                self._running.pop(future, None)
-        self._place.stop(self._sweep)
-        end = time.monotonic() + (0.0 if self.lost else _GRACE_S)
-        presses = pressed()
         nothing: deque[Trial] = deque()
-        while self._running and time.monotonic() < end and pressed() <= presses:
-            self._collect(nothing)
+        grace_s = 0.0 if self.lost else _GRACE_S
+        for trial, outcome in self._running.end(lambda: self._place.stop(self._sweep), grace_s, pressed):
+            self._take(trial, outcome, nothing)
 
     def _said(self, waiting: int) -> str:
         total = self._course.most

@@ -166,6 +166,11 @@ class Machines:
         return {**self._shape.json(), "release": found.release, "image": image, "driver": driver}, found.release
 
 
+def kernel_there(asked: str | None, release: str) -> str | None:
+    """What a host of the sweep is told: the release, so that all take the same one, or what is a path there, too."""
+    return asked if asked is not None and ("/" in asked or asked == "host") else release or None
+
+
 def path_of(given: Any) -> str | None:
     """A kernel given by a path as every process finds it."""
     return str(Path(given).expanduser().absolute()) if isinstance(given, str) and "/" in given else given

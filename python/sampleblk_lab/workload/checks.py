@@ -138,6 +138,10 @@ def _uses(jobs: Sequence[Mapping[str, str]]) -> dict[int, _Use]:
     return {index: use for index, use in uses.items() if index not in unclear}
 
 
+# Job, direction, bytes and runtime in ns of what was read or written.
+_Moved = tuple[str, str, int, float]
+
+
 class Watch:
     """Knows before and after jobs what others say of them.
 
@@ -174,14 +178,14 @@ class Watch:
             return found  # what was under way then is counted by the one and not by the other
         moved = _moved(result.summary())
         for index, use in self._uses.items():
-            found += self._of_counters(index, use, moved)
-            found += self._of_limit(index, use, moved)
+            found += self._of_counters(index, use, moved, self._begin.counters[index], self._end.counters[index])
+            if (limit := self._begin.limits[index]) and limit == self._end.limits[index]:
+                found.append(_of_limit(index, use, moved, limit, self._end.clocks[0] - self._begin.clocks[0]))
         return found
 
-    def _of_counters(self, index: int, use: _Use, moved: Sequence[tuple[str, str, int, float]]) -> list[Check]:
-        assert self._begin is not None
-        assert self._end is not None
-        before, after = self._begin.counters[index], self._end.counters[index]
+    def _of_counters(
+        self, index: int, use: _Use, moved: Sequence[_Moved], before: Mapping[str, int], after: Mapping[str, int]
+    ) -> list[Check]:
         found = []
         failed = after["errors"] - before["errors"]
         if failed:
@@ -201,26 +205,21 @@ class Watch:
             found.append(Check("counters", what, f"{told:,}, {seen:,}", verdict, is_doubt=verdict == "differs"))
         return found
 
-    def _of_limit(self, index: int, use: _Use, moved: Sequence[tuple[str, str, int, float]]) -> list[Check]:
-        assert self._begin is not None
-        assert self._end is not None
-        limit = self._begin.limits[index]
-        if not limit or limit != self._end.limits[index]:
-            return []
-        mine = [(size, runtime) for job, _, size, runtime in moved if job in use.jobs]
-        # Each job's by itself, and that of all: those that wait for each other have runtimes of their own.
-        rates = [size / (runtime + _RESOLUTION_NS) for size, runtime in mine]
-        rates.append(sum(size for size, _ in mine) / (self._end.clocks[0] - self._begin.clocks[0]))
-        rate = max(rates) * 1e9
-        above = rate > limit * _RATE
-        words = "above what the device can" if use.direct else "of the page cache, not of the device"
-        told = f"{core.format_bytes(round(rate))}/s, at most {core.format_bytes(limit)}/s"
-        what = f"rate of the jobs on sampleblk{index}, its limit"
-        return [Check("bandwidth", what, told, words if above else "agrees", is_doubt=above)]
+
+def _of_limit(index: int, use: _Use, moved: Sequence[_Moved], limit: int, elapsed_ns: int) -> Check:
+    mine = [(size, runtime) for job, _, size, runtime in moved if job in use.jobs]
+    # Each job's by itself, and that of all: those that wait for each other have runtimes of their own.
+    rates = [size / (runtime + _RESOLUTION_NS) for size, runtime in mine]
+    rates.append(sum(size for size, _ in mine) / elapsed_ns)
+    rate = max(rates) * 1e9
+    above = rate > limit * _RATE
+    words = "above what the device can" if use.direct else "of the page cache, not of the device"
+    told = f"{core.format_bytes(round(rate))}/s, at most {core.format_bytes(limit)}/s"
+    what = f"rate of the jobs on sampleblk{index}, its limit"
+    return Check("bandwidth", what, told, words if above else "agrees", is_doubt=above)
 
 
-def _moved(summary: Table) -> list[tuple[str, str, int, float]]:
-    """Job, direction, bytes and runtime in ns of what is read or written."""
+def _moved(summary: Table) -> list[_Moved]:
     names, directions = map(str, summary["job"]), map(str, summary["direction"])
     numbers = summary["bytes"].values.tolist(), summary["runtime"].values.tolist()
     return [row for row in zip(names, directions, *numbers, strict=True) if row[1] in ("read", "write")]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -157,7 +156,7 @@ class Workload:
             result = run_to_end(jobs, progress, check=False)
         recorder.attach("result.json", result.json_text(bins=True))
         recorder.attach("report.txt", result.text())
-        recorder.attach("trust.json", json.dumps([check.to_json() for check in result.checks], indent=1))
+        recorder.attach("trust.json", trust.as_json(result.checks))
         if check and result.errors:
             raise JobError(result, recorder.run)
         return result, recorder.run

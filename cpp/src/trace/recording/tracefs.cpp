@@ -16,6 +16,7 @@
 #include <optional>
 #include <ranges>
 #include <set>
+#include <utility>
 
 #include "recording/tracefs_shim.h"
 #include "sampleblk/error.hpp"
@@ -295,66 +296,41 @@ bool undo_note(const Note& note, const std::set<std::string>& settled) {
     return true;
 }
 
-// The undoing of some notes, and what of it failed.
-class Undoing {
-  public:
-    Undoing(const std::vector<Note>& notes, std::vector<std::string>* done) : done_(done) {
-        for (const Note& note : notes) {
-            if (note.kind == "made") {
-                settled_.insert(note.path + "\n" + note.text);
-            }
-        }
-    }
-
-    // False where it is busy.
-    bool undo(const Note& note) {
-        try {
-            if (undo_note(note, settled_) && done_ != nullptr) {
-                done_->push_back(note.kind + " " + note.path);
-            }
-        } catch (const SystemError& error) {
-            if (error.code() == EBUSY) {
-                return false;
-            }
-            failed.emplace_back(error.what());
-        }
-        return true;
-    }
-
-    std::vector<std::string> failed;
-
-  private:
-    std::set<std::string> settled_;
-    std::vector<std::string>* done_;
-};
-
-// Dynamic events last: of an event with several places the kernel frees one that an instance still uses, and what
-// comes upon its breakpoint then calls what is there no more (trace_uprobe.c, unregister_trace_uprobe()).
+// Undoes notes, the newest first, and returns what of it failed. Dynamic events go last: of one with several places the
+// kernel frees a place that an instance still uses, and what comes upon its breakpoint then calls what is there no more
+// (trace_uprobe.c, unregister_trace_uprobe()).
 std::vector<std::string> undo_notes(const std::vector<Note>& notes, std::vector<std::string>* done) {
-    Undoing undoing(notes, done);
-    std::vector<const Note*> busy;
+    std::set<std::string> settled;
+    std::vector<const Note*> left;
     for (const Note& note : std::views::reverse(notes)) {
-        if (note.kind != "dynamic" && !undoing.undo(note)) {
-            busy.push_back(&note);
+        left.push_back(&note);
+        if (note.kind == "made") {
+            settled.insert(note.path + "\n" + note.text);
         }
     }
-    for (const Note* note : busy) {
-        if (!undoing.undo(*note)) {
-            undoing.failed.emplace_back(SystemError("undo " + note->kind, note->path, EBUSY).what());
+    std::ranges::stable_partition(left, [](const Note* note) { return note->kind != "dynamic"; });
+    std::vector<std::string> failed;
+    // What is busy may be in use by what is undone after it.
+    for (const bool again : {false, true}) {
+        for (const Note* note : std::exchange(left, {})) {
+            try {
+                const bool has_places = note->kind == "dynamic" && std::ranges::count(note->text, '\n') > 2;
+                if (has_places && !(left.empty() && failed.empty())) {
+                    throw SystemError("remove event", note->path, EBUSY, "it may be in use by what is left");
+                }
+                if (undo_note(*note, settled) && done != nullptr) {
+                    done->push_back(note->kind + " " + note->path);
+                }
+            } catch (const SystemError& error) {
+                if (error.code() == EBUSY && !again) {
+                    left.push_back(note);
+                } else {
+                    failed.emplace_back(error.what());
+                }
+            }
         }
     }
-    for (const Note& note : std::views::reverse(notes)) {
-        if (note.kind != "dynamic") {
-            continue;
-        }
-        if (!undoing.failed.empty() && std::ranges::count(note.text, '\n') > 2) {
-            undoing.failed.emplace_back(
-                SystemError("remove event", note.path, EBUSY, "it may be in use by what is left").what());
-        } else if (!undoing.undo(note)) {
-            undoing.failed.emplace_back(SystemError("remove event", note.path, EBUSY).what());
-        }
-    }
-    return undoing.failed;
+    return failed;
 }
 
 }  // namespace
