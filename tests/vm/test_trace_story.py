@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -170,10 +171,15 @@ def test_probes_and_kernel_histograms_of_a_killed_session_go():
     assert after == before
 
 
-def place_of(function: str) -> tuple[str, int]:
-    """The file of the C library, and where in it a function begins."""
-    address = ctypes.cast(getattr(ctypes.CDLL(None), function), ctypes.c_void_p).value
+def address_of(library: ctypes.CDLL, function: str) -> int:
+    address = ctypes.cast(getattr(library, function), ctypes.c_void_p).value
     assert address is not None
+    return address
+
+
+def place_of(function: str, library: ctypes.CDLL | None = None) -> tuple[str, int]:
+    """The file of a library, by default the C library, and where in it a function begins."""
+    address = address_of(library or ctypes.CDLL(None), function)
     for line in Path("/proc/self/maps").read_text().splitlines():
         span, _, offset, _, _, *path = line.split(maxsplit=5)
         begin, end = (int(text, 16) for text in span.split("-"))
@@ -195,6 +201,29 @@ def test_user_probes_take_calls_and_returns():
     assert text.count("sblk_enter:") >= 3
     assert text.count(f"parent={os.getppid()}") >= 3
     assert "sblk_" not in Path(core.tracefs_dir(), "uprobe_events").read_text()
+
+
+def test_no_breakpoint_stays_in_any_of_the_files_of_a_user_probe(tmp_path):
+    # A file that another one is mounted over: the process has the one, whoever opens it gets the other.
+    file, other = tmp_path / "library.so", tmp_path / "other.so"
+    original, _ = place_of("cbrt", ctypes.CDLL("libm.so.6"))
+    for copy in (file, other):
+        shutil.copyfile(original, copy)
+    libraries = [ctypes.CDLL(str(copy)) for copy in (file, other)]
+    _, offset = place_of("cbrt", libraries[0])
+    code = file.read_bytes()[offset : offset + 16]
+
+    def is_probed():
+        return [ctypes.string_at(address_of(library, "cbrt"), len(code)) != code for library in libraries]
+
+    subprocess.run(["mount", "--bind", other, file], check=True)
+    try:
+        with lab.Session() as session:
+            session.enable([session.uprobe("sblk_cbrt", str(file), offset)])
+            assert is_probed() == [True, True]
+        assert is_probed() == [False, False]
+    finally:
+        subprocess.run(["umount", file], check=True)
 
 
 def test_a_probe_on_an_event_picks_its_fields(tmp_path):
