@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from sampleblk_lab import BusyError, UnsupportedError, crash
+from sampleblk_lab import BusyError, UnsupportedError, crash, leftovers
 from sampleblk_lab.crash import checks
 from sampleblk_lab.paths import find_program
 
@@ -33,6 +33,8 @@ def image(tmp_path: Path) -> Iterator[Path]:
     subprocess.run([program, "-q", "-F", made], check=True)
     yield made
     assert _loops(made) == []
+    notes = "".join(file.read_text() for file in leftovers.directory().glob(f"{os.getpid()}-*"))
+    assert made.name not in notes
 
 
 def _loops(image: Path) -> list[str]:

@@ -196,8 +196,7 @@ def _mounted(image: Path, fstype: str, options: str) -> Iterator[Path]:
         try:
             yield path
         finally:
-            _unmount(mount, path)
-            leftovers.drop("mount", place)
+            _unmount(mount, path, place)
     finally:
         with contextlib.suppress(OSError):
             path.rmdir()
@@ -213,13 +212,17 @@ def _mount(image: Path, place: str, fstype: str, options: str) -> core.CrashMoun
         raise
 
 
-def _unmount(mount: core.CrashMount, path: Path) -> None:
+def _unmount(mount: core.CrashMount, path: Path, place: str) -> None:
+    busy = None
     try:
         mount.unmount()
     except OSError as error:
         held = holders(path)
         mount.unmount(detach=True)
-        raise BusyError(["umount", str(path)], error.errno or 0, str(error), path, held) from None
+        busy = BusyError(["umount", str(path)], error.errno or 0, str(error), path, held)
+    leftovers.drop("mount", place)
+    if busy is not None:
+        raise busy
 
 
 @contextlib.contextmanager
