@@ -23,10 +23,15 @@ if TYPE_CHECKING:
     from sampleblk_lab.analysis.imports import read_strace as read_strace
     from sampleblk_lab.analysis.run import Run as Run
     from sampleblk_lab.analysis.run import open_run as open_run
+    from sampleblk_lab.bpftrace import Bcc as Bcc
+    from sampleblk_lab.bpftrace import BccError as BccError
+    from sampleblk_lab.bpftrace import BccOutput as BccOutput
     from sampleblk_lab.bpftrace import Bpf as Bpf
     from sampleblk_lab.bpftrace import BpfOutput as BpfOutput
     from sampleblk_lab.bpftrace import BpftraceError as BpftraceError
+    from sampleblk_lab.bpftrace import bcc as bcc
     from sampleblk_lab.bpftrace import bpf as bpf
+    from sampleblk_lab.bpftrace import read_bcc as read_bcc
     from sampleblk_lab.bpftrace import read_bpftrace as read_bpftrace
     from sampleblk_lab.device import BusyError as BusyError
     from sampleblk_lab.device import Counters as Counters
@@ -89,6 +94,9 @@ __version__ = "0.1.0"
 
 # Public name -> the module that has it.
 _HOMES = {
+    "Bcc": "bpftrace",
+    "BccError": "bpftrace",
+    "BccOutput": "bpftrace",
     "Bpf": "bpftrace",
     "BpfOutput": "bpftrace",
     "BpftraceError": "bpftrace",
@@ -141,6 +149,7 @@ _HOMES = {
     "TrustError": "trust",
     "UnsupportedError": "errors",
     "VolatileWrite": "device",
+    "bcc": "bpftrace",
     "bpf": "bpftrace",
     "compare": "results",
     "compare_sets": "results",
@@ -151,6 +160,7 @@ _HOMES = {
     "measure_both": "results",
     "open_run": "analysis.run",
     "open_sweep": "sweeps.api",
+    "read_bcc": "bpftrace",
     "read_bpftrace": "bpftrace",
     "record": "recording.recorder",
     "runs": "results",

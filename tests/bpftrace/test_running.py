@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 import sampleblk_lab as lab
-from sampleblk_lab.bpftrace import recording, require, run_command
+from sampleblk_lab.bpftrace import process, recording, require, run_command
 from sampleblk_lab.cli.main import main
 
 FAKE = Path(__file__).with_name("fake_bpftrace.py")
@@ -53,7 +53,7 @@ def test_a_signal_that_is_lost_is_sent_again(fake):
 
 
 def test_one_that_is_never_seen_to_wait_is_stopped_too(fake, monkeypatch):
-    monkeypatch.setattr(recording, "_BUSY_S", 1.0)
+    monkeypatch.setattr(process, "_BUSY_S", 1.0)
     fake("busy")
     with lab.bpf(SCRIPT) as found:
         time.sleep(1.0)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab._native import core
+from sampleblk_lab.bpftrace.printed import WHOLE, numbers, printed_table
 from sampleblk_lab.bpftrace.script import Key, Script, unit_of
 from sampleblk_lab.errors import FormatError, InputError
 from sampleblk_lab.table import Table
@@ -35,7 +36,6 @@ _INT64 = (-(2**63), 2**63 - 1)
 # escapes backslashes, so an odd one before it is not the script's.
 _BROKEN_BYTE = re.compile(rb"(?<!\\)((?:\\\\)*)\\uffffff([89a-f][0-9a-f])")
 _NO_UTF8 = re.compile("[\udc80-\udcff]")
-_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _OFFSET = re.compile(r"\+(?:0x)?[0-9a-f]+$")
 _MAPS = ("map", "hist", "lhist", "stats", "tseries")
 # What a script prints, in its order.
@@ -190,7 +190,7 @@ class BpfOutput:
         Raises:
             InputError: No line is a header.
         """
-        return _lines(self.printed.splitlines(), header, self._losses())
+        return printed_table(self.printed.splitlines(), header, self._losses())
 
     # -- what was lost
 
@@ -402,7 +402,7 @@ def _member(data: Any, name: str) -> Any:
 
 def _whole(value: Any) -> int:
     """An integer; bpftrace from 0.24 on writes those that a double does not hold as strings."""
-    if isinstance(value, str) and _WHOLE.fullmatch(value) and len(value) < 40:
+    if isinstance(value, str) and WHOLE.fullmatch(value) and len(value) < 40:
         return int(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return value
@@ -470,7 +470,7 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
 def _scalar(value: Any) -> Any:
     if isinstance(value, bool):
         return int(value)
-    if isinstance(value, str) and _WHOLE.fullmatch(value) and len(value) < 40:
+    if isinstance(value, str) and WHOLE.fullmatch(value) and len(value) < 40:
         number = int(value)
         # The string of a number that a double does not hold; any other is a string of the script's.
         return number if float(number) != number or int(float(number)) != number else value
@@ -537,7 +537,7 @@ def _key_columns(texts: list[str], keys: tuple[Key, ...] | None) -> dict[str, li
     """The keys apart, by what the script says; else one column."""
     parts = [_apart(text, keys) for text in texts] if keys else [None]
     if keys is None or any(part is None for part in parts):
-        return {"key": _numbers([_path(text) for text in texts])}
+        return {"key": numbers([_path(text) for text in texts])}
     out: dict[str, list[Any]] = {}
     for number, key in enumerate(keys):
         cells = [part[number] for part in parts if part is not None]
@@ -545,7 +545,7 @@ def _key_columns(texts: list[str], keys: tuple[Key, ...] | None) -> dict[str, li
         if key.kind == "stack":
             out[name] = [_folded(cell) for cell in cells]
         else:
-            out[name] = cells if key.kind == "text" else _numbers([_path(cell) for cell in cells])
+            out[name] = cells if key.kind == "text" else numbers([_path(cell) for cell in cells])
     return out
 
 
@@ -567,16 +567,10 @@ def _apart(text: str, keys: tuple[Key, ...]) -> list[str] | None:
 
 def _may_be(cell: str, kind: str) -> bool:
     if kind == "number":
-        return _WHOLE.fullmatch(cell) is not None
+        return WHOLE.fullmatch(cell) is not None
     if kind == "stack":
         return cell.strip() == "" or (cell.startswith("\n") and cell.endswith("\n"))
     return True
-
-
-def _numbers(cells: list[str]) -> list[Any]:
-    if all(_WHOLE.fullmatch(cell) and len(cell) < 40 for cell in cells):
-        return [int(cell) for cell in cells]
-    return cells
 
 
 def _path(value: Any) -> Any:
@@ -589,59 +583,6 @@ def _path(value: Any) -> Any:
 def _folded(text: str) -> str:
     frames = [line.strip() for line in text.splitlines() if line.strip()]
     return ";".join(_OFFSET.sub("", frame).replace(";", ":") for frame in reversed(frames))
-
-
-def _lines(lines: list[str], header: str | None, metadata: dict[str, str]) -> Table:
-    if header is None:
-        header = next((line for line in lines if _is_header(line)), None)
-    if header is None or not header.split():
-        raise InputError("no line of what was printed is a header", expected="header=, a line that names the columns")
-    heads = [(found.start(), found.end(), found[0]) for found in re.finditer(r"\S+", header)]
-    start = next((number + 1 for number, line in enumerate(lines) if line.rstrip() == header.rstrip()), 0)
-    rows = []
-    unread = 0
-    for line in lines[start:]:
-        if not line.strip() or line.rstrip() == header.rstrip():
-            continue
-        row = _row(line, [(first, end) for first, end, _ in heads])
-        if row is None:
-            unread += 1
-        else:
-            rows.append(row)
-    columns = {}
-    units = {}
-    for number, (_, _, word) in enumerate(heads):
-        name, _, unit = word.partition("(")
-        name = name if name and name not in columns else f"{word}_{number}" if word in columns else word
-        columns[name] = _numbers([row[number] for row in rows])
-        if unit.endswith(")") and rows and not isinstance(columns[name][0], str):
-            units[name] = unit[:-1]
-    return Table.of(columns, units=units, metadata={**metadata, "unread_rows": str(unread)})
-
-
-def _is_header(line: str) -> bool:
-    words = line.split()
-    return len(words) > 1 and all(re.fullmatch(r"[A-Z][A-Z0-9_%/]*(\([a-zA-Z%]+\))?", word) for word in words)
-
-
-def _row(line: str, heads: list[tuple[int, int]]) -> list[str] | None:
-    """The cells of a line; None where it is not certain what belongs to which head."""
-    cells: list[list[str]] = [[] for _ in heads]
-    column = -1
-    last = len(heads) - 1
-    for word in re.finditer(r"\S+", line):
-        if column == last and line[heads[last][0] :].strip() and word.start() > heads[last][0]:
-            cells[last].append(word[0])  # the last column goes to the line's end
-            continue
-        meant = [n for n, (start, end) in enumerate(heads) if word.start() == start or word.end() == end]
-        if len(meant) > 1 or (meant and (meant[0] <= column or cells[meant[0]])):
-            return None
-        if meant:
-            column = meant[0]
-        elif column < 0:
-            return None
-        cells[column].append(word[0])
-    return [" ".join(cell) for cell in cells] if all(cells) else None
 
 
 def _without_notes(table: Table) -> str:

@@ -3,22 +3,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import shutil
 import signal
 import stat
 import subprocess
-import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from sampleblk_lab import leftovers, paths, trust
-from sampleblk_lab._native import core
-from sampleblk_lab.blocks import StopsAtEnd
+from sampleblk_lab import paths, trust
 from sampleblk_lab.bpftrace.output import BpfOutput
+from sampleblk_lab.bpftrace.process import ERR, OUT, Tracer, require_kernel, run_beside, told, waits_in
 from sampleblk_lab.bpftrace.script import find, probe_lists
 from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
 
@@ -29,12 +24,8 @@ _VM = "run inside the VM: vm.bpftrace(), sampleblk-python, or sampleblk-lab bpf"
 _INSTALL = "install it: apt-get install bpftrace (the VM has the host's programs)"
 # From SIGINT to the end: detaching waits for RCU, and then all maps are printed.
 _STOP_S = 60.0
-_POLL_S = 0.02
-# After which SIGINT is sent again; sent, although it is not seen to wait for events.
-_AGAIN_S = 1.0
-_BUSY_S = 5.0
-# debugfs mounts tracefs here when somebody looks, as bpftrace does; it stays until it is unmounted.
-_AUTOMOUNT = "/sys/kernel/debug/tracing"
+# Where it waits for events; the one may be inlined in the other.
+_WAITS = ("ep_poll", "do_epoll_wait")
 # bpftrace's own message, at a place of the script: stdin:1:9-14: ERROR: ...
 _AT = re.compile(r"^(?P<file>[^\n]*?):(?P<line>\d+):(?P<column>\d+)-\d+: ERROR: (?P<message>.*)$", re.MULTILINE)
 _ERROR = re.compile(r"^(?:ERROR: |.*?: error: )(?P<message>.*)$", re.MULTILINE)
@@ -80,13 +71,7 @@ def require() -> str:
     program = paths.find_program("bpftrace")
     if program is None:
         raise UnsupportedError("bpftrace", "it is not installed", _INSTALL)
-    if os.geteuid() != 0:
-        raise UnsupportedError("bpftrace", "only root may load BPF programs", f"run as root, or {_VM}")
-    if not Path("/proc/sys/kernel/unprivileged_bpf_disabled").exists():
-        raise UnsupportedError("bpftrace", "this kernel is built without CONFIG_BPF_SYSCALL", _VM)
-    if not Path("/sys/kernel/btf/vmlinux").exists():
-        raise UnsupportedError("bpftrace", "this kernel is built without CONFIG_DEBUG_INFO_BTF", _VM)
-    core.tracefs_dir()  # mounts it where it is not, or raises
+    require_kernel("bpftrace", _VM)
     return program
 
 
@@ -98,7 +83,7 @@ def _reads_btf() -> bool:
     return "btf: no" not in about.stdout + about.stderr
 
 
-class Bpf(StopsAtEnd):
+class Bpf(Tracer):
     """A bpftrace script that runs, and then what it found. Made by :func:`bpf`."""
 
     _KEPT = "what bpftrace found"
@@ -112,6 +97,7 @@ class Bpf(StopsAtEnd):
         max_map_keys: int | None,
         timeout_s: float,
     ) -> None:
+        super().__init__()
         self._script = find(script)
         self._args = [_argument(arg) for arg in args]
         self._unsafe = unsafe
@@ -119,11 +105,8 @@ class Bpf(StopsAtEnd):
             raise InputError(f"max_map_keys={max_map_keys}", expected="at least 1")
         self._max_map_keys = max_map_keys
         self._timeout_s = timeout_s
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._said = False
         self._found: BpfOutput | None = None
-        self._mounts = False
-        self._descriptors = 0
 
     # -- starting
 
@@ -135,56 +118,36 @@ class Bpf(StopsAtEnd):
             InputError: The script is wrong; has bpftrace's message and line.
             BpftraceError: It failed otherwise, or did not attach its probes in time.
         """
-        if self._process is not None or self._found is not None:
+        if self._found is not None:
             raise RuntimeError("a Bpf runs once; make another one with bpf()")
         program = require()
-        self._mounts = not _is_mounted(_AUTOMOUNT)
-        self._folder = tempfile.TemporaryDirectory(prefix="sampleblk-bpftrace-")
-        folder = Path(self._folder.name)
-        script = folder / _SCRIPT
+        script = self.prepare() / _SCRIPT
         script.write_text(self._script.text, errors="surrogateescape")
-        environment = {**os.environ, "LC_ALL": "C", "PATH": paths.search_path()}
+        environment = {}
         if self._max_map_keys is not None:
             # Before 0.20, and since.
-            environment["BPFTRACE_MAP_KEYS_MAX"] = environment["BPFTRACE_MAX_MAP_KEYS"] = str(self._max_map_keys)
+            environment = dict.fromkeys(("BPFTRACE_MAP_KEYS_MAX", "BPFTRACE_MAX_MAP_KEYS"), str(self._max_map_keys))
         # -k: what a full map drops is said, not silent.
         command = [program, "-f", "json", "-k", *(["--unsafe"] if self._unsafe else []), str(script), *self._args]
-        if setpriv := paths.find_program("setpriv"):
-            # It ends with us, whatever happens to us.
-            command = [setpriv, "--pdeathsig", "INT", *command]
-        try:
-            with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
-                # Ctrl-C in a terminal is for us, who then stop it.
-                self._process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True
-                )
-            self._await_attached(self._process, time.monotonic() + self._timeout_s)
-        except BaseException:
-            self.close()
-            raise
+        self.launch(command, environment, self._timeout_s)
         return self
 
-    def _await_attached(self, process: subprocess.Popen[bytes], end: float) -> None:
-        """Until it waits for events, which it does when the last probe is attached, in all releases.
+    def is_attached(self, pid: int) -> bool:
+        """It says "attached_probes" before it attaches them; it waits for events when the last one is attached.
 
-        It says "attached_probes" before it attaches them, and runs BEGIN before the others.
+        BEGIN it runs before the others.
         """
-        said = False
-        while process.poll() is None:
-            said = said or b'"attached_probes"' in self._read("out")
-            if said and _waits_for_events(process.pid):
-                self._descriptors = _descriptors(process.pid)
-                self._check_attached()
-                return
-            if time.monotonic() > end:
-                raise BpftraceError(
-                    f"its probes were not attached after {self._timeout_s:.0f} s{_told(self._messages())}"
-                )
-            time.sleep(_POLL_S)
-        if process.returncode != 0:
-            raise self._failure(process.returncode)
+        self._said = self._said or b'"attached_probes"' in self.read(OUT)
+        return self._said and waits_in(pid, _WAITS)
 
-    def _check_attached(self) -> None:
+    def listens(self, pid: int) -> bool:
+        """A second SIGINT that comes when the first was noticed would end the printing of the maps.
+
+        But then the probes are detached, whose descriptors it closes, and it catches the signal no more.
+        """
+        return _catches_interrupts(pid)
+
+    def check_attached(self) -> None:
         """It goes on without probes that the kernel lacks; an action needs one at least."""
         skipped = set(_SKIPPED.findall(self._messages().decode(errors="backslashreplace")))
         for probes in probe_lists(self._script.text):
@@ -194,12 +157,13 @@ class Bpf(StopsAtEnd):
 
     def _messages(self) -> bytes:
         """Standard error, with the script called what the user calls it."""
-        assert self._folder is not None
-        said = _HARMLESS.sub(b"", self._read("err"))
-        return said.replace(f"{self._folder.name}/{_SCRIPT}".encode(), os.fsencode(self._script.source))
+        said = _HARMLESS.sub(b"", self.read(ERR))
+        return said.replace(os.fsencode(self.folder / _SCRIPT), os.fsencode(self._script.source))
 
-    def _failure(self, status: int) -> SampleblkError:
+    def failure(self, status: int | None) -> SampleblkError:
         """What is wrong, of bpftrace's message."""
+        if status is None:
+            return BpftraceError(f"its probes were not attached after {self._timeout_s:.0f} s{told(self._messages())}")
         said = self._messages().decode(errors="backslashreplace").strip()
         placed, error = _AT.search(said), _ERROR.search(said)
         if lacks := _LACKS.search(said):
@@ -214,16 +178,7 @@ class Bpf(StopsAtEnd):
         ended = f"signal {-status}" if status < 0 else f"exit status {status}"
         return BpftraceError(f"{error['message'] if error else said or 'no message'} ({ended})")
 
-    def _read(self, name: str) -> bytes:
-        assert self._folder is not None
-        return (Path(self._folder.name) / name).read_bytes()
-
     # -- stopping
-
-    @property
-    def running(self) -> bool:
-        """Whether it still runs: a script may end itself with ``exit()``."""
-        return self._process is not None and self._process.poll() is None
 
     def stop(self) -> BpfOutput:
         """Ends the script as Ctrl-C does, so that END runs and the maps are printed, and returns all. Idempotent.
@@ -233,59 +188,19 @@ class Bpf(StopsAtEnd):
         """
         if self._found is not None:
             return self._found
-        process = self._process
-        if process is None:
-            raise RuntimeError("this script was not started")
+        status = self.interrupt(_WAITS, max(_STOP_S, self._timeout_s))
         incomplete = ""
-        try:
-            if not self._interrupt(process, time.monotonic() + max(_STOP_S, self._timeout_s)):
-                incomplete = "it did not end and was killed, so its maps were not printed"
-            elif process.returncode != 0:
-                incomplete = f"it failed{_told(self._messages())}"
-        except BaseException:
-            self.close()
-            raise
-        _kill(process)
-        found = BpfOutput(self._read("out"), self._messages(), script=self._script, incomplete=incomplete)
+        if status is None:
+            incomplete = "it did not end and was killed, so its maps were not printed"
+        elif status != 0:
+            incomplete = f"it failed{told(self._messages())}"
+        found = BpfOutput(self.read(OUT), self._messages(), script=self._script, incomplete=incomplete)
         self.close()
         self._found = found
         trust.later(lambda: [trust.of_losses("lines of bpftrace lost", found.lost_events)])
         if incomplete:
             raise BpftraceError(incomplete, found)
         return found
-
-    def _interrupt(self, process: subprocess.Popen[bytes], end: float) -> bool:
-        """Sends SIGINT until it is heard, and waits for the end. False where that does not come.
-
-        bpftrace (0.17 at least) notices the signal only while it waits for events, and else waits on. A second one that
-        comes when the first was noticed would end the printing of the maps; but then the probes are detached, whose
-        descriptors it closes, and it catches the signal no more.
-        """
-        due = time.monotonic()
-        busy = due + _BUSY_S
-        while process.poll() is None:
-            now = time.monotonic()
-            if now > end:
-                return False
-            attached = _descriptors(process.pid) >= self._descriptors and _catches_interrupts(process.pid)
-            # With very many events it may never be seen to wait.
-            if attached and now >= due and (_waits_for_events(process.pid) or now >= busy):
-                process.send_signal(signal.SIGINT)
-                due, busy = now + _AGAIN_S, now + _BUSY_S
-            time.sleep(_POLL_S)
-        return True
-
-    def close(self) -> None:
-        """Ends a script that still runs, without keeping what it found. Idempotent."""
-        process, self._process = self._process, None
-        if process is not None:
-            _kill(process)
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
-            if self._mounts and _is_mounted(_AUTOMOUNT):
-                with contextlib.suppress(subprocess.CalledProcessError):  # somebody uses it by now
-                    leftovers.unmount(_AUTOMOUNT)
 
     # -- afterwards
 
@@ -355,12 +270,9 @@ def run_command(
     Raises:
         InputError: There is no such program.
     """
-    program = shutil.which(command[0])
-    if program is None:
-        raise InputError(f"no program {command[0]!r}", expected="one on the PATH, or its path")
-    with bpf(script, **options) as found:
-        status = subprocess.run([program, *command[1:]], cwd=cwd, check=False).returncode
-    return found.output, status if status >= 0 else 128 - status
+    found = bpf(script, **options)
+    status = run_beside(found, command, cwd)
+    return found.output, status
 
 
 def _argument(value: Any) -> str:
@@ -372,18 +284,6 @@ def _argument(value: Any) -> str:
     return str(os.major(status.st_rdev) << 20 | os.minor(status.st_rdev)) if stat.S_ISBLK(status.st_mode) else str(path)
 
 
-def _is_mounted(path: str) -> bool:
-    return any(place == path for _, place in leftovers.mounts())
-
-
-def _waits_for_events(pid: int) -> bool:
-    try:
-        where = Path(f"/proc/{pid}/wchan").read_text()
-    except OSError:
-        return False
-    return where in ("ep_poll", "do_epoll_wait")  # the one may be inlined in the other
-
-
 def _catches_interrupts(pid: int) -> bool:
     try:
         status = Path(f"/proc/{pid}/status").read_text()
@@ -391,24 +291,6 @@ def _catches_interrupts(pid: int) -> bool:
         return False
     caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
     return caught is not None and bool(int(caught[1], 16) & 1 << (signal.SIGINT - 1))
-
-
-def _descriptors(pid: int) -> int:
-    try:
-        return len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208
-    except OSError:
-        return 0
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        process.kill()
-    process.wait()
-
-
-def _told(messages: bytes) -> str:
-    said = messages.decode(errors="backslashreplace").strip()
-    return f": {said}" if said else ""
 
 
 def _details(said: str, told: list[str]) -> str:

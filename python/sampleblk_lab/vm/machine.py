@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from sampleblk_lab.bpftrace.output import BpfOutput
+    from sampleblk_lab.bpftrace.tool_output import BccOutput
     from sampleblk_lab.kernels import Kernel
 
 # A cold boot under TCG takes 2 to 6 s, with a Python that imports half a minute; what has not come up after this, on a
@@ -688,11 +689,34 @@ class VM:
         from sampleblk_lab.bpftrace.recording import run_command
 
         found, status = self.call(run_command, script, list(command), **options)
-        if status != 0:
-            failed = subprocess.CalledProcessError(status, list(command))
-            failed.output = found
-            raise failed
+        _check(status, command, found)
         return found
+
+    def bcc(self, tool: str, args: Sequence[str], command: Sequence[str], *, cwd: str | None = None) -> BccOutput:
+        """Runs a command in the guest beside a tool of bcc's, which is the host's.
+
+        Args:
+            tool: Its name; see :func:`sampleblk_lab.bcc`.
+            args: Its arguments.
+            command: The program and its arguments.
+            cwd: Where the command runs.
+
+        Raises:
+            subprocess.CalledProcessError: The command failed; its ``output`` is what the tool printed.
+            UnsupportedError: The tool is not installed, or the guest's kernel lacks what it probes.
+        """
+        from sampleblk_lab.bpftrace.tool import run_beside_tool
+
+        found, status = self.call(run_beside_tool, tool, list(args), list(command), cwd=cwd)
+        _check(status, command, found)
+        return found
+
+
+def _check(status: int, command: Sequence[str], found: object) -> None:
+    if status != 0:
+        failed = subprocess.CalledProcessError(status, list(command))
+        failed.output = found
+        raise failed
 
 
 # What a guest that boots under KVM never comes near, of its QEMU's processor time or of ours.

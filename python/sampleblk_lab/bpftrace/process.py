@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: MIT
+"""A program that traces with BPF beside a ``with`` block: attached before, and ended as by Ctrl-C after."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from abc import abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sampleblk_lab import leftovers, paths
+from sampleblk_lab._native import core
+from sampleblk_lab.blocks import StopsAtEnd
+from sampleblk_lab.errors import InputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+#: The files that have what it prints.
+OUT, ERR = "out", "err"
+
+_POLL_S = 0.02
+# After which SIGINT is sent again; sent, although it is not seen to wait for events.
+_AGAIN_S = 1.0
+_BUSY_S = 5.0
+# debugfs mounts tracefs here when somebody looks, as bpftrace does; it stays until it is unmounted.
+_AUTOMOUNT = "/sys/kernel/debug/tracing"
+
+
+def require_kernel(what: str, where: str) -> None:
+    """Raises UnsupportedError where nobody can run BPF programs of `what`; `where` is what to do then."""
+    if os.geteuid() != 0:
+        raise UnsupportedError(what, "only root may load BPF programs", f"run as root, or {where}")
+    if not Path("/proc/sys/kernel/unprivileged_bpf_disabled").exists():
+        raise UnsupportedError(what, "this kernel is built without CONFIG_BPF_SYSCALL", where)
+    if not Path("/sys/kernel/btf/vmlinux").exists():
+        raise UnsupportedError(what, "this kernel is built without CONFIG_DEBUG_INFO_BTF", where)
+    core.tracefs_dir()  # mounts it where it is not, or raises
+
+
+class Tracer(StopsAtEnd):
+    """One such program, which runs once."""
+
+    def __init__(self) -> None:
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._mounts = False
+        self._descriptors = 0
+
+    # -- what each program does in its own way
+
+    @abstractmethod
+    def is_attached(self, pid: int) -> bool:
+        """Whether all its probes are."""
+
+    @abstractmethod
+    def check_attached(self) -> None:
+        """Called when they are. Raises where what is attached is not what was asked for."""
+
+    @abstractmethod
+    def failure(self, status: int | None) -> Exception:
+        """Why it ended before it was attached, or did not attach its probes in time (None)."""
+
+    def ended_early(self, status: int) -> None:
+        """Called when it ended without having been seen attached. Raises where that is wrong."""
+        if status != 0:
+            raise self.failure(status)
+
+    def listens(self, pid: int) -> bool:  # noqa: ARG002
+        """Whether SIGINT still means to it to come to its end."""
+        return True
+
+    # -- starting
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are, from :meth:`prepare` to :meth:`close`."""
+        assert self._folder is not None
+        return Path(self._folder.name)
+
+    def prepare(self) -> Path:
+        """Makes the folder for its files."""
+        if self._folder is not None:
+            raise RuntimeError("it runs already")
+        self._mounts = not _is_mounted(_AUTOMOUNT)
+        self._folder = tempfile.TemporaryDirectory(prefix="sampleblk-bpf-")
+        return self.folder
+
+    def launch(self, command: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> None:
+        """Starts it, and returns when its probes are attached. Raises what :meth:`failure` and the others return."""
+        if setpriv := paths.find_program("setpriv"):
+            # It ends with us, whatever happens to us.
+            command = [setpriv, "--pdeathsig", "INT", *command]
+        environment = {**os.environ, "LC_ALL": "C", "PATH": paths.search_path(), **environment}
+        end = time.monotonic() + timeout_s
+        try:
+            with (self.folder / OUT).open("wb") as out, (self.folder / ERR).open("wb") as err:
+                # Ctrl-C in a terminal is for us, who then stop it.
+                process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True
+                )
+            self._process = process
+            while process.poll() is None:
+                if self.is_attached(process.pid):
+                    self._descriptors = _descriptors(process.pid)
+                    self.check_attached()
+                    return
+                if time.monotonic() > end:
+                    raise self.failure(None)
+                time.sleep(_POLL_S)
+            self.ended_early(process.returncode)
+        except BaseException:
+            self.close()
+            raise
+
+    # -- what it has printed
+
+    def read(self, name: str) -> bytes:
+        """The content of a file of its folder."""
+        return (self.folder / name).read_bytes()
+
+    @property
+    def running(self) -> bool:
+        """Whether it still runs: it may end itself."""
+        return self._process is not None and self._process.poll() is None
+
+    # -- stopping
+
+    def interrupt(self, waits: Collection[str], timeout_s: float) -> int | None:
+        """Sends SIGINT until it is heard, and waits for the end.
+
+        It may notice the signal only while it waits for events, and else wait on (bpftrace 0.17 at least).
+
+        Args:
+            waits: The kernel's functions in which it waits for events.
+            timeout_s: After which it is killed.
+
+        Returns:
+            Its exit status, negative for a signal; None: it was killed.
+        """
+        process = self._process
+        if process is None:
+            raise RuntimeError("it was not started")
+        try:
+            end = time.monotonic() + timeout_s
+            due = time.monotonic()
+            busy = due + _BUSY_S
+            while process.poll() is None:
+                now = time.monotonic()
+                if now > end:
+                    return None
+                attached = _descriptors(process.pid) >= self._descriptors and self.listens(process.pid)
+                # With very many events it may never be seen to wait.
+                if attached and now >= due and (waits_in(process.pid, waits) or now >= busy):
+                    process.send_signal(signal.SIGINT)
+                    due, busy = now + _AGAIN_S, now + _BUSY_S
+                time.sleep(_POLL_S)
+            return process.returncode
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            _kill(process)
+
+    def close(self) -> None:
+        """Ends it where it still runs, without keeping what it found. Idempotent."""
+        process, self._process = self._process, None
+        if process is not None:
+            _kill(process)
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+            if self._mounts and _is_mounted(_AUTOMOUNT):
+                with contextlib.suppress(subprocess.CalledProcessError):  # somebody uses it by now
+                    leftovers.unmount(_AUTOMOUNT)
+
+
+def run_beside(tracer: Tracer, command: Sequence[str], cwd: str | None) -> int:
+    """Runs a command to its end beside a tracer.
+
+    Returns:
+        The command's exit status: 128 and the signal where one ended it.
+
+    Raises:
+        InputError: There is no such program.
+    """
+    program = shutil.which(command[0])
+    if program is None:
+        raise InputError(f"no program {command[0]!r}", expected="one on the PATH, or its path")
+    with tracer:
+        status = subprocess.run([program, *command[1:]], cwd=cwd, check=False).returncode
+    return status if status >= 0 else 128 - status
+
+
+def waits_in(pid: int, functions: Collection[str]) -> bool:
+    """Whether a process waits in one of these functions of the kernel."""
+    try:
+        return Path(f"/proc/{pid}/wchan").read_text() in functions
+    except OSError:
+        return False
+
+
+def descriptors_of(pid: int) -> list[str]:
+    """What a process has open, as the links of proc(5) have it."""
+    found = []
+    with contextlib.suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                found.append(str(link.readlink()))
+    return found
+
+
+def told(messages: bytes) -> str:
+    """What a program had to say, after a colon; empty where that is nothing."""
+    said = messages.decode(errors="backslashreplace").strip()
+    return f": {said}" if said else ""
+
+
+def _descriptors(pid: int) -> int:
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208
+    except OSError:
+        return 0
+
+
+def _is_mounted(path: str) -> bool:
+    return any(place == path for _, place in leftovers.mounts())
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.kill()
+    process.wait()

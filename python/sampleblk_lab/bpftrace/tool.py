@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: MIT
+"""Running a tool of bcc's beside a job: those of libbpf-tools, which need no compiler, and bcc's in Python."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from sampleblk_lab import paths, trust
+from sampleblk_lab.bpftrace.process import (
+    ERR,
+    OUT,
+    Tracer,
+    descriptors_of,
+    require_kernel,
+    run_beside,
+    told,
+    waits_in,
+)
+from sampleblk_lab.bpftrace.tool_output import BccOutput
+from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_VM = "run inside the VM: vm.bcc(), sampleblk-python, or sampleblk-lab bcc"
+# Debian calls those in Python so, and other distributions have a folder for them.
+_SUFFIX, _FOLDER = "-bpfcc", "/usr/share/bcc/tools"
+_STOP_S = 60.0
+# Where they wait for events, or for the interval's or their own end.
+_WAITS = ("ep_poll", "do_epoll_wait", "hrtimer_nanosleep", "do_nanosleep", "__x64_sys_pause", "__do_sys_pause")
+# What the kernel is said to have not.
+_LACKS = re.compile(
+    r"(?:kernel BTF type ID of|create k(?:ret)?probe|attach target for|tracepoint|kprobe)"
+    r" b?[\'\"]?(?P<name>[A-Za-z_][\w:/.]*)(?=[^\n]*(?:-\d+|No such|failed|Failed))"
+)
+_FAILED = re.compile(r"[^\n]*(?:[Ff]ailed to|[Cc]annot|could not|no such)[^\n]*")
+_USAGE = re.compile(r"Try `|--help|^[Uu]sage:", re.MULTILINE)
+
+
+class BccError(SampleblkError, RuntimeError):
+    """A tool of bcc's failed.
+
+    Attributes:
+        message: What it said, or what happened to it.
+        output: What it had printed, where its probes were attached by then.
+    """
+
+    def __init__(self, message: str, output: BccOutput | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.output = output
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.message, self.output)
+
+
+def find_tool(name: str | os.PathLike[str]) -> str:
+    """The path of a tool: of libbpf-tools, else of bcc's in Python.
+
+    Raises:
+        InputError: No file of that path.
+        UnsupportedError: None of that name is installed.
+    """
+    word = os.fspath(name)
+    if "/" in word:
+        if not Path(word).is_file():
+            raise InputError(f"no program {word!r}", expected="a path, or a name such as ext4dist")
+        return word
+    for each in (word, f"{word}{_SUFFIX}"):
+        if word and (program := paths.find_program(each)) is not None:
+            return program
+    if word and (Path(_FOLDER) / word).is_file():
+        return f"{_FOLDER}/{word}"
+    raise UnsupportedError(
+        f"{word!r} of bcc's tools",
+        "it is not installed",
+        "install it: apt-get install libbpf-tools, or bpfcc-tools (the VM has the host's programs)",
+    )
+
+
+class Bcc(Tracer):
+    """A tool of bcc's that runs, and then what it printed. Made by :func:`bcc`."""
+
+    _KEPT = "what the tool printed"
+
+    def __init__(self, tool: str | os.PathLike[str], args: Sequence[str], timeout_s: float) -> None:
+        super().__init__()
+        self._program = find_tool(tool)
+        self._name = Path(self._program).name
+        self._args = list(args)
+        self._timeout_s = timeout_s
+        self._found: BccOutput | None = None
+
+    # -- starting
+
+    def start(self) -> Self:
+        """Starts it, and returns when its probes are attached.
+
+        Raises:
+            UnsupportedError: The kernel lacks what the tool probes, or nobody can run BPF programs here.
+            InputError: Its arguments are wrong.
+            BccError: It failed otherwise, or did not attach its probes in time.
+        """
+        if self._found is not None:
+            raise RuntimeError("a Bcc runs once; make another one with bcc()")
+        require_kernel(self._name, _VM)
+        self.prepare()
+        # A tool that SIGINT kills, as some do that print in intervals, has written all its lines by then.
+        lines = [program, "-oL"] if (program := paths.find_program("stdbuf")) else []
+        environment = {"PYTHONUNBUFFERED": "1"}
+        self.launch([*lines, self._program, *self._args], environment, self._timeout_s)
+        return self
+
+    def is_attached(self, pid: int) -> bool:
+        """It has BPF programs, and waits: which it does when all are attached."""
+        return waits_in(pid, _WAITS) and any("bpf" in link for link in descriptors_of(pid))
+
+    def check_attached(self) -> None:
+        """A tool ends where it could not attach all that it needs."""
+
+    def ended_early(self, status: int) -> None:
+        """Also with 0, as some do that could not attach a probe."""
+        raise self.failure(status)
+
+    def failure(self, status: int | None) -> SampleblkError:
+        """What is wrong, of its messages."""
+        said = (self.read(ERR) + self.read(OUT)).decode(errors="backslashreplace").strip()
+        if status is None:
+            late = f"its probes were not attached after {self._timeout_s:.0f} s"
+            return BccError(f"{self._name}: {late}{told(said.encode())}")
+        other = "another kernel may: --kernel; or lab.bpf() with a script on tracepoints"
+        if lacks := _LACKS.search(said):
+            return UnsupportedError(self._name, f"this kernel has no {lacks['name']}, which it probes", other)
+        first = said.splitlines()[0] if said else "no message"
+        if _USAGE.search(said):
+            return InputError(f"{self._name}: {first}", expected=f"what {self._name} --help says")
+        if failed := _FAILED.search(said):
+            return UnsupportedError(self._name, f"this kernel cannot run it: {failed[0].strip()}", other)
+        ended = f"signal {-status}" if status < 0 else f"exit status {status}"
+        return BccError(f"{self._name}: {first} ({ended}, before it traced anything)")
+
+    # -- stopping
+
+    def stop(self) -> BccOutput:
+        """Ends it as Ctrl-C does, and returns all that it printed. Idempotent.
+
+        Raises:
+            BccError: It had failed, or did not end and was killed; what it had printed is the error's ``output``.
+        """
+        if self._found is not None:
+            return self._found
+        status = self.interrupt(_WAITS, max(_STOP_S, self._timeout_s))
+        incomplete = ""
+        if status is None:
+            incomplete = "it did not end and was killed"
+        elif status not in (0, -2):
+            incomplete = f"it failed with exit status {status}{told(self.read(ERR))}"
+        found = BccOutput(self.read(OUT), self.read(ERR), tool=self._name, incomplete=incomplete)
+        self.close()
+        self._found = found
+        trust.later(lambda: [trust.of_losses(f"events that {self._name} lost", found.lost_events)])
+        if incomplete:
+            raise BccError(f"{self._name}: {incomplete}", found)
+        return found
+
+    # -- afterwards
+
+    @property
+    def output(self) -> BccOutput:
+        """What it printed."""
+        if self._found is None:
+            raise RuntimeError("the tool still runs, or was not started; what it found is there after the with block")
+        return self._found
+
+    def histogram(self) -> Any:
+        """See :meth:`BccOutput.histogram`."""
+        return self.output.histogram()
+
+    def table(self, header: str | None = None) -> Any:
+        """See :meth:`BccOutput.table`."""
+        return self.output.table(header)
+
+    def __repr__(self) -> str:
+        return f"<Bcc {self._name}>" if self._found is None else repr(self._found)
+
+
+def bcc(tool: str | os.PathLike[str], *args: object, timeout_s: float = 120.0) -> Bcc:
+    """A tool of bcc's beside whatever the ``with`` block does.
+
+    Args:
+        tool: Its name: one of libbpf-tools (``"ext4dist"``), else of bcc's in Python (Debian's ``ext4dist-bpfcc``); or
+            a path.
+        args: Its arguments; each as :class:`str` prints it.
+        timeout_s: How long starting may take, and ending.
+
+    Raises:
+        InputError: There is no file of that path.
+        UnsupportedError: No tool of that name is installed.
+
+    Example:
+        >>> with lab.bcc("ext4dist") as found:
+        ...     job.run()
+        >>> found.histogram()
+    """
+    return Bcc(tool, [str(arg) for arg in args], timeout_s)
+
+
+def run_beside_tool(
+    tool: str, args: Sequence[str], command: Sequence[str], *, cwd: str | None = None
+) -> tuple[BccOutput, int]:
+    """Runs a command to its end beside a tool; returns what that printed, and the command's exit status."""
+    found = bcc(tool, *args)
+    status = run_beside(found, command, cwd)
+    return found.output, status
