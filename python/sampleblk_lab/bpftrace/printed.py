@@ -22,7 +22,7 @@ _UNITS = {"usecs": "us", "msecs": "ms", "nsecs": "ns", "nsec": "ns", "secs": "s"
 _LARGEST = 2**63 - 1
 
 
-def numbers(cells: Sequence[str]) -> Sequence[Any]:
+def numbers(cells: list[str]) -> list[Any]:
     """The numbers where all cells are whole ones, else the cells."""
     if all(WHOLE.fullmatch(cell) and len(cell) < 40 for cell in cells):
         return [int(cell) for cell in cells]
@@ -75,7 +75,7 @@ def printed_table(
     return Table.of(columns, units=units, metadata={**metadata, "unread_rows": str(unread)})
 
 
-def _cells(cells: list[str]) -> Sequence[Any]:
+def _cells(cells: list[str]) -> list[Any]:
     found = numbers(cells)
     if found is cells and cells and all(_DECIMAL.fullmatch(cell) for cell in cells):
         return [float(cell) for cell in cells]

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _VM = "run inside the VM: vm.bcc(), sampleblk-python, or sampleblk-lab bcc"
-# Debian calls those in Python so, and other distributions have a folder for them.
-_SUFFIX, _FOLDER = "-bpfcc", "/usr/share/bcc/tools"
+# Debian 13 calls those of libbpf-tools so, which have no suffix in Debian 12; then bcc's in Python, for which other
+# distributions have a folder.
+_SUFFIXES, _FOLDER = ("-libbpf", "", "-bpfcc"), "/usr/share/bcc/tools"
 _STOP_S = 60.0
 # Where they wait for events, or for the interval's or their own end.
 _WAITS = ("ep_poll", "do_epoll_wait", "hrtimer_nanosleep", "do_nanosleep", "__x64_sys_pause", "__do_sys_pause")
@@ -69,8 +70,8 @@ def find_tool(name: str | os.PathLike[str]) -> str:
         if not Path(word).is_file():
             raise InputError(f"no program {word!r}", expected="a path, or a name such as ext4dist")
         return word
-    for each in (word, f"{word}{_SUFFIX}"):
-        if word and (program := paths.find_program(each)) is not None:
+    for suffix in _SUFFIXES:
+        if word and (program := paths.find_program(word + suffix)) is not None:
             return program
     if word and (Path(_FOLDER) / word).is_file():
         return f"{_FOLDER}/{word}"
@@ -116,7 +117,9 @@ class Bcc(Tracer):
 
     def is_attached(self, pid: int) -> bool:
         """It has BPF programs, and waits: which it does when all are attached."""
-        return waits_in(pid, _WAITS) and any("bpf" in link for link in descriptors_of(pid))
+        return waits_in(pid, _WAITS) and any(
+            Path(link).name.startswith("anon_inode:bpf") for link in descriptors_of(pid)
+        )
 
     def check_attached(self) -> None:
         """A tool ends where it could not attach all that it needs."""

@@ -65,7 +65,7 @@ class BccOutput:
         return found
 
     def table(self, header: str | None = None) -> Table:
-        """The lines of such as ``ext4slower``, ``opensnoop``, ``biosnoop`` and ``syscount``, by the words of the header.
+        """The lines of such as ``ext4slower``, ``opensnoop`` and ``syscount``, by the words of the header.
 
         Each word of a line belongs to the column whose head begins or ends where it does, or each column has one word.
         A line of which neither is so is counted in the metadata as ``unread_rows``.

@@ -34,8 +34,6 @@ def _run(options: argparse.Namespace) -> int:
         found, status = run_beside_tool(options.tool, options.args, command)
     else:
         with vm_options.build(options) as machine:
-            found, status = machine.call(
-                run_beside_tool, options.tool, options.args, command, cwd=str(Path.cwd())
-            )
+            found, status = machine.call(run_beside_tool, options.tool, options.args, command, cwd=str(Path.cwd()))
     show(options, found.as_json(), repr(found))
     return status
