@@ -162,10 +162,10 @@ def test_the_block_runs_when_the_tool_waits_and_it_prints_after(fake: Callable[.
         with pytest.raises(RuntimeError, match="still runs"):
             found.histogram()
     assert found.histogram()["count"].values.tolist() == [7]
-    assert "arguments: ['-m', '5']" in found.output.text
+    assert "arguments: ['-m', '5']" in found.output.printed
     assert found.output.lost_events == 42
     assert [str(check) for check in told.doubts()] == ["events that fake_tool.py lost: 42: incomplete"]
-    assert pickle.loads(pickle.dumps(found.output)).text == found.output.text
+    assert pickle.loads(pickle.dumps(found.output)).printed == found.output.printed
     with pytest.raises(RuntimeError, match="runs once"):
         found.start()
 
@@ -235,7 +235,7 @@ def test_the_command_line(fake: Callable[..., None], capfd: pytest.CaptureFixtur
     assert main(["bcc", "--here", "--json", str(FAKE), "-D", "1", "--", "sh", "-c", "exit 5"]) == 5
     told = json.loads(capfd.readouterr().out)
     assert told["histogram"] == [{"low": 0, "high": 1, "count": 7}]
-    assert "arguments: ['-D', '1']" in told["text"]
+    assert "arguments: ['-D', '1']" in told["printed"]
     for wrong, said in (
         (["bcc", str(FAKE)], "no command to run the tool beside"),
         (["bcc", "nosuchtool", "--", "true"], "is not installed"),

@@ -48,7 +48,7 @@ class Tracer(StopsAtEnd):
     """One such program, which runs once."""
 
     def __init__(self) -> None:
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._files: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._mounts = False
         self._descriptors = 0
@@ -56,74 +56,74 @@ class Tracer(StopsAtEnd):
     # -- what each program does in its own way
 
     @abstractmethod
-    def is_attached(self, pid: int) -> bool:
+    def _is_attached(self, pid: int) -> bool:
         """Whether all its probes are."""
 
     @abstractmethod
-    def check_attached(self) -> None:
+    def _check_attached(self) -> None:
         """Called when they are. Raises where what is attached is not what was asked for."""
 
     @abstractmethod
-    def failure(self, status: int | None) -> Exception:
+    def _failure(self, status: int | None) -> Exception:
         """Why it ended before it was attached, or did not attach its probes in time (None)."""
 
-    def ended_early(self, status: int) -> None:
+    def _ended_early(self, status: int) -> None:
         """Called when it ended without having been seen attached. Raises where that is wrong."""
         if status != 0:
-            raise self.failure(status)
+            raise self._failure(status)
 
-    def listens(self, pid: int) -> bool:  # noqa: ARG002
+    def _listens(self, pid: int) -> bool:  # noqa: ARG002
         """Whether SIGINT still means to it to come to its end."""
         return True
 
     # -- starting
 
     @property
-    def folder(self) -> Path:
-        """Where its files are, from :meth:`prepare` to :meth:`close`."""
-        assert self._folder is not None
-        return Path(self._folder.name)
+    def _folder(self) -> Path:
+        """Where its files are, from :meth:`_prepare` to :meth:`close`."""
+        assert self._files is not None
+        return Path(self._files.name)
 
-    def prepare(self) -> Path:
+    def _prepare(self) -> Path:
         """Makes the folder for its files."""
-        if self._folder is not None:
+        if self._files is not None:
             raise RuntimeError("it runs already")
         self._mounts = not _is_mounted(_AUTOMOUNT)
-        self._folder = tempfile.TemporaryDirectory(prefix="sampleblk-bpf-")
-        return self.folder
+        self._files = tempfile.TemporaryDirectory(prefix="sampleblk-bpf-")
+        return self._folder
 
-    def launch(self, command: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> None:
-        """Starts it, and returns when its probes are attached. Raises what :meth:`failure` and the others return."""
+    def _launch(self, command: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> None:
+        """Starts it, and returns when its probes are attached. Raises what :meth:`_failure` and the others return."""
         if setpriv := paths.find_program("setpriv"):
             # It ends with us, whatever happens to us.
             command = [setpriv, "--pdeathsig", "INT", *command]
         environment = {**os.environ, "LC_ALL": "C", "PATH": paths.search_path(), **environment}
         end = time.monotonic() + timeout_s
         try:
-            with (self.folder / OUT).open("wb") as out, (self.folder / ERR).open("wb") as err:
+            with (self._folder / OUT).open("wb") as out, (self._folder / ERR).open("wb") as err:
                 # Ctrl-C in a terminal is for us, who then stop it.
                 process = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True
                 )
             self._process = process
             while process.poll() is None:
-                if self.is_attached(process.pid):
+                if self._is_attached(process.pid):
                     self._descriptors = _descriptors(process.pid)
-                    self.check_attached()
+                    self._check_attached()
                     return
                 if time.monotonic() > end:
-                    raise self.failure(None)
+                    raise self._failure(None)
                 time.sleep(_POLL_S)
-            self.ended_early(process.returncode)
+            self._ended_early(process.returncode)
         except BaseException:
             self.close()
             raise
 
     # -- what it has printed
 
-    def read(self, name: str) -> bytes:
+    def _read(self, name: str) -> bytes:
         """The content of a file of its folder."""
-        return (self.folder / name).read_bytes()
+        return (self._folder / name).read_bytes()
 
     @property
     def running(self) -> bool:
@@ -132,7 +132,7 @@ class Tracer(StopsAtEnd):
 
     # -- stopping
 
-    def interrupt(self, waits: Collection[str], timeout_s: float) -> int | None:
+    def _interrupt(self, waits: Collection[str], timeout_s: float) -> int | None:
         """Sends SIGINT until it is heard, and waits for the end.
 
         It may notice the signal only while it waits for events, and else wait on (bpftrace 0.17 at least).
@@ -155,7 +155,7 @@ class Tracer(StopsAtEnd):
                 now = time.monotonic()
                 if now > end:
                     return None
-                attached = _descriptors(process.pid) >= self._descriptors and self.listens(process.pid)
+                attached = _descriptors(process.pid) >= self._descriptors and self._listens(process.pid)
                 # With very many events it may never be seen to wait.
                 if attached and now >= due and (waits_in(process.pid, waits) or now >= busy):
                     process.send_signal(signal.SIGINT)
@@ -173,9 +173,9 @@ class Tracer(StopsAtEnd):
         process, self._process = self._process, None
         if process is not None:
             _kill(process)
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
+        if self._files is not None:
+            self._files.cleanup()
+            self._files = None
             if self._mounts and _is_mounted(_AUTOMOUNT):
                 with contextlib.suppress(subprocess.CalledProcessError):  # somebody uses it by now
                     leftovers.unmount(_AUTOMOUNT)

@@ -121,7 +121,7 @@ class Bpf(Tracer):
         if self._found is not None:
             raise RuntimeError("a Bpf runs once; make another one with bpf()")
         program = require()
-        script = self.prepare() / _SCRIPT
+        script = self._prepare() / _SCRIPT
         script.write_text(self._script.text, errors="surrogateescape")
         environment = {}
         if self._max_map_keys is not None:
@@ -129,25 +129,25 @@ class Bpf(Tracer):
             environment = dict.fromkeys(("BPFTRACE_MAP_KEYS_MAX", "BPFTRACE_MAX_MAP_KEYS"), str(self._max_map_keys))
         # -k: what a full map drops is said, not silent.
         command = [program, "-f", "json", "-k", *(["--unsafe"] if self._unsafe else []), str(script), *self._args]
-        self.launch(command, environment, self._timeout_s)
+        self._launch(command, environment, self._timeout_s)
         return self
 
-    def is_attached(self, pid: int) -> bool:
+    def _is_attached(self, pid: int) -> bool:
         """It says "attached_probes" before it attaches them; it waits for events when the last one is attached.
 
         BEGIN it runs before the others.
         """
-        self._said = self._said or b'"attached_probes"' in self.read(OUT)
+        self._said = self._said or b'"attached_probes"' in self._read(OUT)
         return self._said and waits_in(pid, _WAITS)
 
-    def listens(self, pid: int) -> bool:
+    def _listens(self, pid: int) -> bool:
         """A second SIGINT that comes when the first was noticed would end the printing of the maps.
 
         But then the probes are detached, whose descriptors it closes, and it catches the signal no more.
         """
         return _catches_interrupts(pid)
 
-    def check_attached(self) -> None:
+    def _check_attached(self) -> None:
         """It goes on without probes that the kernel lacks; an action needs one at least."""
         skipped = set(_SKIPPED.findall(self._messages().decode(errors="backslashreplace")))
         for probes in probe_lists(self._script.text):
@@ -157,10 +157,10 @@ class Bpf(Tracer):
 
     def _messages(self) -> bytes:
         """Standard error, with the script called what the user calls it."""
-        said = _HARMLESS.sub(b"", self.read(ERR))
-        return said.replace(os.fsencode(self.folder / _SCRIPT), os.fsencode(self._script.source))
+        said = _HARMLESS.sub(b"", self._read(ERR))
+        return said.replace(os.fsencode(self._folder / _SCRIPT), os.fsencode(self._script.source))
 
-    def failure(self, status: int | None) -> SampleblkError:
+    def _failure(self, status: int | None) -> SampleblkError:
         """What is wrong, of bpftrace's message."""
         if status is None:
             return BpftraceError(f"its probes were not attached after {self._timeout_s:.0f} s{told(self._messages())}")
@@ -188,13 +188,13 @@ class Bpf(Tracer):
         """
         if self._found is not None:
             return self._found
-        status = self.interrupt(_WAITS, max(_STOP_S, self._timeout_s))
+        status = self._interrupt(_WAITS, max(_STOP_S, self._timeout_s))
         incomplete = ""
         if status is None:
             incomplete = "it did not end and was killed, so its maps were not printed"
         elif status != 0:
             incomplete = f"it failed{told(self._messages())}"
-        found = BpfOutput(self.read(OUT), self._messages(), script=self._script, incomplete=incomplete)
+        found = BpfOutput(self._read(OUT), self._messages(), script=self._script, incomplete=incomplete)
         self.close()
         self._found = found
         trust.later(lambda: [trust.of_losses("lines of bpftrace lost", found.lost_events)])

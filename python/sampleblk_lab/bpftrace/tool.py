@@ -108,29 +108,29 @@ class Bcc(Tracer):
         if self._found is not None:
             raise RuntimeError("a Bcc runs once; make another one with bcc()")
         require_kernel(self._name, _VM)
-        self.prepare()
+        self._prepare()
         # A tool that SIGINT kills, as some do that print in intervals, has written all its lines by then.
         lines = [program, "-oL"] if (program := paths.find_program("stdbuf")) else []
         environment = {"PYTHONUNBUFFERED": "1"}
-        self.launch([*lines, self._program, *self._args], environment, self._timeout_s)
+        self._launch([*lines, self._program, *self._args], environment, self._timeout_s)
         return self
 
-    def is_attached(self, pid: int) -> bool:
+    def _is_attached(self, pid: int) -> bool:
         """It has BPF programs, and waits: which it does when all are attached."""
         return waits_in(pid, _WAITS) and any(
             Path(link).name.startswith("anon_inode:bpf") for link in descriptors_of(pid)
         )
 
-    def check_attached(self) -> None:
+    def _check_attached(self) -> None:
         """A tool ends where it could not attach all that it needs."""
 
-    def ended_early(self, status: int) -> None:
+    def _ended_early(self, status: int) -> None:
         """Also with 0, as some do that could not attach a probe."""
-        raise self.failure(status)
+        raise self._failure(status)
 
-    def failure(self, status: int | None) -> SampleblkError:
+    def _failure(self, status: int | None) -> SampleblkError:
         """What is wrong, of its messages."""
-        said = (self.read(ERR) + self.read(OUT)).decode(errors="backslashreplace").strip()
+        said = (self._read(ERR) + self._read(OUT)).decode(errors="backslashreplace").strip()
         if status is None:
             late = f"its probes were not attached after {self._timeout_s:.0f} s"
             return BccError(f"{self._name}: {late}{told(said.encode())}")
@@ -155,13 +155,13 @@ class Bcc(Tracer):
         """
         if self._found is not None:
             return self._found
-        status = self.interrupt(_WAITS, max(_STOP_S, self._timeout_s))
+        status = self._interrupt(_WAITS, max(_STOP_S, self._timeout_s))
         incomplete = ""
         if status is None:
             incomplete = "it did not end and was killed"
         elif status not in (0, -2):
-            incomplete = f"it failed with exit status {status}{told(self.read(ERR))}"
-        found = BccOutput(self.read(OUT), self.read(ERR), tool=self._name, incomplete=incomplete)
+            incomplete = f"it failed with exit status {status}{told(self._read(ERR))}"
+        found = BccOutput(self._read(OUT), self._read(ERR), tool=self._name, incomplete=incomplete)
         self.close()
         self._found = found
         trust.later(lambda: [trust.of_losses(f"events that {self._name} lost", found.lost_events)])

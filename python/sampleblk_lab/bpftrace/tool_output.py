@@ -34,14 +34,14 @@ class BccOutput:
         self._messages = messages.decode(errors="backslashreplace")
 
     @property
-    def text(self) -> str:
+    def printed(self) -> str:
         """All that it printed."""
         return self._output.decode(errors="backslashreplace")
 
     @property
     def lost_events(self) -> int:
         """How many events it said that it lost."""
-        return sum(int(number) for number in _LOST.findall(self._messages + self.text))
+        return sum(int(number) for number in _LOST.findall(self._messages + self.printed))
 
     @property
     def warnings(self) -> list[str]:
@@ -59,9 +59,9 @@ class BccOutput:
         Raises:
             InputError: It printed none, or some of different things.
         """
-        found = histograms(self.text.splitlines(), self._losses())
+        found = histograms(self.printed.splitlines(), self._losses())
         if found is None:
-            raise InputError(f"{self.tool or 'the tool'} has printed no histogram", expected="table(), or text")
+            raise InputError(f"{self.tool or 'the tool'} has printed no histogram", expected="table(), or printed")
         return found
 
     def table(self, header: str | None = None) -> Table:
@@ -76,7 +76,7 @@ class BccOutput:
         Raises:
             InputError: No line is a header.
         """
-        return printed_table(self.text.splitlines(), header, self._losses(), loose=True)
+        return printed_table(self.printed.splitlines(), header, self._losses(), loose=True)
 
     def _losses(self) -> dict[str, str]:
         told = {"lost_events": str(self.lost_events)}
@@ -88,7 +88,7 @@ class BccOutput:
 
     def as_json(self) -> dict[str, Any]:
         """As plain data: what of it is a table is one."""
-        found: dict[str, Any] = {"tool": self.tool, "text": self.text, **self._losses()}
+        found: dict[str, Any] = {"tool": self.tool, "printed": self.printed, **self._losses()}
         for name, read in (("histogram", self.histogram), ("table", self.table)):
             try:
                 found[name] = list(read())
@@ -98,7 +98,7 @@ class BccOutput:
 
     def __repr__(self) -> str:
         notes = "\n".join(f"{name}: {value}" for name, value in self._losses().items())
-        return f"{self.text.rstrip()}\n\n{notes}".lstrip("\n")
+        return f"{self.printed.rstrip()}\n\n{notes}".lstrip("\n")
 
 
 def read_bcc(path: str | os.PathLike[str]) -> BccOutput:
