@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
-from sampleblk_lab.errors import InputError
+from sampleblk_lab.errors import InputError, UnsupportedError
 
 
 class _HasPid(Protocol):
@@ -41,6 +41,17 @@ class Thread(int):
 Who = int | _HasPid | _HasNativeId | _HasPids | Iterable["int | _HasPid | _HasNativeId | _HasPids"]
 
 _EXPECTED = "an id, a JobRun, a Result, a process, a thread that was started, or a list of these"
+
+
+# PROC_PID_INIT_INO of include/linux/proc_ns.h.
+_FIRST_PIDS = 0xEFFFFFFC
+
+
+def require_first_pids(what: str) -> None:
+    """Raises UnsupportedError in a pid namespace of a container, where the pids that `what` tells are not ours."""
+    if Path("/proc/self/ns/pid").stat().st_ino != _FIRST_PIDS:
+        reason = "this process is in a pid namespace of its own, and trace points have the pids of the first one"
+        raise UnsupportedError(what, reason, "run it outside of the container, or start that with --pid=host")
 
 
 def ids(who: Who | None, *, jobs_by: str = "thread_ids") -> list[int]:

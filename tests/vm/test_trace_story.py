@@ -237,3 +237,12 @@ def test_a_probe_on_an_event_picks_its_fields(tmp_path):
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     assert f"how={flags:#x}" in text
     assert "sblk_" not in Path(core.tracefs_dir(), "dynamic_events").read_text()
+
+
+@pytest.mark.parametrize("made", ["lab.record(block=True).start()", "lab.profile(offcpu=True)"])
+def test_a_container_has_pids_of_its_own(made):
+    code = f"import sampleblk_lab as lab\ntry:\n    {made}\nexcept lab.UnsupportedError as error:\n    print(error)"
+    unshare = ["unshare", "--pid", "--fork", "--mount-proc"]
+    said = subprocess.run([*unshare, sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "this process is in a pid namespace of its own" in said
+    assert "--pid=host" in said

@@ -302,6 +302,7 @@ def profile(
     chosen: list[str | SampleSource] = [events] if isinstance(events, (str, SampleSource)) else list(events)
     sources = [SampleSource(one) if isinstance(one, str) else one for one in chosen]
     if offcpu:
+        tasks.require_first_pids("offcpu=True")
         switches = [SampleSource("sched:sched_switch"), SampleSource("sched:sched_waking", stacks=False)]
         sources = switches + [source for source in sources if source.event != "sched:sched_switch"]
     names = [source.event for source in sources]

@@ -198,6 +198,8 @@ class Recorder(StopsAtEnd):
         """
         if self._session is not None or self._run is not None:
             raise RuntimeError("a Recorder records once; make another one with record()")
+        # Also without pids=: our own threads are left out by theirs.
+        tasks.require_first_pids("a recording")
         self._spool = _Spool()
         tracer = "function_graph" if self._graph or self._timed else "function" if self._functions else ""
         try:
