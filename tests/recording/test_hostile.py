@@ -137,7 +137,7 @@ def test_a_recording_cut_while_it_is_read_is_an_error(tmp_path, left):
 @pytest.mark.parametrize("left", [0, 4096])
 def test_a_profile_cut_while_it_is_read_is_an_error(tmp_path, left):
     """What trace points recorded is read from the file when a view asks for it."""
-    with lab.profile(hz=99, event="cpu-clock", offcpu=True) as profiler:
+    with lab.profile(hz=99, event="cpu-clock", events="sched:sched_switch") as profiler:
         time.sleep(0.2)
     path = profiler.save(tmp_path / "run").path
     profile = lab.open_profile(path)
