@@ -32,15 +32,18 @@ def refusals(command: str) -> Iterator[None]:
 
 
 def _other_mappings(path: str) -> list[str]:
-    """Where this process maps another file under that name: a VM's Python may run from copies (vm/fork_server.py)."""
+    """Where this process maps other files under that name: a VM's Python may run from copies (vm/fork_server.py)."""
     real = Path(path).resolve()
+    found: dict[tuple[int, int], str] = {}
     for span in Path("/proc/self/maps").read_text().splitlines():
         address, _, _, _, _, *mapped = span.split(maxsplit=5)
         if mapped == [str(real)]:
             place = Path(f"/proc/{os.getpid()}/map_files/{address}")
             with suppress(OSError):
-                return [] if place.samefile(real) else [str(place)]
-    return []
+                status, own = place.stat(), real.stat()
+                if not os.path.samestat(status, own):
+                    found[status.st_dev, status.st_ino] = str(place)
+    return list(found.values())
 
 
 class Session:
