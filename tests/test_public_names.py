@@ -50,13 +50,18 @@ def test_a_new_disagreement_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def syscalls(self) -> None: ...
 
+    class Heir(Odd, lab.Session):
+        """Offers what it inherits."""
+
+    monkeypatch.setitem(vars(lab), "Heir", Heir)
     monkeypatch.setitem(vars(lab), "Odd", Odd)
-    monkeypatch.setattr(lab, "__all__", [*lab.__all__, "Odd"])
+    monkeypatch.setattr(lab, "__all__", [*lab.__all__, "Odd", "Heir"])
     new = set(names.disagreements()) - set(names.MEANT)
     assert {
         "Odd.latency(pid): pid is a name for pids",
         "Odd.latency(on_error): on_error is a name for errors",
         "Odd.halt: halt is a name for stop",
+        "Heir.read(file): file is a name for path",
     } <= new
     assert any(line.startswith("depth: a switch in one place, a value in another") for line in new)
 

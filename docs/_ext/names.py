@@ -59,9 +59,21 @@ MEANT: dict[str, str] = {
     "TraceCommandError(filename): filename is a name for path": "OSError's own name for it",
     "VM.run(timeout): timeout is a name for timeout_s": "subprocess.run()'s own name for it",
     "latency_bins(op): op is a name for direction": "also flush and discard, which have no direction",
-    "bins: a switch in one place, a value in another: Latency(bins), Result.heatmap(bins), Result.json(bins)": (
+    **{
+        f"Device.{name}(op): op is a name for direction": "also flush and discard, which have no direction"
+        for name in ("histogram", "timing")
+    },
+    "bins: a switch in one place, a value in another: "
+    "Device.set_timing(bins), Latency(bins), Result.heatmap(bins), Result.json(bins)": (
         "of a histogram each time: whether it is written, how many it has, which they are"
     ),
+    "faults: called: Device.faults; not called: Counters.faults, PageCache.faults": (
+        "a device's rules, which the driver is asked for; and counts"
+    ),
+    "progress: a switch in one place, a value in another: Job.run(progress), sweep(progress)": (
+        "a job also tells it to a function of the caller's"
+    ),
+    "torn: a switch in one place, a value in another: Cut(torn), Device.power_cut(torn)": _COUNTED,
     "block: a switch in one place, a value in another: Recorder(block), plot.block_life(block)": _COUNTED,
     "kallsyms: a switch in one place, a value in another: Recorder(kallsyms), open_profile(kallsyms)": (
         "whether they are kept, and the file that has them"
@@ -84,7 +96,9 @@ MEANT: dict[str, str] = {
     "profile: called: Recorder.profile, Run.profile; not called: Profiler.profile": (
         "a run's takes the options of open_profile(); what a Profiler sampled is one profile"
     ),
-    "run: called: VM.run; not called: Recorder.run": "to run a command; and the Run that was recorded",
+    "run: called: Job.run, JobFile.run, Replay.run, VM.run; not called: Recorder.run": (
+        "to run a job or a command; and the Run that was recorded"
+    ),
     "samples: called: Profile.samples, Profiler.samples; not called: Measurement.samples": (
         "a view, selected by arguments; and the numbers that were measured"
     ),
@@ -109,7 +123,14 @@ class Named:
 def _members(cls: type) -> list[Named]:
     owner = cls.__name__
     found = []
-    for name, member in vars(cls).items():
+    # What it inherits of ours it offers, too.
+    bases = [
+        base for base in reversed(cls.__mro__) if base is cls or base.__module__.partition(".")[0] == "sampleblk_lab"
+    ]
+    members: dict[str, Any] = {}
+    for base in bases:
+        members |= vars(base)
+    for name, member in members.items():
         if name.startswith("_") and name != "__init__":
             continue
         function = member.__func__ if isinstance(member, (staticmethod, classmethod)) else member
@@ -124,7 +145,7 @@ def _members(cls: type) -> list[Named]:
     known = {one.name for one in found if one.kind != "parameter"}
     found += [
         Named(f"{owner}.{name}", name, "value")
-        for name in getattr(cls, "__annotations__", {})
+        for name in dict.fromkeys(name for base in bases for name in vars(base).get("__annotations__", {}))
         if not name.startswith("_") and name not in known
     ]
     return found

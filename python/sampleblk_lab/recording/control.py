@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT
+"""The control files of one place to trace in, and putting back what was written to them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from sampleblk_lab import leftovers
+from sampleblk_lab._native import core
+from sampleblk_lab.errors import TraceCommandError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+_numbers = itertools.count()
+
+
+@contextmanager
+def refusals(command: str) -> Iterator[None]:
+    """Turns the kernel's refusal of `command` into a :class:`TraceCommandError`."""
+    try:
+        yield
+    except OSError as error:
+        raise TraceCommandError(error.errno or 0, error.strerror or str(error), error.filename or "", command) from None
+
+
+class ControlFiles:
+    """The part of :class:`~sampleblk_lab.Session` that reads and writes control files, and puts them back."""
+
+    def __init__(self, *, top_level: bool = False, name: str | None = None) -> None:
+        self._top = core.tracefs_dir()
+        #: What killed processes had left and was put back now, a line each.
+        self.recovered: list[str] = leftovers.clean()
+        self._undo = core.UndoLog(str(leftovers.directory()))
+        self.top_level = top_level
+        self._closed = False
+        try:
+            if top_level:
+                self.path = self._top
+                self._refuse_if_busy()
+            else:
+                self.path = f"{self._top}/instances/{name or f'sampleblk-{os.getpid()}-{next(_numbers)}'}"
+                # Making an instance touches the top level's buffer on some kernels; see restoring_writes() in the core.
+                self._undo.keep(f"{self._top}/buffer_size_kb")
+                self._undo.make_instance(self.path)
+        except BaseException:
+            self.close()
+            raise
+
+    def _refuse_if_busy(self) -> None:
+        tracer = self.read("current_tracer").strip()
+        events = self.read("set_event").strip()
+        if tracer != "nop" or events:
+            what = f"the {tracer} tracer" if tracer != "nop" else f"events ({events.splitlines()[0]}…)"
+            raise UnsupportedError(
+                "tracing at the top level",
+                f"someone else uses {what} there",
+                f"stop it: echo nop > {self._top}/current_tracer; echo > {self._top}/set_event",
+            )
+
+    def has(self, file: str) -> bool:
+        """Whether this kernel has the control file `file` here."""
+        return os.path.exists(f"{self.path}/{file}")  # noqa: PTH110
+
+    def read(self, file: str) -> str:
+        """The text of a control file."""
+        return Path(f"{self.path}/{file}").read_text(errors="replace")
+
+    def set(self, file: str, text: str, *, append: bool = False) -> None:
+        """Writes a control file, to be put back by :meth:`close`.
+
+        Raises:
+            TraceCommandError: The kernel refused; carries its error_log's words and where its caret points.
+        """
+        with refusals(text):
+            if self.top_level:
+                self._undo.set(f"{self.path}/{file}", text, append)
+            else:  # goes away with the instance
+                core.write_control(f"{self.path}/{file}", text, append)
+
+    def set_top(self, file: str, text: str, *, append: bool = False) -> None:
+        """The same for the files that only the top level has, such as ``set_graph_function``."""
+        with refusals(text):
+            self._undo.set(f"{self._top}/{file}", text, append)
+
+    def has_top(self, file: str) -> bool:
+        """Whether the top level has the control file `file`."""
+        return os.path.exists(f"{self._top}/{file}")  # noqa: PTH110
+
+    # -- undoing
+
+    def close(self) -> None:
+        """See :meth:`sampleblk_lab.Session.close`."""
+        if self._closed:
+            return
+        self._closed = True
+        failed = self._undo.undo()
+        if failed:
+            raise OSError("tracing could not be put back as it was: " + "; ".join(failed))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: MIT
+"""The events of one place to trace in: which are on, their filters, triggers and histograms, and those made here."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sampleblk_lab.errors import InputError, UnsupportedError
+from sampleblk_lab.recording.control import ControlFiles, refusals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sampleblk_lab.recording.hist import Hist
+
+
+def _other_mappings(path: str) -> list[str]:
+    """Where this process maps other files under that name: a VM's Python may run from copies (vm/fork_server.py)."""
+    real = Path(path).resolve()
+    found: dict[tuple[int, int], str] = {}
+    for span in Path("/proc/self/maps").read_text().splitlines():
+        address, _, _, _, _, *mapped = span.split(maxsplit=5)
+        if mapped == [str(real)]:
+            place = Path(f"/proc/{os.getpid()}/map_files/{address}")
+            with suppress(OSError):
+                status, own = place.stat(), real.stat()
+                if not os.path.samestat(status, own):
+                    found[status.st_dev, status.st_ino] = str(place)
+    return list(found.values())
+
+
+class Events(ControlFiles):
+    """The part of :class:`~sampleblk_lab.Session` that is about events."""
+
+    def __init__(self, *, top_level: bool = False, name: str | None = None) -> None:
+        self._probes: set[str] = set()
+        super().__init__(top_level=top_level, name=name)
+
+    # -- which are on
+
+    def enable(self, events: Iterable[str]) -> list[str]:
+        """Enables events by ``"system:name"`` or ``"system"``, with globs. Returns all that are enabled now.
+
+        Raises:
+            InputError: Nothing matches one of them.
+        """
+        for event in events:
+            pattern = event if ":" in event else f"{event}:*" if self.has(f"events/{event}") else f"*:{event}"
+            try:
+                self.set("set_event", pattern, append=True)
+            except OSError as error:
+                raise InputError(
+                    f"no event {event!r} on this kernel",
+                    expected="one of available_events, such as 'block:block_rq_issue'",
+                ) from error
+        return self.enabled()
+
+    def enabled(self) -> list[str]:
+        """The enabled events, as ``"system:name"``."""
+        return self.read("set_event").split()
+
+    # -- events: filters, triggers, histograms
+
+    def _event_dir(self, event: str) -> str:
+        system, _, name = event.partition(":")
+        if not name:
+            found = sorted(Path(f"{self.path}/events").glob(f"*/{event}/enable"))
+            if len(found) != 1:
+                raise InputError(f"{len(found)} events are named {event!r}", expected="'system:name'")
+            return f"events/{found[0].parent.parent.name}/{event}"
+        if not self.has(f"events/{system}/{name}"):
+            raise InputError(f"no event {event!r} on this kernel", expected="one of available_events")
+        return f"events/{system}/{name}"
+
+    def format(self, event: str) -> str:
+        """The event's format file."""
+        return self.read(f"{self._event_dir(event)}/format")
+
+    def filter(self, event: str, condition: str) -> None:
+        """Keeps only records of the event that fulfil the condition, such as ``"prev_pid > 0 && next_comm ~ 'fio*'"``.
+
+        Raises:
+            TraceCommandError: The condition is wrong; says where.
+        """
+        self.set(f"{self._event_dir(event)}/filter", condition)
+
+    def trigger(self, event: str, command: str) -> None:
+        """Adds a trigger, such as ``"stacktrace:5 if bytes > 4096"``, ``"snapshot"`` or ``"hist:keys=…"``.
+
+        Raises:
+            TraceCommandError: The command is wrong; says where.
+            UnsupportedError: A histogram on a kernel that has none.
+        """
+        directory = f"{self.path}/{self._event_dir(event)}"
+        file = f"{directory}/trigger"
+        if command.startswith("hist") and Path(directory).is_dir() and not Path(directory, "hist").exists():
+            raise UnsupportedError(
+                f"a histogram of {event}",
+                "the kernel is built without CONFIG_HIST_TRIGGERS (Debian's 5.10 is)",
+                "record the event and count its column, as with numpy.unique()",
+            )
+        with refusals(command):
+            # In an instance too: one whose histograms refer to each other's variables cannot be removed as it is.
+            self._undo.add_line(file, command, f"!{command}")
+
+    def hist(
+        self,
+        event: str,
+        keys: str | Iterable[str],
+        *,
+        values: Iterable[str] = (),
+        sort: str | None = None,
+        size: int | None = None,
+        condition: str | None = None,
+        name: str | None = None,
+        actions: Iterable[str] = (),
+        variables: Mapping[str, str] | None = None,
+    ) -> Hist:
+        """A histogram that the kernel keeps itself (a hist trigger); see Documentation/trace/histogram.rst.
+
+        Args:
+            event: ``"system:name"``.
+            keys: Fields, with modifiers: ``"bytes.log2"``, ``"ip.sym"``, ``"common_pid.execname"``, ``"stacktrace"``.
+            values: Fields to be summed; the hit count is always there.
+            sort: Field to sort by, such as ``"hitcount.descending"``.
+            size: Entries of the table, a power of two.
+            condition: A filter.
+            name: A name by which several events share one histogram.
+            actions: Such as ``"onmatch(sched.sched_waking).wakeup_latency($lat,next_pid)"``.
+            variables: Name to expression, such as ``{"ts0": "common_timestamp.usecs"}``.
+
+        Returns:
+            The histogram; ``table()`` reads it.
+
+        Raises:
+            TraceCommandError: A key, value or action is wrong; says where.
+            UnsupportedError: The kernel keeps no histograms.
+        """
+        from sampleblk_lab.recording.hist import Hist, hist_command
+
+        command = hist_command(keys, values, sort, size, condition, name, actions, variables or {})
+        self.trigger(event, command)
+        return Hist(f"{self.path}/{self._event_dir(event)}/hist")
+
+    # -- dynamic events
+
+    def synthetic(self, name: str, fields: Mapping[str, str]) -> str:
+        """Makes a synthetic event with these fields (name to C type). Returns its ``"synthetic:name"``.
+
+        Raises:
+            TraceCommandError: A name or type is wrong.
+            UnsupportedError: The kernel makes none.
+        """
+        if not self.has_top("synthetic_events"):
+            raise UnsupportedError(
+                f"the synthetic event {name!r}",
+                "the kernel is built without CONFIG_SYNTH_EVENTS (Debian's 5.10 is)",
+                "record both events and join their rows by the key",
+            )
+        text = "; ".join(f"{kind} {field}" for field, kind in fields.items())
+        with refusals(f"{name} {text}"):
+            self._undo.add_dynamic(f"{self._top}/synthetic_events", f"{name} {text}", f"!{name}")
+        return f"synthetic:{name}"
+
+    def latency(
+        self, name: str, start: str, stop: str, *, key: tuple[str, str], bucket: str = "log2", save: str | None = None
+    ) -> Hist:
+        """A histogram of the time from one event to another, in us, kept by the kernel (onmatch).
+
+        Args:
+            name: Of the synthetic event that carries each latency.
+            start: The event that begins it, ``"system:name"``.
+            stop: The event that ends it.
+            key: The field of `start` and the field of `stop` that must be equal.
+            bucket: ``"log2"``, ``"buckets=10"``, or ``""`` for exact values.
+            save: A field of `stop` to keep as a second key.
+
+        Returns:
+            The histogram of ``lat``, and of `save`.
+        """
+        fields = {"lat": "u64"} | ({save: "s64"} if save else {})
+        event = self.synthetic(name, fields)
+        self.hist(start, key[0], variables={"ts0": "common_timestamp.usecs"})
+        arguments = "$lat" + (f",{save}" if save else "")
+        self.hist(
+            stop,
+            key[1],
+            variables={"lat": "common_timestamp.usecs-$ts0"},
+            actions=[f"onmatch({start.replace(':', '.')}).{name}({arguments})"],
+        )
+        return self.hist(event, [f"lat.{bucket}" if bucket else "lat", *([save] if save else [])], sort="lat")
+
+    def _probe(self, file: str, kind: str, name: str, places: Sequence[str], arguments: Mapping[str, str]) -> str:
+        """One event at all these places."""
+        fetches = "".join(f" {argument}={fetch}" for argument, fetch in arguments.items())
+        line = "\n".join(f"{kind}:sampleblk/{name} {place}{fetches}" for place in places)
+        if not self.has_top(file):
+            raise UnsupportedError(f"the probe {name!r}", f"this kernel has no {file}", "use a later kernel")
+        with refusals(line):
+            self._undo.add_dynamic(f"{self._top}/{file}", line, f"-:sampleblk/{name}")
+        self._probes.add(name)
+        return f"sampleblk:{name}"
+
+    def kprobe(self, name: str, function: str, **arguments: str) -> str:
+        """An event at a kernel function's entry (or ``"function+0x10"``).
+
+        Args:
+            name: Of the event, which is ``"sampleblk:name"``.
+            function: Where.
+            arguments: Field to fetch expression, such as ``count="$arg3:u64"`` or ``path="+0($arg2):ustring"``;
+                see Documentation/trace/kprobetrace.rst.
+
+        Returns:
+            The event's name, to be enabled.
+
+        Raises:
+            TraceCommandError: The kernel refused the probe; says what of it.
+        """
+        return self._probe("kprobe_events", "p", name, [function], arguments)
+
+    def kretprobe(self, name: str, function: str, **arguments: str) -> str:
+        """An event at a kernel function's return; ``ret="$retval:s64"``. See :meth:`kprobe`."""
+        return self._probe("kprobe_events", "r", name, [function], arguments)
+
+    def missed_probes(self) -> int:
+        """How often this session's kernel probes could not be taken, such as a return probe under recursion."""
+        missed = 0
+        for file in ("kprobe_profile", "uprobe_profile"):
+            lines = Path(f"{self._top}/{file}").read_text().splitlines() if self._probes and self.has_top(file) else []
+            for line in lines:
+                fields = line.split()  # name, hits, misses; uprobes have no third
+                if len(fields) > 2 and fields[0] in self._probes and fields[2].isdigit():
+                    missed += int(fields[2])
+        return missed
+
+    def uprobe(self, name: str, path: str, offset: int, **arguments: str) -> str:
+        """An event at an offset in a program's or library's file. See :meth:`kprobe`."""
+        return self._user_probe("p", name, path, offset, arguments)
+
+    def uretprobe(self, name: str, path: str, offset: int, **arguments: str) -> str:
+        """An event at the return of the function at that offset. See :meth:`kprobe`."""
+        return self._user_probe("r", name, path, offset, arguments)
+
+    def _user_probe(self, kind: str, name: str, path: str, offset: int, arguments: Mapping[str, str]) -> str:
+        # The kernel knows a file by its inode.
+        places = [f"{file}:{offset:#x}" for file in (path, *_other_mappings(path))]
+        return self._probe("uprobe_events", kind, name, places, arguments)
+
+    def eprobe(self, name: str, event: str, **arguments: str) -> str:
+        """An event on top of another, such as ``path="+0($filename):ustring"``. See :meth:`kprobe`."""
+        return self._probe("dynamic_events", "e", name, [event.replace(":", "/")], arguments)
