@@ -74,8 +74,8 @@ MEANT: dict[str, str] = {
         "a job also tells it to a function of the caller's"
     ),
     "torn: a switch in one place, a value in another: Cut(torn), Device.power_cut(torn)": _COUNTED,
-    "block: a switch in one place, a value in another: Recorder(block), plot.block_life(block)": _COUNTED,
-    "kallsyms: a switch in one place, a value in another: Recorder(kallsyms), open_profile(kallsyms)": (
+    "block: a switch in one place, a value in another: plot.block_life(block), record(block)": _COUNTED,
+    "kallsyms: a switch in one place, a value in another: open_profile(kallsyms), record(kallsyms)": (
         "whether they are kept, and the file that has them"
     ),
     "kernel: a switch in one place, a value in another: VM(kernel), profile(kernel)": (

@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
@@ -122,64 +123,60 @@ class _Spool:
         self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a recording is asked for, as :func:`record` has it.
+
+    Attributes:
+        until: An event and its filter.
+    """
+
+    syscalls: bool | list[str]
+    graph: list[str]
+    only: list[str]
+    functions: list[str]
+    timed: list[str]
+    events: list[str]
+    block: bool
+    children: bool
+    depth: int | None
+    buffer_bytes: int
+    clock: str
+    kallsyms: bool | None
+    keep_bytes: int | None
+    paths: bool
+    until: tuple[str, str] | None
+    stacks: bool
+
+    def __post_init__(self) -> None:
+        if self.only and not self.graph:
+            raise InputError("only= without graph=", expected="the functions whose calls are recorded, as graph=")
+        if (bool(self.graph) + bool(self.functions) + bool(self.timed)) > 1:
+            raise InputError(
+                "graph=, functions= and timed= together", expected="one of them: there is one tracer at a time"
+            )
+        if self.paths and self.syscalls is False:
+            raise InputError("paths=True without system calls", expected="syscalls=True, or the names of some")
+
+    @property
+    def tracer(self) -> str:
+        """The kernel's tracer that this takes; empty: none."""
+        return "function_graph" if self.graph or self.timed else "function" if self.functions else ""
+
+
 class Recorder(StopsAtEnd):
     """A recording under way, and then what it recorded. Made by :func:`record`."""
 
     _KEPT = "the recording"
 
-    def __init__(
-        self,
-        *,
-        syscalls: bool | str | Iterable[str],
-        graph: str | Iterable[str] | None,
-        only: str | Iterable[str],
-        functions: str | Iterable[str] | None,
-        events: str | Iterable[str],
-        block: bool,
-        pids: Who | None,
-        children: bool,
-        depth: int | None,
-        buffer: int | str,
-        clock: str,
-        kallsyms: bool | None,
-        keep: int | str | None,
-        timed: str | Iterable[str],
-        paths: bool,
-        until: str | None,
-        stacks: bool,
-        profile: bool | int | Profiler | None,
-        bpf: str | os.PathLike[str] | Bpf | None,
-    ) -> None:
-        self._profiler = _profiler(profile)
-        self._bpf = _bpf(bpf)
-        self._stacks = stacks
-        self._timed = _names(timed)
-        self._keep = None if keep is None else core.parse_bytes(str(keep), "keep")
-        self._syscalls = syscalls if isinstance(syscalls, bool) else _names(syscalls)
-        self._graph = [] if graph is None else _names(graph)
-        self._only = _names(only)
-        if self._only and not self._graph:
-            raise InputError("only= without graph=", expected="the functions whose calls are recorded, as graph=")
-        self._functions = [] if functions is None else _names(functions)
-        if (bool(self._graph) + bool(self._functions) + bool(self._timed)) > 1:
-            raise InputError(
-                "graph=, functions= and timed= together", expected="one of them: there is one tracer at a time"
-            )
-        self._paths = paths
-        if paths and syscalls is False:
-            raise InputError("paths=True without system calls", expected="syscalls=True, or the names of some")
-        self._until = None if until is None else _condition(until)
-        self._events = _names(events)
-        self._block = block
+    def __init__(self, asked: Asked, pids: Who | None, profiler: Profiler | None, bpf: Bpf | None) -> None:
+        self._asked = asked
+        self._profiler = profiler
+        self._bpf = bpf
         self._pids = tasks.ids(pids)
         self._processes = tasks.ids(pids, jobs_by="pids")
         # Each process with the threads that it had when its recording began.
         self._threads: dict[int, list[int]] = {}
-        self._children = children
-        self._depth = depth
-        self._buffer = core.parse_bytes(str(buffer), "buffer")
-        self._clock = clock
-        self._kallsyms = kallsyms
         self._session: Session | None = None
         self._readers: core.BufferReaders | None = None
         self._spool: _Spool | None = None
@@ -201,12 +198,11 @@ class Recorder(StopsAtEnd):
         # Also without pids=: our own threads are left out by theirs.
         tasks.require_first_pids("a recording")
         self._spool = _Spool()
-        tracer = "function_graph" if self._graph or self._timed else "function" if self._functions else ""
         try:
             if self._bpf is not None:
                 self._bpf.start()  # first: its compiler and its probes take long
-            self._session = self._open_session(tracer)
-            self._configure(self._session, tracer)
+            self._session = self._open_session(self._asked.tracer)
+            self._configure(self._session)
         except BaseException:
             self._abandon()
             raise
@@ -230,14 +226,15 @@ class Recorder(StopsAtEnd):
         session.close()
         return Session(top_level=True)
 
-    def _configure(self, session: Session, tracer: str) -> None:
+    def _configure(self, session: Session) -> None:
+        tracer = self._asked.tracer
         session.stop()
-        session.clock(self._clock)
-        if self._keep is None:
-            session.buffer_size(self._buffer)
+        session.clock(self._asked.clock)
+        if self._asked.keep_bytes is None:
+            session.buffer_size(self._asked.buffer_bytes)
         else:
             session.option("overwrite")
-            session.buffer_size(self._keep // (os.cpu_count() or 1))
+            session.buffer_size(self._asked.keep_bytes // (os.cpu_count() or 1))
         if session.has_top("saved_cmdlines_size"):
             session.set_top("saved_cmdlines_size", "4096")
         # Before the readers, which may be threads of a traced process.
@@ -248,61 +245,62 @@ class Recorder(StopsAtEnd):
             session.set("current_tracer", tracer)
         # The readers before the events: as threads of a traced task they would otherwise be its children.
         assert self._spool is not None
-        if self._keep is None:
+        if self._asked.keep_bytes is None:
             self._readers = core.BufferReaders(session.path, self._spool.path)
-        wanted = [*self._events]
-        if self._block:
+        wanted = [*self._asked.events]
+        if self._asked.block:
             wanted.append("block")
             if session.has("events/sampleblk"):
                 wanted.append("sampleblk")
         self._kernel_filters_pids = bool(self._pids) and not wanted
-        if self._pids and not self._kernel_filters_pids and self._children:
+        if self._pids and not self._kernel_filters_pids and self._asked.children:
             # Who belongs to the job is then worked out afterwards, and block events of kernel threads stay in.
             wanted.append("sched:sched_process_fork")
         wanted.extend(self._syscall_events(session))
-        if (self._pids or self._syscalls) and session.has("events/task/task_newtask"):
+        if (self._pids or self._asked.syscalls) and session.has("events/task/task_newtask"):
             wanted.append("task:task_newtask")  # says which tasks are threads of a process that was there before
-        if self._paths:
+        if self._asked.paths:
             wanted.extend(_path_probes(session))
             if session.has("syscall_user_buf_size"):
                 session.set("syscall_user_buf_size", "165")  # the most it takes; for longer names there are the probes
         if self._kernel_filters_pids:
             session.set("set_event_pid", self._tasks())
-        if self._stacks:
+        if self._asked.stacks:
             session.option("stacktrace")
         session.enable(wanted)
         if self._readers is not None and not self._kernel_filters_pids and session.has("set_event_notrace_pid"):
             session.set("set_event_notrace_pid", " ".join(map(str, self._readers.thread_ids)))
-        if self._until is not None:
-            event, condition = self._until
+        if self._asked.until is not None:
+            event, condition = self._asked.until
             session.trigger(event, "traceoff" + (f" if {condition}" if condition else ""))
         if self._profiler is not None:
-            self._profiler.limit_to(self._processes, children=self._children)
+            self._profiler.limit_to(self._processes, children=self._asked.children)
             self._profiler.start()
         # Last, or the threads that record would be followed as children of the process that they are of.
         if self._kernel_filters_pids:
-            session.set("options/event-fork", "1" if self._children else "0")
+            session.set("options/event-fork", "1" if self._asked.children else "0")
         if tracer and self._pids:
-            session.set("options/function-fork", "1" if self._children else "0")
+            session.set("options/function-fork", "1" if self._asked.children else "0")
         session.start()
 
     def _tasks(self) -> str:
         return " ".join(str(thread) for found in self._threads.values() for thread in found)
 
     def _configure_tracer(self, session: Session) -> None:
+        asked = self._asked
         try:
             # The line end matters: without it the kernel looks at the name only at close(2), which reports no error.
-            if self._graph:
+            if asked.graph:
                 session.set_top("set_graph_function", "\n")
-                for name in self._graph:
+                for name in asked.graph:
                     session.set_top("set_graph_function", f"{name}\n", append=True)
-                session.set_top("max_graph_depth", str(self._depth or 0))
-            if traced := self._functions or self._timed or (self._only and [*self._graph, *self._only]):
+                session.set_top("max_graph_depth", str(asked.depth or 0))
+            if traced := asked.functions or asked.timed or (asked.only and [*asked.graph, *asked.only]):
                 session.set("set_ftrace_filter", "\n")
                 for name in traced:
                     session.set("set_ftrace_filter", f"{name}\n", append=True)
         except OSError as error:
-            names = ", ".join(map(repr, [*(self._graph or self._functions or self._timed), *self._only]))
+            names = ", ".join(map(repr, [*(asked.graph or asked.functions or asked.timed), *asked.only]))
             raise InputError(
                 f"no traceable function matches {names}", expected="a name or glob of available_filter_functions"
             ) from error
@@ -310,16 +308,16 @@ class Recorder(StopsAtEnd):
             session.set("set_ftrace_pid", self._tasks())
 
     def _syscall_events(self, session: Session) -> list[str]:
-        if self._syscalls is False:
+        if self._asked.syscalls is False:
             return []
         if not session.has("events/syscalls"):
             raise UnsupportedError(
                 "recording system calls", "this kernel has no syscalls events", "use one with CONFIG_FTRACE_SYSCALLS"
             )
-        if self._syscalls is True:
+        if self._asked.syscalls is True:
             return ["syscalls"]
         out: list[str] = []
-        for name in self._syscalls:
+        for name in self._asked.syscalls:
             event = _KERNEL_NAMES.get(name, name)
             if not session.has(f"events/syscalls/sys_enter_{event}"):
                 known = [
@@ -350,7 +348,7 @@ class Recorder(StopsAtEnd):
         text = " ".join(str(thread) for found in threads.values() for thread in found)
         if self._kernel_filters_pids:
             self._session.set("set_event_pid", text, append=True)
-        if self._graph or self._functions or self._timed:
+        if self._asked.tracer:
             self._session.set("set_ftrace_pid", text, append=True)
 
     @property
@@ -358,7 +356,7 @@ class Recorder(StopsAtEnd):
         """Whether the condition of `until` came true and ended the recording."""
         if self._session is None:
             return self._was_triggered
-        return self._until is not None and self._session.read("tracing_on").strip() == "0"
+        return self._asked.until is not None and self._session.read("tracing_on").strip() == "0"
 
     def mark(self, text: str) -> None:
         """Writes a line into the trace, an ``ftrace:print`` event."""
@@ -388,8 +386,8 @@ class Recorder(StopsAtEnd):
                 readers = core.BufferReaders(session.path, spool.path)
             files = readers.stop()
             path = f"{spool.path}/trace.dat"
-            addresses = bool(self._graph or self._functions or self._timed or self._stacks)
-            kallsyms = addresses if self._kallsyms is None else self._kallsyms
+            addresses = bool(self._asked.tracer) or self._asked.stacks
+            kallsyms = addresses if self._asked.kallsyms is None else self._asked.kallsyms
             core.write_trace_file(path, session.path, session.enabled(), kallsyms, files)
             for file in files:
                 os.unlink(file.path)  # noqa: PTH108
@@ -421,20 +419,21 @@ class Recorder(StopsAtEnd):
         (directory / name).write_text(text)
 
     def _note_options(self, directory: Path, missed_probes: int) -> None:
+        asked = self._asked
         note: dict[str, Any] = {
-            "syscalls": self._syscalls,
-            "graph": self._graph,
-            "functions": self._functions,
-            "events": self._events,
-            "block": self._block,
+            "syscalls": asked.syscalls,
+            "graph": asked.graph,
+            "functions": asked.functions,
+            "events": asked.events,
+            "block": asked.block,
             "pids": list(dict.fromkeys(thread for found in self._threads.values() for thread in found)),
             "threads": {str(pid): found for pid, found in self._threads.items()},
-            "children": self._children,
+            "children": asked.children,
             # Then all that is in the recording is of these tasks and their children.
             "pids_by_kernel": self._kernel_filters_pids,
-            "clock": self._clock,
-            "buffer_bytes": self._buffer,
-            "until": self._until,
+            "clock": asked.clock,
+            "buffer_bytes": asked.buffer_bytes,
+            "until": asked.until,
             "triggered": self._was_triggered,
             "missed_probes": missed_probes,
             "kernel": platform.release(),
@@ -621,27 +620,25 @@ def record(
     words = shlex.split(command) if isinstance(command, str) else [os.fspath(word) for word in command or ()]
     if command is not None and not words:
         raise InputError("an empty command", expected="a program and its arguments")
-    recorder = Recorder(
-        syscalls=syscalls,
-        graph=graph,
-        only=only,
-        functions=functions,
-        events=events,
+    asked = Asked(
+        syscalls=syscalls if isinstance(syscalls, bool) else _names(syscalls),
+        graph=[] if graph is None else _names(graph),
+        only=_names(only),
+        functions=[] if functions is None else _names(functions),
+        timed=_names(timed),
+        events=_names(events),
         block=block,
-        pids=pids,
         children=children,
         depth=depth,
-        buffer=buffer,
+        buffer_bytes=core.parse_bytes(str(buffer), "buffer"),
         clock=clock,
         kallsyms=kallsyms,
-        keep=keep,
-        timed=timed,
+        keep_bytes=None if keep is None else core.parse_bytes(str(keep), "keep"),
         paths=paths,
-        until=until,
+        until=None if until is None else _condition(until),
         stacks=stacks,
-        profile=profile,
-        bpf=bpf,
     )
+    recorder = Recorder(asked, pids, _profiler(profile), _bpf(bpf))
     if command is None:
         return recorder
     from sampleblk_lab.recording.command import record_command
