@@ -70,7 +70,7 @@ def test_types_that_bpftrace_cannot_read_are_the_kernels_or_the_scripts(fake):
 
 
 def test_one_that_does_not_end_is_killed_and_says_so(fake, monkeypatch):
-    monkeypatch.setattr(recording, "_STOP_S", 1.0)
+    monkeypatch.setattr(process, "_STOP_S", 1.0)
     fake("deaf")
     found = lab.bpf(SCRIPT)
     with pytest.raises(lab.BpftraceError, match="did not end and was killed") as caught, found:

@@ -208,7 +208,7 @@ def test_one_that_fails_at_the_end_or_does_not_come_to_it(
     assert error.value.output is not None
     assert error.value.output.histogram()["count"].values.tolist() == [7]
     fake("deaf")
-    monkeypatch.setattr(tool, "_STOP_S", 1.0)
+    monkeypatch.setattr(process, "_STOP_S", 1.0)
     monkeypatch.setattr(process, "_AGAIN_S", 30.0)
     with pytest.raises(lab.BccError, match="it did not end and was killed"), lab.bcc(FAKE, timeout_s=1):
         pass
@@ -237,7 +237,7 @@ def test_the_command_line(fake: Callable[..., None], capfd: pytest.CaptureFixtur
     assert told["histogram"] == [{"low": 0, "high": 1, "count": 7}]
     assert "arguments: ['-D', '1']" in told["printed"]
     for wrong, said in (
-        (["bcc", str(FAKE)], "no command to run the tool beside"),
+        (["bcc", str(FAKE)], "no command to run it beside"),
         (["bcc", "nosuchtool", "--", "true"], "is not installed"),
     ):
         assert main(wrong) == 2 if "no command" in said else main(wrong) != 0

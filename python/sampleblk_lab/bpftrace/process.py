@@ -12,9 +12,9 @@ import tempfile
 import time
 from abc import abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-from sampleblk_lab import leftovers, paths
+from sampleblk_lab import leftovers, paths, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.blocks import StopsAtEnd
 from sampleblk_lab.errors import InputError, UnsupportedError
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 OUT, ERR = "out", "err"
 
 _POLL_S = 0.02
+# From SIGINT to the end: detaching waits for RCU, and then all is printed.
+_STOP_S = 60.0
 # After which SIGINT is sent again; sent, although it is not seen to wait for events.
 _AGAIN_S = 1.0
 _BUSY_S = 5.0
@@ -44,16 +46,42 @@ def require_kernel(what: str, where: str) -> None:
     core.tracefs_dir()  # mounts it where it is not, or raises
 
 
-class Tracer(StopsAtEnd):
-    """One such program, which runs once."""
+class Output(Protocol):
+    """What such a program has printed."""
 
-    def __init__(self) -> None:
+    @property
+    def lost_events(self) -> int:
+        """How many it said that it lost."""
+
+
+Found = TypeVar("Found", bound=Output)
+
+
+class Tracer(StopsAtEnd, Generic[Found]):
+    """One such program, which runs once.
+
+    Args:
+        timeout_s: How long starting may take, and ending.
+    """
+
+    # The kernel's functions in which it waits for events.
+    _WAITS: ClassVar[tuple[str, ...]]
+    # What it may lose, for the trust checks.
+    _LOSSES: str
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._found: Found | None = None
         self._files: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._mounts = False
         self._descriptors = 0
 
     # -- what each program does in its own way
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Makes its files and calls :meth:`_launch`."""
 
     @abstractmethod
     def _is_attached(self, pid: int) -> bool:
@@ -67,6 +95,18 @@ class Tracer(StopsAtEnd):
     def _failure(self, status: int | None) -> Exception:
         """Why it ended before it was attached, or did not attach its probes in time (None)."""
 
+    @abstractmethod
+    def _incomplete(self, status: int) -> str:
+        """Why what it printed is not all of it, by its exit status; empty: it is."""
+
+    @abstractmethod
+    def _output(self, incomplete: str) -> Found:
+        """What it has printed, from its files."""
+
+    @abstractmethod
+    def _error(self, message: str, found: Found) -> Exception:
+        """That it failed, with what it had printed by then."""
+
     def _ended_early(self, status: int) -> None:
         """Called when it ended without having been seen attached. Raises where that is wrong."""
         if status != 0:
@@ -77,6 +117,19 @@ class Tracer(StopsAtEnd):
         return True
 
     # -- starting
+
+    def start(self) -> Self:
+        """Starts it, and returns when all its probes are attached.
+
+        Raises:
+            UnsupportedError: It cannot run here, or the kernel lacks what it probes.
+            InputError: What it was given is wrong.
+            SampleblkError: It failed otherwise, or did not attach its probes in time.
+        """
+        if self._found is not None:
+            raise RuntimeError(f"a {type(self).__name__} runs once; make another one")
+        self._begin()
+        return self
 
     @property
     def _folder(self) -> Path:
@@ -92,13 +145,13 @@ class Tracer(StopsAtEnd):
         self._files = tempfile.TemporaryDirectory(prefix="sampleblk-bpf-")
         return self._folder
 
-    def _launch(self, command: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> None:
+    def _launch(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         """Starts it, and returns when its probes are attached. Raises what :meth:`_failure` and the others return."""
         if setpriv := paths.find_program("setpriv"):
             # It ends with us, whatever happens to us.
             command = [setpriv, "--pdeathsig", "INT", *command]
         environment = {**os.environ, "LC_ALL": "C", "PATH": paths.search_path(), **environment}
-        end = time.monotonic() + timeout_s
+        end = time.monotonic() + self._timeout_s
         try:
             with (self._folder / OUT).open("wb") as out, (self._folder / ERR).open("wb") as err:
                 # Ctrl-C in a terminal is for us, who then stop it.
@@ -132,13 +185,31 @@ class Tracer(StopsAtEnd):
 
     # -- stopping
 
-    def _interrupt(self, waits: Collection[str], timeout_s: float) -> int | None:
+    def stop(self) -> Found:
+        """Ends it as Ctrl-C does, so that it prints what it has, and returns all. Idempotent.
+
+        Raises:
+            SampleblkError: It had failed, or did not end and was killed; what it had printed is the error's ``output``.
+        """
+        if self._found is not None:
+            return self._found
+        status = self._interrupt(max(_STOP_S, self._timeout_s))
+        why = "it did not end and was killed, so that what it prints at its end is missing"
+        incomplete = why if status is None else self._incomplete(status)
+        found = self._output(incomplete)
+        self.close()
+        self._found = found
+        trust.later(lambda: [trust.of_losses(self._LOSSES, found.lost_events)])
+        if incomplete:
+            raise self._error(incomplete, found)
+        return found
+
+    def _interrupt(self, timeout_s: float) -> int | None:
         """Sends SIGINT until it is heard, and waits for the end.
 
         It may notice the signal only while it waits for events, and else wait on (bpftrace 0.17 at least).
 
         Args:
-            waits: The kernel's functions in which it waits for events.
             timeout_s: After which it is killed.
 
         Returns:
@@ -157,7 +228,7 @@ class Tracer(StopsAtEnd):
                     return None
                 attached = _descriptors(process.pid) >= self._descriptors and self._listens(process.pid)
                 # With very many events it may never be seen to wait.
-                if attached and now >= due and (waits_in(process.pid, waits) or now >= busy):
+                if attached and now >= due and (waits_in(process.pid, self._WAITS) or now >= busy):
                     process.send_signal(signal.SIGINT)
                     due, busy = now + _AGAIN_S, now + _BUSY_S
                 time.sleep(_POLL_S)
@@ -180,8 +251,17 @@ class Tracer(StopsAtEnd):
                 with contextlib.suppress(subprocess.CalledProcessError):  # somebody uses it by now
                     leftovers.unmount(_AUTOMOUNT)
 
+    # -- afterwards
 
-def run_beside(tracer: Tracer, command: Sequence[str], cwd: str | None) -> int:
+    @property
+    def output(self) -> Found:
+        """What it found."""
+        if self._found is None:
+            raise RuntimeError(f"{self!r} still runs, or was not started; what it found is there after the with block")
+        return self._found
+
+
+def run_beside(tracer: Tracer[Any], command: Sequence[str], cwd: str | None) -> int:
     """Runs a command to its end beside a tracer.
 
     Returns:

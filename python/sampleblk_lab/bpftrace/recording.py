@@ -9,9 +9,9 @@ import signal
 import stat
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab import paths, trust
+from sampleblk_lab import paths
 from sampleblk_lab.bpftrace.output import BpfOutput
 from sampleblk_lab.bpftrace.process import ERR, OUT, Tracer, require_kernel, run_beside, told, waits_in
 from sampleblk_lab.bpftrace.script import find, probe_lists
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 
 _VM = "run inside the VM: vm.bpftrace(), sampleblk-python, or sampleblk-lab bpf"
 _INSTALL = "install it: apt-get install bpftrace (the VM has the host's programs)"
-# From SIGINT to the end: detaching waits for RCU, and then all maps are printed.
-_STOP_S = 60.0
-# Where it waits for events; the one may be inlined in the other.
-_WAITS = ("ep_poll", "do_epoll_wait")
 # bpftrace's own message, at a place of the script: stdin:1:9-14: ERROR: ...
 _AT = re.compile(r"^(?P<file>[^\n]*?):(?P<line>\d+):(?P<column>\d+)-\d+: ERROR: (?P<message>.*)$", re.MULTILINE)
 _ERROR = re.compile(r"^(?:ERROR: |.*?: error: )(?P<message>.*)$", re.MULTILINE)
@@ -40,6 +36,7 @@ _TYPES = re.compile(r"unknown type name|fatal error: '[^']*' file not found")
 # Of lists of probes; a probe of its own that cannot be attached ends it.
 _SKIPPED = re.compile(r"could not attach probe (\S+), skipping")
 _SCRIPT = "script.bt"
+_INFO_S = 60.0
 # bpftrace says the one of every start where the limit is fixed, at which kernels from 5.11 on do not look; the other of
 # a variable that is set for older releases.
 _HARMLESS = re.compile(rb"[^\n]*(?:couldn't set RLIMIT_MEMLOCK|BPFTRACE_MAP_KEYS_MAX is deprecated)[^\n]*\n?")
@@ -78,15 +75,18 @@ def require() -> str:
 def _reads_btf() -> bool:
     """Whether bpftrace itself says so: /sys/kernel/btf/vmlinux may be there and be of no use to it (0.17 on 5.10)."""
     about = subprocess.run(
-        [require(), "--info"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=_STOP_S
+        [require(), "--info"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=_INFO_S
     )
     return "btf: no" not in about.stdout + about.stderr
 
 
-class Bpf(Tracer):
+class Bpf(Tracer[BpfOutput]):
     """A bpftrace script that runs, and then what it found. Made by :func:`bpf`."""
 
     _KEPT = "what bpftrace found"
+    _LOSSES = "lines of bpftrace lost"
+    # The one may be inlined in the other.
+    _WAITS = ("ep_poll", "do_epoll_wait")
 
     def __init__(
         self,
@@ -97,29 +97,18 @@ class Bpf(Tracer):
         max_map_keys: int | None,
         timeout_s: float,
     ) -> None:
-        super().__init__()
+        super().__init__(timeout_s)
         self._script = find(script)
         self._args = [_argument(arg) for arg in args]
         self._unsafe = unsafe
         if max_map_keys is not None and max_map_keys < 1:
             raise InputError(f"max_map_keys={max_map_keys}", expected="at least 1")
         self._max_map_keys = max_map_keys
-        self._timeout_s = timeout_s
         self._said = False
-        self._found: BpfOutput | None = None
 
     # -- starting
 
-    def start(self) -> Self:
-        """Starts bpftrace, and returns when all its probes are attached.
-
-        Raises:
-            UnsupportedError: bpftrace cannot run here, or the kernel lacks what the script probes.
-            InputError: The script is wrong; has bpftrace's message and line.
-            BpftraceError: It failed otherwise, or did not attach its probes in time.
-        """
-        if self._found is not None:
-            raise RuntimeError("a Bpf runs once; make another one with bpf()")
+    def _begin(self) -> None:
         program = require()
         script = self._prepare() / _SCRIPT
         script.write_text(self._script.text, errors="surrogateescape")
@@ -129,8 +118,7 @@ class Bpf(Tracer):
             environment = dict.fromkeys(("BPFTRACE_MAP_KEYS_MAX", "BPFTRACE_MAX_MAP_KEYS"), str(self._max_map_keys))
         # -k: what a full map drops is said, not silent.
         command = [program, "-f", "json", "-k", *(["--unsafe"] if self._unsafe else []), str(script), *self._args]
-        self._launch(command, environment, self._timeout_s)
-        return self
+        self._launch(command, environment)
 
     def _is_attached(self, pid: int) -> bool:
         """It says "attached_probes" before it attaches them; it waits for events when the last one is attached.
@@ -138,7 +126,7 @@ class Bpf(Tracer):
         BEGIN it runs before the others.
         """
         self._said = self._said or b'"attached_probes"' in self._read(OUT)
-        return self._said and waits_in(pid, _WAITS)
+        return self._said and waits_in(pid, self._WAITS)
 
     def _listens(self, pid: int) -> bool:
         """A second SIGINT that comes when the first was noticed would end the printing of the maps.
@@ -180,36 +168,16 @@ class Bpf(Tracer):
 
     # -- stopping
 
-    def stop(self) -> BpfOutput:
-        """Ends the script as Ctrl-C does, so that END runs and the maps are printed, and returns all. Idempotent.
+    def _incomplete(self, status: int) -> str:
+        return f"it failed{told(self._messages())}" if status else ""
 
-        Raises:
-            BpftraceError: It had failed, or did not end and was killed; what it had printed is the error's ``output``.
-        """
-        if self._found is not None:
-            return self._found
-        status = self._interrupt(_WAITS, max(_STOP_S, self._timeout_s))
-        incomplete = ""
-        if status is None:
-            incomplete = "it did not end and was killed, so its maps were not printed"
-        elif status != 0:
-            incomplete = f"it failed{told(self._messages())}"
-        found = BpfOutput(self._read(OUT), self._messages(), script=self._script, incomplete=incomplete)
-        self.close()
-        self._found = found
-        trust.later(lambda: [trust.of_losses("lines of bpftrace lost", found.lost_events)])
-        if incomplete:
-            raise BpftraceError(incomplete, found)
-        return found
+    def _output(self, incomplete: str) -> BpfOutput:
+        return BpfOutput(self._read(OUT), self._messages(), script=self._script, incomplete=incomplete)
+
+    def _error(self, message: str, found: BpfOutput) -> BpftraceError:
+        return BpftraceError(message, found)
 
     # -- afterwards
-
-    @property
-    def output(self) -> BpfOutput:
-        """What it found."""
-        if self._found is None:
-            raise RuntimeError("the script still runs, or was not started; what it found is there after the with block")
-        return self._found
 
     def __getitem__(self, name: str) -> Any:
         """See :meth:`BpfOutput.table`."""

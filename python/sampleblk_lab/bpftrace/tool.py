@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab import paths, trust
+from sampleblk_lab import paths
 from sampleblk_lab.bpftrace.process import (
     ERR,
     OUT,
@@ -29,9 +30,6 @@ _VM = "run inside the VM: vm.bcc(), sampleblk-python, or sampleblk-lab bcc"
 # Debian 13 calls those of libbpf-tools so, which have no suffix in Debian 12; then bcc's in Python, for which other
 # distributions have a folder.
 _SUFFIXES, _FOLDER = ("-libbpf", "", "-bpfcc"), "/usr/share/bcc/tools"
-_STOP_S = 60.0
-# Where they wait for events, or for the interval's or their own end.
-_WAITS = ("ep_poll", "do_epoll_wait", "hrtimer_nanosleep", "do_nanosleep", "__x64_sys_pause", "__do_sys_pause")
 # What the kernel is said to have not.
 _LACKS = re.compile(
     r"(?:kernel BTF type ID of|create k(?:ret)?probe|attach target for|tracepoint|kprobe)"
@@ -82,42 +80,32 @@ def find_tool(name: str | os.PathLike[str]) -> str:
     )
 
 
-class Bcc(Tracer):
+class Bcc(Tracer[BccOutput]):
     """A tool of bcc's that runs, and then what it printed. Made by :func:`bcc`."""
 
     _KEPT = "what the tool printed"
+    # For events, or for the interval's or their own end.
+    _WAITS = ("ep_poll", "do_epoll_wait", "hrtimer_nanosleep", "do_nanosleep", "__x64_sys_pause", "__do_sys_pause")
 
     def __init__(self, tool: str | os.PathLike[str], args: Sequence[str], timeout_s: float) -> None:
-        super().__init__()
+        super().__init__(timeout_s)
         self._program = find_tool(tool)
         self._name = Path(self._program).name
         self._args = list(args)
-        self._timeout_s = timeout_s
-        self._found: BccOutput | None = None
+        self._LOSSES = f"events that {self._name} lost"
 
     # -- starting
 
-    def start(self) -> Self:
-        """Starts it, and returns when its probes are attached.
-
-        Raises:
-            UnsupportedError: The kernel lacks what the tool probes, or nobody can run BPF programs here.
-            InputError: Its arguments are wrong.
-            BccError: It failed otherwise, or did not attach its probes in time.
-        """
-        if self._found is not None:
-            raise RuntimeError("a Bcc runs once; make another one with bcc()")
+    def _begin(self) -> None:
         require_kernel(self._name, _VM)
         self._prepare()
         # A tool that SIGINT kills, as some do that print in intervals, has written all its lines by then.
         lines = [program, "-oL"] if (program := paths.find_program("stdbuf")) else []
-        environment = {"PYTHONUNBUFFERED": "1"}
-        self._launch([*lines, self._program, *self._args], environment, self._timeout_s)
-        return self
+        self._launch([*lines, self._program, *self._args], {"PYTHONUNBUFFERED": "1"})
 
     def _is_attached(self, pid: int) -> bool:
         """It has BPF programs, and waits: which it does when all are attached."""
-        return waits_in(pid, _WAITS) and any(
+        return waits_in(pid, self._WAITS) and any(
             Path(link).name.startswith("anon_inode:bpf") for link in descriptors_of(pid)
         )
 
@@ -147,36 +135,16 @@ class Bcc(Tracer):
 
     # -- stopping
 
-    def stop(self) -> BccOutput:
-        """Ends it as Ctrl-C does, and returns all that it printed. Idempotent.
+    def _incomplete(self, status: int) -> str:
+        return "" if status in (0, -signal.SIGINT) else f"it failed with exit status {status}{told(self._read(ERR))}"
 
-        Raises:
-            BccError: It had failed, or did not end and was killed; what it had printed is the error's ``output``.
-        """
-        if self._found is not None:
-            return self._found
-        status = self._interrupt(_WAITS, max(_STOP_S, self._timeout_s))
-        incomplete = ""
-        if status is None:
-            incomplete = "it did not end and was killed"
-        elif status not in (0, -2):
-            incomplete = f"it failed with exit status {status}{told(self._read(ERR))}"
-        found = BccOutput(self._read(OUT), self._read(ERR), tool=self._name, incomplete=incomplete)
-        self.close()
-        self._found = found
-        trust.later(lambda: [trust.of_losses(f"events that {self._name} lost", found.lost_events)])
-        if incomplete:
-            raise BccError(f"{self._name}: {incomplete}", found)
-        return found
+    def _output(self, incomplete: str) -> BccOutput:
+        return BccOutput(self._read(OUT), self._read(ERR), tool=self._name, incomplete=incomplete)
+
+    def _error(self, message: str, found: BccOutput) -> BccError:
+        return BccError(f"{self._name}: {message}", found)
 
     # -- afterwards
-
-    @property
-    def output(self) -> BccOutput:
-        """What it printed."""
-        if self._found is None:
-            raise RuntimeError("the tool still runs, or was not started; what it found is there after the with block")
-        return self._found
 
     def histogram(self) -> Any:
         """See :meth:`BccOutput.histogram`."""
@@ -212,7 +180,7 @@ def bcc(tool: str | os.PathLike[str], *args: object, timeout_s: float = 120.0) -
 
 
 def run_beside_tool(
-    tool: str, args: Sequence[str], command: Sequence[str], *, cwd: str | None = None
+    tool: str, command: Sequence[str], *, args: Sequence[str] = (), cwd: str | None = None
 ) -> tuple[BccOutput, int]:
     """Runs a command to its end beside a tool; returns what that printed, and the command's exit status."""
     found = bcc(tool, *args)

@@ -1,55 +1,83 @@
 # SPDX-License-Identifier: MIT
-"""``sampleblk-lab bpf``: a bpftrace script beside a command, in a VM or here."""
+"""``sampleblk-lab bpf`` and ``bcc``: a bpftrace script, or a tool of bcc's, beside a command, in a VM or here."""
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sampleblk_lab.bpftrace.recording import run_command
 from sampleblk_lab.bpftrace.script import find, names
+from sampleblk_lab.bpftrace.tool import find_tool, run_beside_tool
 from sampleblk_lab.cli.output import add_json, show
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.paths import located
 from sampleblk_lab.vm import options as vm_options
 
 if TYPE_CHECKING:
-    import argparse
+    from collections.abc import Callable
 
     from sampleblk_lab.bpftrace.output import BpfOutput
 
+Found = TypeVar("Found")
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the options to the command's parser."""
+    """Adds the options of bpf."""
     parser.usage = "sampleblk-lab bpf [options] SCRIPT [ARG...] -- CMD [ARG...]"
-    parser.epilog = "The exit status is the command's."
     parser.add_argument(
         "script", help=f"a path, the text, {', '.join(names())}, or one of bpftrace's own tools, such as biosnoop.bt"
     )
     parser.add_argument("args", nargs="*", metavar="ARG", help="what the script has as $1, $2, …")
     parser.add_argument("--unsafe", action="store_true", help="allow system() and its like in the script")
     parser.add_argument("--save", metavar="DIR", help="keep what bpftrace printed, for lab.read_bpftrace()")
+    _configure(parser, _bpf)
+
+
+def configure_bcc(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of bcc."""
+    parser.usage = "sampleblk-lab bcc [options] TOOL [ARG...] -- CMD [ARG...]"
+    parser.add_argument("tool", help="one of libbpf-tools (ext4dist), of bcc's in Python, or a path")
+    parser.add_argument("args", nargs=argparse.REMAINDER, metavar="ARG", help="the tool's arguments")
+    _configure(parser, _bcc)
+
+
+def _configure(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
+    parser.epilog = "The exit status is the command's."
     parser.add_argument("--here", action="store_true", help="on this machine, as root, instead of in a VM")
     add_json(parser)
     vm_options.add_to(parser)
-    parser.set_defaults(run=_run)
+    parser.set_defaults(run=run)
 
 
-def _run(options: argparse.Namespace) -> int:
-    if not options.words:
-        raise InputError("no command to run the script beside", expected="-- and a command")
+def _bpf(options: argparse.Namespace) -> int:
     find(options.script)  # refused here, before a VM starts
-    command = located(options.words)
-    how = {"args": options.args, "unsafe": options.unsafe}
-    if options.here:
-        found, status = run_command(options.script, command, **how)
-    else:
-        with vm_options.build(options) as machine:
-            found, status = machine.call(run_command, options.script, command, cwd=str(Path.cwd()), **how)
+    found, status = _beside(options, run_command, options.script, args=options.args, unsafe=options.unsafe)
     if options.save:
         found.save(options.save)
     show(options, _told(found), repr(found))
     return status
+
+
+def _bcc(options: argparse.Namespace) -> int:
+    find_tool(options.tool)
+    found, status = _beside(options, run_beside_tool, options.tool, args=options.args)
+    show(options, found.as_json(), repr(found))
+    return status
+
+
+def _beside(
+    options: argparse.Namespace, run: Callable[..., tuple[Found, int]], what: str, **how: Any
+) -> tuple[Found, int]:
+    """Runs the command beside a tracer, here or in a VM."""
+    if not options.words:
+        raise InputError("no command to run it beside", expected="-- and a command")
+    command = located(options.words)
+    if options.here:
+        return run(what, command, **how)
+    with vm_options.build(options) as machine:
+        return machine.call(run, what, command, cwd=str(Path.cwd()), **how)
 
 
 def _told(found: BpfOutput) -> dict[str, object]:

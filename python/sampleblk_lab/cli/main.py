@@ -15,7 +15,7 @@ COMMANDS = {
     "demo": ("demo", "the article's first experiment, from the job to the driver, in one command"),
     "run": ("job", "run a fio job file on a fresh device in a VM"),
     "record": ("job:configure_record", "run a fio job file, or a command, and record what the kernel does"),
-    "bcc": ("bcc", "a tool of bcc's beside a command: what it printed, as tables"),
+    "bcc": ("bpf:configure_bcc", "a tool of bcc's beside a command: what it printed, as tables"),
     "bpf": ("bpf", "a bpftrace script beside a command: what it found, as tables"),
     "import": ("import_", "block I/O that perf script, trace-cmd, biosnoop or blktrace recorded, as a run"),
     "report": ("report", "a run as one HTML page, or the measurements there are"),

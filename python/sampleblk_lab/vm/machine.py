@@ -707,7 +707,7 @@ class VM:
         """
         from sampleblk_lab.bpftrace.tool import run_beside_tool
 
-        found, status = self.call(run_beside_tool, tool, list(args), list(command), cwd=cwd)
+        found, status = self.call(run_beside_tool, tool, list(command), args=list(args), cwd=cwd)
         _check(status, command, found)
         return found
 
