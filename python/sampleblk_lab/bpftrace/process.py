@@ -128,7 +128,13 @@ class Tracer(StopsAtEnd, Generic[Found]):
         """
         if self._found is not None:
             raise RuntimeError(f"a {type(self).__name__} runs once; make another one")
-        self._begin()
+        if self._files is not None:
+            raise RuntimeError("it runs already")
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     @property
@@ -139,8 +145,6 @@ class Tracer(StopsAtEnd, Generic[Found]):
 
     def _prepare(self) -> Path:
         """Makes the folder for its files."""
-        if self._files is not None:
-            raise RuntimeError("it runs already")
         self._mounts = not _is_mounted(_AUTOMOUNT)
         self._files = tempfile.TemporaryDirectory(prefix="sampleblk-bpf-")
         return self._folder
@@ -152,25 +156,21 @@ class Tracer(StopsAtEnd, Generic[Found]):
             command = [setpriv, "--pdeathsig", "INT", *command]
         environment = {**os.environ, "LC_ALL": "C", "PATH": paths.search_path(), **environment}
         end = time.monotonic() + self._timeout_s
-        try:
-            with (self._folder / OUT).open("wb") as out, (self._folder / ERR).open("wb") as err:
-                # Ctrl-C in a terminal is for us, who then stop it.
-                process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True
-                )
-            self._process = process
-            while process.poll() is None:
-                if self._is_attached(process.pid):
-                    self._descriptors = _descriptors(process.pid)
-                    self._check_attached()
-                    return
-                if time.monotonic() > end:
-                    raise self._failure(None)
-                time.sleep(_POLL_S)
-            self._ended_early(process.returncode)
-        except BaseException:
-            self.close()
-            raise
+        with (self._folder / OUT).open("wb") as out, (self._folder / ERR).open("wb") as err:
+            # Ctrl-C in a terminal is for us, who then stop it.
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True
+            )
+        self._process = process
+        while process.poll() is None:
+            if self._is_attached(process.pid):
+                self._descriptors = _descriptors(process.pid)
+                self._check_attached()
+                return
+            if time.monotonic() > end:
+                raise self._failure(None)
+            time.sleep(_POLL_S)
+        self._ended_early(process.returncode)
 
     # -- what it has printed
 
