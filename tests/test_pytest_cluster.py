@@ -113,6 +113,19 @@ def test_sources_are_unpacked_once_and_old_ones_go(tmp_path: Path, monkeypatch: 
     assert not there.exists()
 
 
+def test_names_of_one_file_and_links_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAMPLEBLK_CACHE", str(tmp_path / "cache"))
+    project = tmp_path / "project"
+    _tree(project, "test_a.py")
+    (project / "test_b.py").hardlink_to(project / "test_a.py")
+    (project / "outside").symlink_to("/nowhere/at/all")
+    archive = sources.packed(project)
+    sources.unpack(archive)
+    there = sources.unpacked_to(sources.digest_of(archive))
+    assert (there / "test_b.py").read_text() == (there / "test_a.py").read_text() == "test_a.py"
+    assert os.readlink(there / "outside") == "/nowhere/at/all"  # noqa: PTH115
+
+
 def test_frames_are_what_a_link_sends() -> None:
     read, write = os.pipe()
     link = Link(read, write)

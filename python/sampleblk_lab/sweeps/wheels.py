@@ -81,8 +81,10 @@ async def _installed(name: str, digest: str, data: bytes | None) -> tuple[str, s
             fcntl.flock(lock, fcntl.LOCK_EX)
             wheel = pathlib.Path(folder) / name
             wheel.write_bytes(data)
+            # Named with its digest, which pip before 23.1 would not note otherwise.
+            place = f"{wheel.as_uri()}#sha256={digest}"
             # The second one where pip finds that version installed, from elsewhere.
-            for words in ([f"{wheel}[sweep]"], ["--force-reinstall", "--no-deps", str(wheel)]):
+            for words in ([f"sampleblk-lab[sweep] @ {place}"], ["--force-reinstall", "--no-deps", place]):
                 if version():
                     break
                 done = subprocess.run(
