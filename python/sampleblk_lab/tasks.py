@@ -49,7 +49,8 @@ _FIRST_PIDS = 0xEFFFFFFC
 
 def require_first_pids(what: str) -> None:
     """Raises UnsupportedError in a pid namespace of a container, where the pids that `what` tells are not ours."""
-    if Path("/proc/self/ns/pid").stat().st_ino != _FIRST_PIDS:
+    own = Path("/proc/self/ns/pid")  # not there on a kernel without CONFIG_PID_NS
+    if own.exists() and own.stat().st_ino != _FIRST_PIDS:
         reason = "this process is in a pid namespace of its own, and trace points have the pids of the first one"
         raise UnsupportedError(what, reason, "run it outside of the container, or start that with --pid=host")
 

@@ -14,11 +14,13 @@ if "kprobe" in how:
     # As biotop has it (0.26), with exit status 0.
     print("libbpf: prog 'x': failed to create kprobe 'some_function+0x0' perf event: No such file or directory")
     sys.exit(0)
+if "target" in how:
+    sys.exit("failed to set attach target for do_page_cache_ra: No such process")
 if "sampling" in how:
     print("failed to init perf sampling: No such file or directory", file=sys.stderr)
     sys.exit(0)
 if "usage" in how:
-    sys.exit("fake: Too many arguments\nTry `fake --help' or `fake --usage' for more information.")
+    sys.exit("fake_tool.py: Too many arguments\nTry `fake --help' or `fake --usage' for more information.")
 if "broken" in how:
     sys.exit(3)
 if "early" in how:

@@ -175,8 +175,9 @@ def test_the_block_runs_when_the_tool_waits_and_it_prints_after(fake: Callable[.
     [
         ("lacks", lab.UnsupportedError, "this kernel has no blk_account_io_start, which it probes"),
         ("kprobe", lab.UnsupportedError, "this kernel has no some_function, which it probes"),
+        ("target", lab.UnsupportedError, "this kernel has no do_page_cache_ra, which it probes"),
         ("sampling", lab.UnsupportedError, "this kernel cannot run it: failed to init perf sampling: No such file"),
-        ("usage", lab.InputError, "Too many arguments"),
+        ("usage", lab.InputError, "fake_tool.py: Too many arguments (expected"),
         ("broken", lab.BccError, "no message (exit status 3, before it traced anything)"),
         ("early", lab.BccError, "no message (exit status 0, before it traced anything)"),
     ],

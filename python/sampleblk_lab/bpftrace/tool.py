@@ -33,7 +33,7 @@ _SUFFIXES, _FOLDER = ("-libbpf", "", "-bpfcc"), "/usr/share/bcc/tools"
 # What the kernel is said to have not.
 _LACKS = re.compile(
     r"(?:kernel BTF type ID of|create k(?:ret)?probe|attach target for|tracepoint|kprobe)"
-    r" b?[\'\"]?(?P<name>[A-Za-z_][\w:/.]*)(?=[^\n]*(?:-\d+|No such|failed|Failed))"
+    r" b?[\'\"]?(?P<name>[A-Za-z_](?:[\w:/.]*\w)?)(?=[^\n]*(?:-\d+|No such|failed|Failed))"
 )
 _FAILED = re.compile(r"[^\n]*(?:[Ff]ailed to|[Cc]annot|could not|no such)[^\n]*")
 _USAGE = re.compile(r"Try `|--help|^[Uu]sage:", re.MULTILINE)
@@ -125,7 +125,7 @@ class Bcc(Tracer[BccOutput]):
         other = "another kernel may: --kernel; or lab.bpf() with a script on tracepoints"
         if lacks := _LACKS.search(said):
             return UnsupportedError(self._name, f"this kernel has no {lacks['name']}, which it probes", other)
-        first = said.splitlines()[0] if said else "no message"
+        first = said.splitlines()[0].removeprefix(f"{self._name}: ") if said else "no message"
         if _USAGE.search(said):
             return InputError(f"{self._name}: {first}", expected=f"what {self._name} --help says")
         if failed := _FAILED.search(said):
