@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""``with`` blocks that start something, and stop it at their end."""
+"""``with`` blocks that have or start something, and close or stop it at their end."""
 
 from __future__ import annotations
 
@@ -8,6 +8,22 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+
+class ClosesAtEnd(ABC):
+    """Is there when the block begins, and closed at its end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Lets go of it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 class StopsAtEnd(ABC):

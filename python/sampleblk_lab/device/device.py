@@ -6,10 +6,11 @@ from __future__ import annotations
 import dataclasses
 import errno
 import os
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab import leftovers
 from sampleblk_lab._native import core
+from sampleblk_lab.blocks import ClosesAtEnd
 from sampleblk_lab.device import control, names, zones
 from sampleblk_lab.device.counters import Counters
 from sampleblk_lab.device.filesystem import BusyError, Filesystem
@@ -19,7 +20,6 @@ from sampleblk_lab.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
 _FLAGS = {
     "read_only": core.SAMPLEBLK_F_READ_ONLY,
@@ -137,7 +137,7 @@ def _bytes(value: int | str, what: str) -> int:
     return core.parse_bytes(value, what) if isinstance(value, str) else value
 
 
-class Device(Tuning, State):
+class Device(Tuning, State, ClosesAtEnd):
     """A block device in RAM, made here and taken away by :meth:`close` or at the end of ``with``.
 
     The driver is loaded first where it is not, and unloaded again after the last device if nobody else uses it.
@@ -423,14 +423,6 @@ class Device(Tuning, State):
             self._open = False
             leftovers.drop("device", str(self.index))
             control.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<Device {self.path}{'' if self._open else ' (closed)'}>"

@@ -8,15 +8,15 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab import leftovers
+from sampleblk_lab.blocks import ClosesAtEnd
 from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
 from sampleblk_lab.paths import find_program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
 # type -> (the command that makes one without asking, its Debian package)
 _MKFS: dict[str, tuple[list[str], str]] = {
@@ -180,7 +180,7 @@ class Filesystem:
         return f"<Filesystem {self.fstype} on {self.device}>"
 
 
-class Mount(os.PathLike[str]):
+class Mount(ClosesAtEnd, os.PathLike[str]):
     """A mounted file system; a context manager and a path: ``mnt / "test"``."""
 
     def __init__(self, device: str, fstype: str, target: Path | None, options: str) -> None:
@@ -234,11 +234,3 @@ class Mount(os.PathLike[str]):
 
     def __repr__(self) -> str:
         return f"<Mount {self.path}{'' if self._mounted else ' (closed)'}>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

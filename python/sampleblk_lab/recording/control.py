@@ -7,15 +7,15 @@ import itertools
 import os
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from sampleblk_lab import leftovers
 from sampleblk_lab._native import core
+from sampleblk_lab.blocks import ClosesAtEnd
 from sampleblk_lab.errors import TraceCommandError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
 _numbers = itertools.count()
 
@@ -29,7 +29,7 @@ def refusals(command: str) -> Iterator[None]:
         raise TraceCommandError(error.errno or 0, error.strerror or str(error), error.filename or "", command) from None
 
 
-class ControlFiles:
+class ControlFiles(ClosesAtEnd):
     """The part of :class:`~sampleblk_lab.Session` that reads and writes control files, and puts them back."""
 
     def __init__(self, *, top_level: bool = False, name: str | None = None) -> None:
@@ -102,11 +102,3 @@ class ControlFiles:
         failed = self._undo.undo()
         if failed:
             raise OSError("tracing could not be put back as it was: " + "; ".join(failed))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

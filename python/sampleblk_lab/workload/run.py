@@ -7,16 +7,16 @@ import importlib.util
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab import renamed, trust
 from sampleblk_lab._native import core
+from sampleblk_lab.blocks import ClosesAtEnd
 from sampleblk_lab.progress import Line
 from sampleblk_lab.workload.result import JobError, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from sampleblk_lab.workload.checks import Watch
 
@@ -62,7 +62,7 @@ class Progress:
         return f"[{bar}] {self.fraction:4.0%}  {rate}, {self.running} of {self.jobs} jobs running{left}"
 
 
-class JobRun:
+class JobRun(ClosesAtEnd):
     """Jobs that were laid out and forked: `start()` starts them, `wait()` returns the result.
 
     A context manager: leaving it stops what still runs. The jobs die with this process, however it ends.
@@ -149,14 +149,6 @@ class JobRun:
     def close(self) -> None:
         """Stops what runs and waits for it. Idempotent."""
         self._run.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _in_notebook() -> bool:
