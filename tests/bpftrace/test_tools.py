@@ -69,6 +69,9 @@ def test_histograms_of_intervals_are_snapshots_and_linear_ones_have_one_number()
     table = lab.BccOutput(("Sampling...\n" + one.format(202) + one.format(198)).encode()).histogram()
     assert [tuple(row.values()) for row in table] == [(0, 0, 0, 202), (0, 1, 1, 2), (1, 0, 0, 198), (1, 1, 1, 2)]
     assert list(table.columns) == ["snapshot", "low", "high", "count"]
+    assert table.metadata["unread_rows"] == "0"
+    large = lab.BccOutput(("\n" + one.format(2**63)).encode()).histogram()
+    assert (large["count"].values.tolist(), large.metadata["unread_rows"]) == ([2], "1")
     with pytest.raises(lab.InputError, match="histograms of msecs and of usecs"):
         lab.BccOutput(b"usecs : count distribution\n0 -> 1 : 1 |*|\n\nmsecs : count distribution\n").histogram()
     with pytest.raises(lab.InputError, match="has printed no histogram"):
@@ -89,10 +92,13 @@ def test_units_apart_and_words_that_are_too_wide() -> None:
     table = lab.BccOutput(SYSCOUNT.encode()).table()
     assert rows(table)[0] == {"SYSCALL": "clock_nanosleep", "COUNT": 5, "TIME": 4851935.1}
     assert table["TIME"].unit == "us"
+    assert rows(lab.BccOutput(SYSCOUNT.encode()).table(SYSCOUNT.splitlines()[2])) == rows(table)
     wide = "DISK     %RND  %SEQ    COUNT     KBYTES\nsampleblk1    50    50        2          9\nnot a row\n"
     table = lab.BccOutput(wide.encode()).table()
     assert rows(table) == [{"DISK": "sampleblk1", "%RND": 50, "%SEQ": 50, "COUNT": 2, "KBYTES": 9}]
     assert table.metadata["unread_rows"] == "1"
+    huge = lab.BccOutput(b"A B\n1 99999999999999999999\n").table()
+    assert rows(huge) == [{"A": 1, "B": "99999999999999999999"}]
     with pytest.raises(lab.InputError, match="no line of what was printed is a header"):
         lab.BccOutput(BIOLATENCY.encode()).table()
 

@@ -25,7 +25,7 @@ constexpr const char* control_path = "/dev/loop-control";
 // Somebody else may take the device that the kernel names as free.
 constexpr int most_tries = 100;
 
-// A flag of mount(2), with the options of mount(8) that set and clear it.
+// A flag of mount(2), with the options of mount(8) that set and clear it; without a flag, two that change nothing.
 struct Flag {
     unsigned long bit;
     std::string_view on;

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab._native import core
-from sampleblk_lab.bpftrace.printed import WHOLE, numbers, printed_table
+from sampleblk_lab.bpftrace.printed import WHOLE, fit, numbers, printed_table
 from sampleblk_lab.bpftrace.script import Key, Script, unit_of
 from sampleblk_lab.errors import FormatError, InputError
 from sampleblk_lab.table import Table
@@ -525,8 +525,7 @@ def _typed(cells: list[Any]) -> list[Any]:
     if all(isinstance(cell, str) for cell in present):
         return cells
     if all(isinstance(cell, int) for cell in cells):
-        low, high = min(cells), max(cells)
-        if (low >= _INT64[0] and high <= _INT64[1]) or (low >= 0 and high < 2**64):
+        if fit(cells):
             return cells
     elif all(isinstance(cell, float) for cell in present):
         return cells

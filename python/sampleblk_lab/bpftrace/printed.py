@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from sampleblk_lab.bpftrace.script import unit_of
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.table import Table
 
@@ -18,7 +19,8 @@ _DECIMAL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _HEAD = re.compile(r"[A-Z][A-Z0-9_%/]*(\([a-zA-Z%]+\))?")
 # As bcc's tools have them: R_Kb, %RND, TOTAL_usecs.
 _LOOSE_HEAD = re.compile(r"[A-Z%][A-Z0-9_%/]*(_?[KMG]b|_[unm]secs)?(\([a-zA-Z%]+\))?")
-_UNITS = {"usecs": "us", "msecs": "ms", "nsecs": "ns", "nsec": "ns", "secs": "s", "Kbytes": "KiB"}
+# Beside those that names end in.
+_UNITS = {"nsec": "ns", "Kbytes": "KiB"}
 _LARGEST = 2**63 - 1
 
 
@@ -27,6 +29,12 @@ def numbers(cells: list[str]) -> list[Any]:
     if all(WHOLE.fullmatch(cell) and len(cell) < 40 for cell in cells):
         return [int(cell) for cell in cells]
     return cells
+
+
+def fit(cells: Sequence[int]) -> bool:
+    """Whether a column of a table holds these."""
+    low, high = min(cells, default=0), max(cells, default=0)
+    return (low >= -(2**63) and high < 2**63) or (low >= 0 and high < 2**64)
 
 
 def printed_table(
@@ -46,6 +54,7 @@ def printed_table(
     """
     if loose:
         lines = [_joined_unit(line) for line in lines]
+        header = None if header is None else _joined_unit(header)
     if header is None:
         header = next((line for line in lines if _is_header(line, _LOOSE_HEAD if loose else _HEAD)), None)
     if header is None or not header.split():
@@ -77,9 +86,11 @@ def printed_table(
 
 def _cells(cells: list[str]) -> list[Any]:
     found = numbers(cells)
-    if found is cells and cells and all(_DECIMAL.fullmatch(cell) for cell in cells):
+    if found is not cells:
+        return found if fit(found) else cells
+    if all(_DECIMAL.fullmatch(cell) for cell in cells):
         return [float(cell) for cell in cells]
-    return found
+    return cells
 
 
 def _joined_unit(line: str) -> str:
@@ -124,7 +135,8 @@ def histograms(lines: Iterable[str], metadata: Mapping[str, str]) -> Table | Non
 
     Returns:
         A column for each name above a histogram (``operation = 'read'``), ``low`` and ``high``, both included, and
-        ``count``. Where one is printed several times ``snapshot`` counts from 0.
+        ``count``. Where one is printed several times ``snapshot`` counts from 0. What no int64 holds is counted in the
+        metadata as ``unread_rows``.
 
     Raises:
         InputError: They are of different things.
@@ -132,6 +144,7 @@ def histograms(lines: Iterable[str], metadata: Mapping[str, str]) -> Table | Non
     rows: list[tuple[tuple[tuple[str, str], ...], int, int, int, int]] = []
     seen: dict[tuple[tuple[str, str], ...], int] = {}
     measured: set[str] = set()
+    unread = 0
     keys: tuple[tuple[str, str], ...] = ()
     snapshot: int | None = None
     for line in lines:
@@ -144,6 +157,8 @@ def histograms(lines: Iterable[str], metadata: Mapping[str, str]) -> Table | Non
             high = int(found["high"] or low)
             if max(low, high, count) <= _LARGEST:
                 rows.append((keys, snapshot, low, high, count))
+            else:
+                unread += 1
         elif line.strip():
             snapshot = None
             keys = _keys_of(line)
@@ -160,9 +175,9 @@ def histograms(lines: Iterable[str], metadata: Mapping[str, str]) -> Table | Non
         columns["snapshot"] = [row[1] for row in rows]
     columns |= {"low": [row[2] for row in rows], "high": [row[3] for row in rows], "count": [row[4] for row in rows]}
     name = measured.pop()
-    unit = _UNITS.get(name)
-    units = {} if unit is None else {"low": unit, "high": unit}
-    return Table.of(columns, units=units, metadata={"measured": name, **metadata})
+    unit = _UNITS.get(name) or unit_of(name)
+    units = {"low": unit, "high": unit} if unit else {}
+    return Table.of(columns, units=units, metadata={"measured": name, **metadata, "unread_rows": str(unread)})
 
 
 def _keys_of(line: str) -> tuple[tuple[str, str], ...]:

@@ -62,15 +62,15 @@ class Tracer(StopsAtEnd, Generic[Found]):
 
     Args:
         timeout_s: How long starting may take, and ending.
+        lossy: What it may lose, for the trust checks.
     """
 
     # The kernel's functions in which it waits for events.
     _WAITS: ClassVar[tuple[str, ...]]
-    # What it may lose, for the trust checks.
-    _LOSSES: str
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, lossy: str) -> None:
         self._timeout_s = timeout_s
+        self._lossy = lossy
         self._found: Found | None = None
         self._files: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -85,11 +85,7 @@ class Tracer(StopsAtEnd, Generic[Found]):
 
     @abstractmethod
     def _is_attached(self, pid: int) -> bool:
-        """Whether all its probes are."""
-
-    @abstractmethod
-    def _check_attached(self) -> None:
-        """Called when they are. Raises where what is attached is not what was asked for."""
+        """Whether all its probes are. Raises where they are not those that were asked for."""
 
     @abstractmethod
     def _failure(self, status: int | None) -> Exception:
@@ -164,8 +160,7 @@ class Tracer(StopsAtEnd, Generic[Found]):
         self._process = process
         while process.poll() is None:
             if self._is_attached(process.pid):
-                self._descriptors = _descriptors(process.pid)
-                self._check_attached()
+                self._descriptors = len(descriptors_of(process.pid))
                 return
             if time.monotonic() > end:
                 raise self._failure(None)
@@ -199,7 +194,7 @@ class Tracer(StopsAtEnd, Generic[Found]):
         found = self._output(incomplete)
         self.close()
         self._found = found
-        trust.later(lambda: [trust.of_losses(self._LOSSES, found.lost_events)])
+        trust.later(lambda: [trust.of_losses(self._lossy, found.lost_events)])
         if incomplete:
             raise self._error(incomplete, found)
         return found
@@ -226,7 +221,7 @@ class Tracer(StopsAtEnd, Generic[Found]):
                 now = time.monotonic()
                 if now > end:
                     return None
-                attached = _descriptors(process.pid) >= self._descriptors and self._listens(process.pid)
+                attached = len(descriptors_of(process.pid)) >= self._descriptors and self._listens(process.pid)
                 # With very many events it may never be seen to wait.
                 if attached and now >= due and (waits_in(process.pid, self._WAITS) or now >= busy):
                     process.send_signal(signal.SIGINT)
@@ -300,13 +295,6 @@ def told(messages: bytes) -> str:
     """What a program had to say, after a colon; empty where that is nothing."""
     said = messages.decode(errors="backslashreplace").strip()
     return f": {said}" if said else ""
-
-
-def _descriptors(pid: int) -> int:
-    try:
-        return len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208
-    except OSError:
-        return 0
 
 
 def _is_mounted(path: str) -> bool:

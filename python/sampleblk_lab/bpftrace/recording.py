@@ -84,7 +84,6 @@ class Bpf(Tracer[BpfOutput]):
     """A bpftrace script that runs, and then what it found. Made by :func:`bpf`."""
 
     _KEPT = "what bpftrace found"
-    _LOSSES = "lines of bpftrace lost"
     # The one may be inlined in the other.
     _WAITS = ("ep_poll", "do_epoll_wait")
 
@@ -97,7 +96,7 @@ class Bpf(Tracer[BpfOutput]):
         max_map_keys: int | None,
         timeout_s: float,
     ) -> None:
-        super().__init__(timeout_s)
+        super().__init__(timeout_s, "lines of bpftrace lost")
         self._script = find(script)
         self._args = [_argument(arg) for arg in args]
         self._unsafe = unsafe
@@ -126,7 +125,10 @@ class Bpf(Tracer[BpfOutput]):
         BEGIN it runs before the others.
         """
         self._said = self._said or b'"attached_probes"' in self._read(OUT)
-        return self._said and waits_in(pid, self._WAITS)
+        if not (self._said and waits_in(pid, self._WAITS)):
+            return False
+        self._check_skipped()
+        return True
 
     def _listens(self, pid: int) -> bool:
         """A second SIGINT that comes when the first was noticed would end the printing of the maps.
@@ -135,7 +137,7 @@ class Bpf(Tracer[BpfOutput]):
         """
         return _catches_interrupts(pid)
 
-    def _check_attached(self) -> None:
+    def _check_skipped(self) -> None:
         """It goes on without probes that the kernel lacks; an action needs one at least."""
         skipped = set(_SKIPPED.findall(self._messages().decode(errors="backslashreplace")))
         for probes in probe_lists(self._script.text):

@@ -26,6 +26,8 @@ from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sampleblk_lab.table import Table
+
 _VM = "run inside the VM: vm.bcc(), sampleblk-python, or sampleblk-lab bcc"
 # Debian 13 calls those of libbpf-tools so, which have no suffix in Debian 12; then bcc's in Python, for which other
 # distributions have a folder.
@@ -88,11 +90,10 @@ class Bcc(Tracer[BccOutput]):
     _WAITS = ("ep_poll", "do_epoll_wait", "hrtimer_nanosleep", "do_nanosleep", "__x64_sys_pause", "__do_sys_pause")
 
     def __init__(self, tool: str | os.PathLike[str], args: Sequence[str], timeout_s: float) -> None:
-        super().__init__(timeout_s)
         self._program = find_tool(tool)
         self._name = Path(self._program).name
+        super().__init__(timeout_s, f"events that {self._name} lost")
         self._args = list(args)
-        self._LOSSES = f"events that {self._name} lost"
 
     # -- starting
 
@@ -108,9 +109,6 @@ class Bcc(Tracer[BccOutput]):
         return waits_in(pid, self._WAITS) and any(
             Path(link).name.startswith("anon_inode:bpf") for link in descriptors_of(pid)
         )
-
-    def _check_attached(self) -> None:
-        """A tool ends where it could not attach all that it needs."""
 
     def _ended_early(self, status: int) -> None:
         """Also with 0, as some do that could not attach a probe."""
@@ -146,11 +144,11 @@ class Bcc(Tracer[BccOutput]):
 
     # -- afterwards
 
-    def histogram(self) -> Any:
+    def histogram(self) -> Table:
         """See :meth:`BccOutput.histogram`."""
         return self.output.histogram()
 
-    def table(self, header: str | None = None) -> Any:
+    def table(self, header: str | None = None) -> Table:
         """See :meth:`BccOutput.table`."""
         return self.output.table(header)
 

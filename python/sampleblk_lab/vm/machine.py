@@ -689,7 +689,7 @@ class VM:
         from sampleblk_lab.bpftrace.recording import run_command
 
         found, status = self.call(run_command, script, list(command), **options)
-        _check(status, command, found)
+        _raise_failed(status, command, found)
         return found
 
     def bcc(self, tool: str, args: Sequence[str], command: Sequence[str], *, cwd: str | None = None) -> BccOutput:
@@ -708,15 +708,13 @@ class VM:
         from sampleblk_lab.bpftrace.tool import run_beside_tool
 
         found, status = self.call(run_beside_tool, tool, list(command), args=list(args), cwd=cwd)
-        _check(status, command, found)
+        _raise_failed(status, command, found)
         return found
 
 
-def _check(status: int, command: Sequence[str], found: object) -> None:
+def _raise_failed(status: int, command: Sequence[str], found: Any) -> None:
     if status != 0:
-        failed = subprocess.CalledProcessError(status, list(command))
-        failed.output = found
-        raise failed
+        raise subprocess.CalledProcessError(status, list(command), found)
 
 
 # What a guest that boots under KVM never comes near, of its QEMU's processor time or of ours.
