@@ -15,6 +15,10 @@
 #include <linux/pagemap.h>
 #include <linux/sizes.h>
 
+#ifndef SBLK_HAVE_INTEGRITY_IN_BLKDEV
+#include <linux/blk-integrity.h>
+#endif
+
 /* What we ask of a queue, before it is said in a kernel's own words. */
 struct sblk_limits {
 	unsigned int logical_block;
@@ -33,6 +37,7 @@ struct sblk_limits {
 	unsigned int zone_sectors; /* 0: not zoned */
 	unsigned int max_open_zones;
 	unsigned int max_active_zones;
+	unsigned int integrity_interval; /* bytes; 0: no protection information */
 	bool cache;
 	bool fua;
 	bool rotational;
@@ -43,6 +48,14 @@ struct sblk_limits {
 
 #if defined(CONFIG_BLK_DEV_ZONED) && (defined(SBLK_HAVE_LIMITS_FEATURES) || defined(SBLK_HAVE_ZONED_SETTERS))
 #define SBLK_ZONED 1
+#endif
+
+/* Protection information is a part of the limits from 6.11 on. Before, a driver has a profile of functions for it. */
+#ifdef CONFIG_BLK_DEV_INTEGRITY
+#define SBLK_INTEGRITY 1
+#ifndef SBLK_HAVE_INTEGRITY_LIMITS
+#define SBLK_INTEGRITY_PROFILE 1
+#endif
 #endif
 
 #ifdef SBLK_HAVE_ATOMIC_LIMITS
@@ -87,6 +100,22 @@ static inline void sblk_fill_limits(struct queue_limits *lim, const struct sblk_
 #endif
 		lim->max_open_zones = want->max_open_zones;
 		lim->max_active_zones = want->max_active_zones;
+	}
+#endif
+#if defined(SBLK_INTEGRITY) && !defined(SBLK_INTEGRITY_PROFILE)
+	if (want->integrity_interval) {
+		lim->integrity.csum_type = BLK_INTEGRITY_CSUM_CRC;
+		lim->integrity.flags = BLK_INTEGRITY_REF_TAG | BLK_INTEGRITY_DEVICE_CAPABLE;
+#ifdef SBLK_HAVE_INTEGRITY_METADATA_SIZE
+		/* As struct sblk_tuple. */
+		lim->integrity.metadata_size = 8;
+		lim->integrity.pi_tuple_size = 8;
+#else
+		lim->integrity.tuple_size = 8;
+#endif
+		lim->integrity.tag_size = 2;
+		lim->integrity.interval_exp = ilog2(want->integrity_interval);
+		lim->max_integrity_segments = USHRT_MAX;
 	}
 #endif
 #ifdef SBLK_HAVE_FEAT_ATOMIC_WRITES

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "block/command.h"
 
+#include "block/integrity.h"
 #include "block/trace.h"
 #include "block/zoned.h"
 #include "compat.h"
@@ -252,32 +253,19 @@ bool sblk_cmd_has_power(const struct sblk_cmd *cmd)
 
 static int change_store(struct sblk_cmd *cmd, u64 pos, u64 len, gfp_t gfp)
 {
-	struct sblk_store *store = cmd->queue->dev->medium.store;
+	struct sblk_device *dev = cmd->queue->dev;
+	struct sblk_store *store = dev->medium.store;
 	int err;
 
-	if (!sblk_cmd_has_power(cmd))
-		return -EIO;
+	if (sblk_has_integrity(dev) && cmd->io.op == SBLK_WRITE && !sblk_integrity_admits(dev, &cmd->io))
+		return -EILSEQ;
 	err = io_change(store, &cmd->io, pos, len, gfp);
+	if (!err && sblk_has_integrity(dev))
+		err = cmd->io.op == SBLK_WRITE ?
+			      sblk_integrity_keep(dev, &cmd->io, pos, len, &cmd->fault, gfp) :
+			      sblk_integrity_forget(&dev->integrity, store, pos, len, gfp);
 	if (!err)
 		corrupt(&cmd->fault, len, corrupt_written, &(struct written){ store, pos });
-	return err;
-}
-
-/* The same without the log. A power cut waits for whoever is in here. */
-static int change_unlogged(struct sblk_cmd *cmd, u64 pos, u64 len, gfp_t gfp)
-{
-	struct sblk_device *dev = cmd->queue->dev;
-	int err;
-
-	if (gfpflags_allow_blocking(gfp)) {
-		mutex_lock(&dev->worker_lock);
-		err = change_store(cmd, pos, len, gfp);
-		mutex_unlock(&dev->worker_lock);
-	} else {
-		rcu_read_lock();
-		err = change_store(cmd, pos, len, gfp);
-		rcu_read_unlock();
-	}
 	return err;
 }
 
@@ -327,24 +315,43 @@ static void cmd_read(struct sblk_cmd *cmd, u64 len)
 	for (bio = readable < len ? cmd->io.bio : NULL; bio; bio = bio->bi_next)
 		zero_fill_bio(bio);
 	io_read(dev->medium.store, &cmd->io, readable);
+	if (sblk_has_integrity(dev))
+		sblk_integrity_return(dev, &cmd->io, &cmd->fault);
+	corrupt(&cmd->fault, len, corrupt_bio, cmd->io.bio);
 }
 
-/* 0, -ENOMEM or -EIO. */
+static int do_unlogged(struct sblk_cmd *cmd, u64 pos, u64 len, gfp_t gfp)
+{
+	if (!sblk_cmd_has_power(cmd))
+		return -EIO;
+	if (cmd->io.op != SBLK_READ)
+		return change_store(cmd, pos, len, gfp);
+	cmd_read(cmd, len);
+	return 0;
+}
+
+/* 0, -ENOMEM, -EIO or -EILSEQ. */
 static int cmd_do(struct sblk_cmd *cmd, gfp_t gfp)
 {
 	struct sblk_device *dev = cmd->queue->dev;
 	u64 pos, len;
+	int err;
 
 	if (!faulty_range(cmd, &pos, &len) || !keep_whole_granules(dev, cmd->io.op, &pos, &len))
 		return 0;
-	if (cmd->io.op == SBLK_READ) {
-		if (!sblk_cmd_has_power(cmd))
-			return -EIO;
-		cmd_read(cmd, len);
-		corrupt(&cmd->fault, len, corrupt_bio, cmd->io.bio);
-		return 0;
+	if (cmd->io.op != SBLK_READ && sblk_medium_logs(&dev->medium))
+		return change_logged(cmd, pos, len, gfp);
+	/* A power cut waits for whoever is in here. */
+	if (gfpflags_allow_blocking(gfp)) {
+		mutex_lock(&dev->worker_lock);
+		err = do_unlogged(cmd, pos, len, gfp);
+		mutex_unlock(&dev->worker_lock);
+	} else {
+		rcu_read_lock();
+		err = do_unlogged(cmd, pos, len, gfp);
+		rcu_read_unlock();
 	}
-	return sblk_medium_logs(&dev->medium) ? change_logged(cmd, pos, len, gfp) : change_unlogged(cmd, pos, len, gfp);
+	return err;
 }
 
 /* --- the answer */
@@ -611,7 +618,7 @@ static void cmd_execute(struct sblk_cmd *cmd, gfp_t gfp)
 		return;
 	}
 	if (err)
-		status = err == -ENOMEM ? BLK_STS_NOSPC : BLK_STS_IOERR;
+		status = err == -ENOMEM ? BLK_STS_NOSPC : errno_to_blk_status(err);
 	cmd_complete(cmd, status);
 }
 
@@ -686,7 +693,12 @@ void sblk_cmd_run(struct sblk_cmd *cmd)
 	}
 	if (cmd->io.op >= SBLK_OPS)
 		cmd_manage(cmd);
-	else if (cmd_admit(cmd))
+	else if (!cmd_admit(cmd))
+		return;
+	else if (sblk_has_integrity(dev))
+		/* The worker takes one after another, so that no reader gets a block with what was said of another. */
+		cmd_defer(cmd);
+	else
 		cmd_execute(cmd, SBLK_GFP_ATOMIC);
 }
 

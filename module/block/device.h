@@ -13,6 +13,7 @@
 
 #include "block/stats.h"
 #include "core/fault.h"
+#include "core/integrity.h"
 #include "core/medium.h"
 #include "core/timing.h"
 #include "core/zones.h"
@@ -27,6 +28,7 @@ enum sblk_slow {
 	SBLK_SLOW_HISTOGRAMS,
 	SBLK_SLOW_READ_ONLY,
 	SBLK_SLOW_ZONED, /* its zones have to know of everything */
+	SBLK_SLOW_INTEGRITY, /* data and what is said of it go together */
 	SBLK_SLOW_REFUSE, /* everything fails: the page cache is being emptied after the store was replaced */
 	SBLK_SLOW_CLOSING, /* everything fails: the device is being removed */
 };
@@ -55,6 +57,7 @@ struct sblk_device {
 	struct sampleblk_config config;
 	struct sblk_medium medium;
 	struct sblk_zones *zones; /* or NULL */
+	struct sblk_integrity integrity;
 	struct gendisk *disk;
 	struct blk_mq_tag_set tag_set;
 	bool bio_mode;

@@ -6,6 +6,7 @@
 
 #include "block/command.h"
 #include "block/freeze.h"
+#include "block/integrity.h"
 #include "block/trace.h"
 #include "compat.h"
 #include "control/replace.h"
@@ -19,8 +20,8 @@ static int journal_start(struct sblk_device *dev, u64 bytes)
 	struct sblk_freeze freeze;
 	int err;
 
-	/* Its seeks would have to take zones along. */
-	if (dev->zones)
+	/* Its seeks would have to take zones, or what is said of blocks, along. */
+	if (dev->zones || sblk_has_integrity(dev))
 		return -EOPNOTSUPP;
 	if (dev->medium.journal)
 		return -EBUSY;

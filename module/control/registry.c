@@ -6,6 +6,7 @@
 #include "block/bio.h"
 #include "block/command.h"
 #include "block/freeze.h"
+#include "block/integrity.h"
 #include "block/open.h"
 #include "block/queue.h"
 #include "compat.h"
@@ -137,6 +138,20 @@ static int zoned_check(const struct sampleblk_config *config)
 #endif
 }
 
+static int integrity_check(const struct sampleblk_config *config)
+{
+	if (!(config->flags & SAMPLEBLK_F_INTEGRITY))
+		return 0;
+	if (config->flags & (SAMPLEBLK_F_CACHE | SAMPLEBLK_F_SECTOR_ATOMIC) || config->zone_bytes ||
+	    config->mode == SAMPLEBLK_MODE_BIO)
+		return -EINVAL;
+#ifdef SBLK_INTEGRITY
+	return 0;
+#else
+	return -EOPNOTSUPP;
+#endif
+}
+
 /* Fills in defaults; -EINVAL for what no device can be, -EOPNOTSUPP for what this kernel's cannot. */
 static int config_check(struct sampleblk_config *config)
 {
@@ -195,6 +210,8 @@ static int config_check(struct sampleblk_config *config)
 		err = sblk_cache_configure(config);
 	if (!err)
 		err = sblk_zones_configure(config);
+	if (!err)
+		err = integrity_check(config);
 	return err ? err : zoned_check(config);
 }
 
@@ -247,6 +264,7 @@ static void limits_of(const struct sampleblk_config *config, struct sblk_limits 
 		.zone_sectors = config->zone_bytes >> SECTOR_SHIFT,
 		.max_open_zones = config->max_open_zones,
 		.max_active_zones = config->max_active_zones,
+		.integrity_interval = config->flags & SAMPLEBLK_F_INTEGRITY ? config->logical_block_bytes : 0,
 		.cache = config->flags & SAMPLEBLK_F_CACHE,
 		.fua = config->flags & SAMPLEBLK_F_FUA,
 		.nowait = config->mode == SAMPLEBLK_MODE_BIO,
@@ -288,6 +306,10 @@ static int disk_init(struct sblk_device *dev)
 	if (dev->zones)
 		err = sblk_set_zoned(disk, &limits);
 #endif
+#ifdef SBLK_INTEGRITY_PROFILE
+	if (sblk_has_integrity(dev))
+		sblk_integrity_register(disk, limits.integrity_interval);
+#endif
 	if (!err)
 		err = sblk_add_disk(NULL, disk, sblk_disk_groups);
 	if (err) {
@@ -300,8 +322,12 @@ static int disk_init(struct sblk_device *dev)
 static int store_init(struct sblk_device *dev, struct sblk_store *base)
 {
 	const struct sampleblk_config *config = &dev->config;
-	struct sblk_store *store = sblk_store_create(config->capacity_bytes, base);
+	u64 bytes = config->capacity_bytes;
+	struct sblk_store *store;
 
+	if (config->flags & SAMPLEBLK_F_INTEGRITY)
+		bytes = sblk_integrity_lay_out(&dev->integrity, bytes, config->logical_block_bytes);
+	store = sblk_store_create(bytes, base);
 	if (!store)
 		return -ENOMEM;
 	sblk_medium_init(&dev->medium, store);
@@ -331,6 +357,8 @@ static void slow_path_init(struct sblk_device *dev)
 		set_bit(SBLK_SLOW_READ_ONLY, &dev->slow_path);
 	if (dev->zones)
 		set_bit(SBLK_SLOW_ZONED, &dev->slow_path);
+	if (sblk_has_integrity(dev))
+		set_bit(SBLK_SLOW_INTEGRITY, &dev->slow_path);
 }
 
 static int device_make(struct sblk_device *dev, struct sblk_store *base)

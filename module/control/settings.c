@@ -6,6 +6,7 @@
 
 #include "block/command.h"
 #include "block/freeze.h"
+#include "block/integrity.h"
 #include "compat.h"
 
 static int set_queues(struct sblk_device *dev, u32 queues)
@@ -88,7 +89,7 @@ int sblk_tune(struct sblk_device *dev, struct sampleblk_tune *tune)
 	if (set & ~SAMPLEBLK_TUNE_ALL || tune->completion > SAMPLEBLK_COMPLETE_TIMER || tune->histograms > 1 ||
 	    tune->read_only > 1 || tune->sector_atomic > 1)
 		return -EINVAL;
-	if (set & SAMPLEBLK_TUNE_SECTOR_ATOMIC && tune->sector_atomic && dev->zones)
+	if (set & SAMPLEBLK_TUNE_SECTOR_ATOMIC && tune->sector_atomic && (dev->zones || sblk_has_integrity(dev)))
 		return -EOPNOTSUPP;
 	if (set & SAMPLEBLK_TUNE_QUEUES)
 		err = set_queues(dev, tune->queues);
@@ -121,7 +122,8 @@ int sblk_resize(struct sblk_device *dev, u64 capacity_bytes)
 	if (capacity_bytes < SAMPLEBLK_MIN_CAPACITY_BYTES || capacity_bytes > SAMPLEBLK_MAX_CAPACITY_BYTES ||
 	    capacity_bytes & (dev->config.logical_block_bytes - 1))
 		return -EINVAL;
-	if (dev->zones)
+	/* What lies behind its end would have to move. */
+	if (dev->zones || sblk_has_integrity(dev))
 		return -EOPNOTSUPP;
 	/* The journal has entries of what would be gone; snapshots have another size. */
 	if (dev->medium.journal || dev->nr_snapshots)
@@ -354,6 +356,8 @@ int sblk_set_faults(struct sblk_device *dev, const struct sampleblk_faults *faul
 
 		if (copy_from_user(&rule, user + i, sizeof(rule)))
 			err = -EFAULT;
+		if (!err && rule.action == SAMPLEBLK_FAULT_CORRUPT_TAG && !sblk_has_integrity(dev))
+			err = -EOPNOTSUPP;
 		if (!err)
 			err = sblk_fault_set(table, i, &rule, dev->config.capacity_bytes >> SECTOR_SHIFT);
 		if (err) {

@@ -35,7 +35,7 @@ void sblk_snapshots_destroy(struct sblk_device *dev)
 static int take_frozen(struct sblk_device *dev, struct sblk_snapshot *snapshot)
 {
 	struct sblk_store *below = dev->medium.store;
-	struct sblk_store *top = sblk_store_create(dev->config.capacity_bytes, below);
+	struct sblk_store *top = sblk_store_create(below->bytes, below);
 	int err;
 
 	if (!top)
@@ -57,7 +57,7 @@ static int take_past_frozen(struct sblk_device *dev, struct sblk_snapshot *snaps
 
 	if (!dev->medium.journal)
 		return -ENOENT;
-	view = sblk_store_create(dev->config.capacity_bytes, dev->medium.store);
+	view = sblk_store_create(dev->medium.store->bytes, dev->medium.store);
 	if (!view)
 		return -ENOMEM;
 	err = sblk_journal_view(&dev->journal, view, sequence, &dev->closing);
@@ -124,7 +124,7 @@ static int snapshot_restore(struct sblk_device *dev, struct sampleblk_snapshot *
 	/* The journal could not tell of it in fewer bytes than the device has. */
 	if (dev->medium.journal)
 		return -EBUSY;
-	top = sblk_store_create(dev->config.capacity_bytes, snapshot->store);
+	top = sblk_store_create(snapshot->store->bytes, snapshot->store);
 	if (!top)
 		return -ENOMEM;
 	err = sblk_replace_begin(dev, arg->flags & SAMPLEBLK_SNAPSHOT_F_FORCE, &freeze);

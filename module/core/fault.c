@@ -54,6 +54,9 @@ static bool action_is_valid(const struct sampleblk_rule *rule, u64 capacity_sect
 		return !(rule->ops & ~(WRITES | FLUSHES)) && !rule->arg0 && !rule->arg1;
 	case SAMPLEBLK_FAULT_SET_BYTE:
 		return !(rule->ops & ~(READS | WRITES)) && rule->arg1 <= 0xff;
+	case SAMPLEBLK_FAULT_CORRUPT_TAG:
+		return !(rule->ops & ~(READS | WRITES)) && rule->arg0 <= SAMPLEBLK_TAG_REF && rule->arg1 &&
+		       rule->arg1 <= (rule->arg0 == SAMPLEBLK_TAG_REF ? U32_MAX : U16_MAX);
 	case SAMPLEBLK_FAULT_BAD_SECTOR:
 		return rule->ops & READS && !(rule->ops & ~(READS | WRITES | ZEROINGS)) &&
 		       !(rule->arg0 & ~(u64)SAMPLEBLK_BAD_ALL) && !rule->arg1;
@@ -227,6 +230,7 @@ static bool reaches_the_medium(const struct sblk_fault *fault)
 	case SAMPLEBLK_FAULT_HOLD:
 	case SAMPLEBLK_FAULT_CORRUPT:
 	case SAMPLEBLK_FAULT_SET_BYTE:
+	case SAMPLEBLK_FAULT_CORRUPT_TAG:
 	case SAMPLEBLK_FAULT_NOT_DURABLE:
 	case SAMPLEBLK_FAULTS:
 		return true;
@@ -248,6 +252,8 @@ bool sblk_fault_match(struct sblk_faults *faults, const struct sblk_fault_reques
 		fault->action = rule->action;
 		fault->arg0 = rule->arg0;
 		fault->arg1 = rule->arg1;
+		fault->first_sector = rule->first_sector;
+		fault->last_sector = rule->last_sector;
 		if (rule->action == SAMPLEBLK_FAULT_BAD_SECTOR) {
 			fault->arg0 = good_sectors(slot, request);
 			if (rule->arg0 & SAMPLEBLK_BAD_ONCE)

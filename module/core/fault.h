@@ -43,6 +43,8 @@ struct sblk_fault {
 	u64 arg1;
 	u64 random; /* for what the action leaves to chance: by the seed, the rule and how often it matched */
 	u64 generation; /* of the table */
+	u64 first_sector; /* the rule's */
+	u64 last_sector;
 };
 
 /* Room for `nr_rules`, of which the caller hands over each with sblk_fault_set(); NULL without memory. */

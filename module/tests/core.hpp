@@ -6,6 +6,7 @@
 #pragma GCC diagnostic ignored "-Wpedantic"
 extern "C" {
 #include "core/fault.h"
+#include "core/integrity.h"
 #include "core/medium.h"
 #include "core/timing.h"
 #include "core/zones.h"

@@ -125,6 +125,14 @@ TEST(Fault, WhatNoRequestCanDoIsRefused) {
     made = rule(reads, SAMPLEBLK_FAULT_SET_BYTE, 0);
     made.arg1 = 256;
     EXPECT_TRUE(refused(made));
+    EXPECT_TRUE(refused(rule(writes, SAMPLEBLK_FAULT_CORRUPT_TAG))) << "no bit";
+    made = rule(writes | reads, SAMPLEBLK_FAULT_CORRUPT_TAG, SAMPLEBLK_TAG_REF);
+    made.arg1 = 0x10000;
+    EXPECT_FALSE(refused(made));
+    made.arg0 = SAMPLEBLK_TAG_APP;
+    EXPECT_TRUE(refused(made)) << "more bits than it has";
+    made.arg0 = SAMPLEBLK_TAG_REF + 1;
+    EXPECT_TRUE(refused(made));
     EXPECT_TRUE(refused(rule(writes, SAMPLEBLK_FAULT_BAD_SECTOR)));
     EXPECT_TRUE(refused(rule(reads, SAMPLEBLK_FAULT_BAD_SECTOR, SAMPLEBLK_BAD_ALL + 1)));
     made = rule(reads, SAMPLEBLK_FAULT_BAD_SECTOR);

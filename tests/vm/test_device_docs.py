@@ -12,7 +12,9 @@ import sampleblk_lab as lab
 DOCS = Path(__file__).resolve().parents[2] / "docs/how-to"
 
 
-@pytest.mark.parametrize("page", ["faults", "latency", "power-cuts", "journal", "zoned-devices"])
+@pytest.mark.parametrize(
+    "page", ["faults", "latency", "power-cuts", "journal", "protection-information", "zoned-devices"]
+)
 def test_a_page_does_what_it_says(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if page == "zoned-devices" and os.uname().release.startswith("5.10."):
         pytest.skip("btrfs knows zones from Linux 5.12 on")

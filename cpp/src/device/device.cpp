@@ -42,6 +42,30 @@ void check_no_zones(const sampleblk_config& config) {
     }
 }
 
+using Excluded = std::pair<bool, const char*>;
+
+// What cannot be had together with `what`.
+template <std::size_t count>
+void check_alone(const char* what, const Excluded (&excluded)[count]) {
+    for (const auto& [on, name] : excluded) {
+        if (on) {
+            throw InputError(std::string(what) + " together with " + name, {}, 0, "one of them");
+        }
+    }
+}
+
+// The rules are those of module/control/registry.c.
+void check_integrity(const sampleblk_config& config) {
+    if ((config.flags & SAMPLEBLK_F_INTEGRITY) == 0) {
+        return;
+    }
+    const Excluded excluded[] = {{(config.flags & SAMPLEBLK_F_CACHE) != 0, "a volatile cache"},
+                                 {(config.flags & SAMPLEBLK_F_SECTOR_ATOMIC) != 0, "sector_atomic"},
+                                 {config.zone_bytes != 0, "zones"},
+                                 {config.mode == SAMPLEBLK_MODE_BIO, "mode bio"}};
+    check_alone("integrity", excluded);
+}
+
 // The rules are those of module/core/zones.c.
 void check_zones(const sampleblk_config& config, std::uint32_t logical) {
     constexpr std::uint64_t zone_min = 64U << 10;
@@ -52,17 +76,13 @@ void check_zones(const sampleblk_config& config, std::uint32_t logical) {
         check_no_zones(config);
         return;
     }
-    const std::pair<bool, const char*> excluded[] = {{(config.flags & SAMPLEBLK_F_CACHE) != 0, "a volatile cache"},
-                                                     {(config.flags & SAMPLEBLK_F_SECTOR_ATOMIC) != 0, "sector_atomic"},
-                                                     {(config.flags & SAMPLEBLK_F_DISCARD) != 0, "discard"},
-                                                     {(config.flags & SAMPLEBLK_F_WRITE_ZEROES) != 0, "write_zeroes"},
-                                                     {config.mode == SAMPLEBLK_MODE_BIO, "mode bio"},
-                                                     {config.atomic_write_unit_max_bytes != 0, "atomic_write"}};
-    for (const auto& [on, name] : excluded) {
-        if (on) {
-            throw InputError(std::string("zones together with ") + name, {}, 0, "one of them");
-        }
-    }
+    const Excluded excluded[] = {{(config.flags & SAMPLEBLK_F_CACHE) != 0, "a volatile cache"},
+                                 {(config.flags & SAMPLEBLK_F_SECTOR_ATOMIC) != 0, "sector_atomic"},
+                                 {(config.flags & SAMPLEBLK_F_DISCARD) != 0, "discard"},
+                                 {(config.flags & SAMPLEBLK_F_WRITE_ZEROES) != 0, "write_zeroes"},
+                                 {config.mode == SAMPLEBLK_MODE_BIO, "mode bio"},
+                                 {config.atomic_write_unit_max_bytes != 0, "atomic_write"}};
+    check_alone("zones", excluded);
     check_power_of_two(zone, zone_min, zone_max, "zone");
     const std::uint64_t zones = config.capacity_bytes / zone;
     if (config.capacity_bytes % zone != 0 || zones > most) {
@@ -119,6 +139,7 @@ void check_config(const sampleblk_config& config) {
     if (config.cache_bytes != 0 && (config.flags & SAMPLEBLK_F_CACHE) == 0) {
         throw InputError("cache_bytes without a volatile cache", {}, 0, "cache_bytes together with the cache");
     }
+    check_integrity(config);
     check_zones(config, logical);
 }
 

@@ -17,12 +17,14 @@
 
 typedef uint64_t u64;
 typedef uint32_t u32;
+typedef uint16_t u16;
 typedef uint8_t u8;
 typedef int64_t s64;
 typedef int32_t s32;
 typedef unsigned int gfp_t;
 
 #define U32_MAX UINT32_MAX
+#define U16_MAX UINT16_MAX
 #define GFP_KERNEL 1U
 #define GFP_NOWAIT 0U
 #define GFP_NOIO 1U

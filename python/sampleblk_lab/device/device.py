@@ -30,6 +30,7 @@ _FLAGS = {
     "fua": core.SAMPLEBLK_F_FUA,
     "eager": core.SAMPLEBLK_F_EAGER,
     "sector_atomic": core.SAMPLEBLK_F_SECTOR_ATOMIC,
+    "integrity": core.SAMPLEBLK_F_INTEGRITY,
 }
 
 
@@ -53,6 +54,7 @@ class DeviceInfo:
         fua: Writes can bypass the cache.
         eager: All memory was taken at creation.
         sector_atomic: No reader sees half a sector of a write.
+        integrity: It has T10 protection information.
         partitions: Partition tables are read.
         io_min_bytes: The smallest I/O without penalty, as it says.
         io_opt_bytes: The best size of I/O, as it says; 0: it says nothing.
@@ -93,6 +95,7 @@ class DeviceInfo:
     fua: bool
     eager: bool
     sector_atomic: bool
+    integrity: bool
     partitions: bool
     io_min_bytes: int
     io_opt_bytes: int
@@ -163,6 +166,10 @@ class Device(Tuning, State, ClosesAtEnd):
         eager: Take all memory now, in large pieces, instead of what is written.
         numa_node: Take it there, counted from 0; anywhere by default.
         sector_atomic: Let no reader see half a sector of a write.
+        integrity: Have T10 protection information of type 1 (``T10-DIF-TYPE1-CRC``,
+            Documentation/block/data-integrity.rst): the kernel sends a checksum and the number of each logical block
+            with a write, and checks them on each read. With neither cache, journal, `sector_atomic`, zones nor
+            resizing, and not in mode ``"bio"``.
         io_min: The smallest I/O without penalty, as it says, in bytes; the physical block by default.
         io_opt: The best size of I/O, as it says, in bytes.
         max_sectors: The largest request, in 512 bytes.
@@ -188,7 +195,7 @@ class Device(Tuning, State, ClosesAtEnd):
 
     Raises:
         UnsupportedError: The driver is not loaded and cannot be, and how it could; or the kernel has no atomic
-            writes, or no zones.
+            writes, zones or protection information.
         InputError: No device can be like that; names the value.
         FileExistsError: `index` is taken.
     """
@@ -214,6 +221,7 @@ class Device(Tuning, State, ClosesAtEnd):
         eager: bool = False,
         numa_node: int | None = None,
         sector_atomic: bool = False,
+        integrity: bool = False,
         io_min: int | str = 0,
         io_opt: int | str = 0,
         max_sectors: int = 0,
@@ -248,6 +256,7 @@ class Device(Tuning, State, ClosesAtEnd):
             "fua": cache if fua is None else fua,
             "eager": eager,
             "sector_atomic": sector_atomic,
+            "integrity": integrity,
         }
         flags = sum(_FLAGS[name] for name, on in chosen.items() if on)
         if not partitions:
@@ -290,6 +299,9 @@ class Device(Tuning, State, ClosesAtEnd):
                 if zone:
                     remedy = "use one with CONFIG_BLK_DEV_ZONED"
                     raise UnsupportedError("zones", f"Linux {release} has none", remedy) from error
+                if integrity:
+                    remedy = "use one with CONFIG_BLK_DEV_INTEGRITY"
+                    raise UnsupportedError("integrity", f"Linux {release} has none", remedy) from error
                 raise UnsupportedError("atomic writes", f"Linux {release} has none", "use 6.11 or newer") from error
             raise
         except BaseException:

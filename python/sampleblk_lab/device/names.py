@@ -16,8 +16,9 @@ COMPLETIONS = ("inline", "softirq", "timer")
 CUTS = ("all", "random", "explicit")
 FAULTS = (
     "error", "delay", "hang", "lost_write", "torn_write", "misdirected_write", "corrupt", "hold", "not_durable",
-    "set_byte", "bad_sector",
+    "set_byte", "bad_sector", "corrupt_tag",
 )  # fmt: skip
+TAGS = ("guard", "app", "ref")
 LATENCIES = ("none", "constant", "uniform", "normal", "lognormal", "exponential", "pareto", "empirical")
 
 

@@ -36,9 +36,11 @@ class Fault:
             fail with `errno` if given), ``"misdirected_write"`` (write at `sector` instead), ``"corrupt"`` (flip
             `bits` of what a read returns or a write stores), ``"hold"`` (execute, but complete only when the rules are
             replaced or the device must be idle), ``"not_durable"`` (a flush makes nothing durable, a write's FUA is
-            ignored), ``"set_byte"`` (byte `byte` of what a read returns or a write stores becomes `value`) or
+            ignored), ``"set_byte"`` (byte `byte` of what a read returns or a write stores becomes `value`),
             ``"bad_sector"`` (fail with ENODATA after what lies before the first bad sector of first_sector to
-            last_sector; writes among `ops` repair the sectors that they cover).
+            last_sector; writes among `ops` repair the sectors that they cover) or ``"corrupt_tag"`` (flip the bits
+            `flip` of the `tag` in the protection information of each block of first_sector to last_sector that a
+            read returns or a write stores).
         ops: The operations: read, write, discard, write_zeroes, flush.
         first_sector: Requests that touch first_sector to last_sector (512 bytes each) match; a flush always does.
         last_sector: See there.
@@ -55,6 +57,9 @@ class Fault:
         value: See ``"set_byte"``.
         once: ``"bad_sector"``: a request that failed has repaired the sectors that it covers.
         bad_writes: ``"bad_sector"``: writes fail, too, and repair nothing.
+        tag: ``"corrupt_tag"``: ``"guard"`` (the checksum, 16 bits), ``"app"`` (16 bits, which the kernel leaves alone;
+            where all are set nothing of the block is checked) or ``"ref"`` (its number, 32 bits).
+        flip: ``"corrupt_tag"``: which bits of it, as a mask.
         up_ns: Since the rules were set this one sleeps for `up_ns`, then may act for `down_ns`, and so on.
         down_ns: See there; 0: it always may act.
         matched: Out: how many requests matched.
@@ -79,6 +84,8 @@ class Fault:
     value: int = 0
     once: bool = False
     bad_writes: bool = False
+    tag: str = "guard"
+    flip: int = 1
     up_ns: int = 0
     down_ns: int = 0
     matched: int = 0
@@ -95,6 +102,7 @@ class Fault:
             "corrupt": (self.bits, 0),
             "set_byte": (self.byte, self.value),
             "bad_sector": (_BAD_ONCE * self.once | _BAD_WRITES * self.bad_writes, 0),
+            "corrupt_tag": (names.number(names.TAGS, self.tag, "tag"), self.flip),
         }
         arg0, arg1 = arguments.get(self.action, (0, 0))
         return {
@@ -128,6 +136,7 @@ class Fault:
                 "bad_writes": bool(raw["arg0"] & _BAD_WRITES),
                 "repaired": raw["arg1"],
             },
+            "corrupt_tag": {"tag": names.TAGS[raw["arg0"]] if action == "corrupt_tag" else "", "flip": raw["arg1"]},
         }
         return cls(
             action=action,
@@ -332,7 +341,8 @@ class Tuning:
         """Replaces the fault table; an empty one takes all faults away, and fails what hangs.
 
         Raises:
-            OSError: EINVAL for a rule that no request can follow.
+            OSError: EINVAL for a rule that no request can follow; EOPNOTSUPP for ``"corrupt_tag"`` on a device
+                without protection information.
         """
         self._control.set_faults(self.index, [fault.raw() for fault in faults], seed)
 

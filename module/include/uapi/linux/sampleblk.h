@@ -42,7 +42,14 @@
 #define SAMPLEBLK_F_EAGER (1U << 7)
 /* No reader ever sees half a sector of a write, nor half of two; also in force with a cache and while the journal records. */
 #define SAMPLEBLK_F_SECTOR_ATOMIC (1U << 8)
-#define SAMPLEBLK_F_ALL ((1U << 9) - 1)
+/*
+ * T10 protection information of type 1 (T10-DIF-TYPE1-CRC): the kernel sends and checks eight bytes a logical block. The device
+ * checks what comes with a write (EILSEQ) and makes it where none comes; what was discarded or zeroed is not checked.
+ * Without SAMPLEBLK_F_CACHE, _SECTOR_ATOMIC, zones and SAMPLEBLK_MODE_BIO (EINVAL), without journal and resizing
+ * (EOPNOTSUPP). EOPNOTSUPP where the kernel has no protection information.
+ */
+#define SAMPLEBLK_F_INTEGRITY (1U << 9)
+#define SAMPLEBLK_F_ALL ((1U << 10) - 1)
 
 #define SAMPLEBLK_F_DEFAULT (SAMPLEBLK_F_DISCARD | SAMPLEBLK_F_WRITE_ZEROES)
 
@@ -287,12 +294,22 @@ struct sampleblk_limits {
  * At most 2^24 sectors.
  */
 #define SAMPLEBLK_FAULT_BAD_SECTOR 10
-#define SAMPLEBLK_FAULTS 11
+/*
+ * The bits arg1 of the tag arg0 (SAMPLEBLK_TAG_*) flip in the protection information of the blocks from first_sector to
+ * last_sector: of what a read returns, of what a write stores. EOPNOTSUPP without SAMPLEBLK_F_INTEGRITY.
+ */
+#define SAMPLEBLK_FAULT_CORRUPT_TAG 11
+#define SAMPLEBLK_FAULTS 12
 
 /* SAMPLEBLK_FAULT_BAD_SECTOR's arg0 */
 #define SAMPLEBLK_BAD_ONCE (1U << 0) /* a request that failed has repaired those that it covers */
 #define SAMPLEBLK_BAD_WRITES (1U << 1) /* writes fail, too, and repair nothing */
 #define SAMPLEBLK_BAD_ALL ((1U << 2) - 1)
+
+/* SAMPLEBLK_FAULT_CORRUPT_TAG's arg0 */
+#define SAMPLEBLK_TAG_GUARD 0 /* 16 bits */
+#define SAMPLEBLK_TAG_APP 1 /* 16 bits; all set: nothing of the block is checked */
+#define SAMPLEBLK_TAG_REF 2 /* 32 bits */
 
 #define SAMPLEBLK_MAX_RULES 256
 #define SAMPLEBLK_PROBABILITY_ONE 1000000000U
