@@ -116,6 +116,8 @@ static inline void sblk_fill_limits(struct queue_limits *lim, const struct sblk_
 		lim->integrity.tag_size = 2;
 		lim->integrity.interval_exp = ilog2(want->integrity_interval);
 		lim->max_integrity_segments = USHRT_MAX;
+		/* Linux 6.12 gives wrong tags to a block that lies in two segments; 7.2 sets this by itself. */
+		lim->dma_alignment = want->integrity_interval - 1;
 	}
 #endif
 #ifdef SBLK_HAVE_FEAT_ATOMIC_WRITES

@@ -105,5 +105,7 @@ void sblk_integrity_register(struct gendisk *disk, unsigned int block_bytes)
 
 	blk_integrity_register(disk, &integrity);
 	blk_queue_max_integrity_segments(disk->queue, USHRT_MAX);
+	/* The kernel hands us segments: no block may lie in two. */
+	blk_queue_dma_alignment(disk->queue, block_bytes - 1);
 }
 #endif

@@ -35,7 +35,7 @@ import sampleblk_lab as lab
 MIB = 128
 SPARSE_MIB = 250 << 10
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
-SECONDS = 1
+RUN = "800ms"
 NULLB = Path("/sys/kernel/config/nullb")
 
 
@@ -170,7 +170,7 @@ def measure(job: Job) -> dict[str, float]:
     peers = {device: PEERS[device]() for device in job.devices}
     paths = [peer.path for peer in peers.values()]
     fio(paths, "--rw=write", *LARGE)
-    iops = fio(paths * ROUNDS, *job.options, "--norandommap", "--time_based", f"--runtime={SECONDS}")
+    iops = fio(paths * ROUNDS, *job.options, "--norandommap", "--time_based", f"--runtime={RUN}")
     for at, device in enumerate(peers):
         best[device] = max(iops[at :: len(peers)])
     for peer in peers.values():
