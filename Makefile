@@ -115,9 +115,11 @@ test-module-tsan: build/tsan/build.ninja ## the driver's store, cache and journa
 
 # From 6.13 on lockdep knows of frozen queues.
 DEBUG_KERNELS ?= 6.1 7.2
+# Or kcsan, which looks for data races.
+DEBUG_CHECKER ?= kasan
 test-debug-kernel: build ## the driver's cases on kernels with KASAN, lockdep, kmemleak and fault injection
 	for version in $(DEBUG_KERNELS); do \
-		tree=$$($(BIN)/python module/debug/build $$version) && $(BIN)/python module/debug/run $$tree $(abspath $(BIN))/python -m pytest \
+		tree=$$($(BIN)/python module/debug/build $$version $(DEBUG_CHECKER)) && $(BIN)/python module/debug/run $$tree $(abspath $(BIN))/python -m pytest \
 			-p no:cacheprovider -p no:xdist -p no:sampleblk -c /dev/null --rootdir=$(CURDIR) -v -s \
 			$(abspath tests/vm)/test_device_*.py || exit 1; \
 	done

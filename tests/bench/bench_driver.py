@@ -34,7 +34,7 @@ import sampleblk_lab as lab
 
 MIB = 128
 SPARSE_MIB = 250 << 10
-ROUNDS = int(os.environ.get("ROUNDS", "5"))
+ROUNDS = int(os.environ.get("ROUNDS", "3"))
 RUN = "800ms"
 NULLB = Path("/sys/kernel/config/nullb")
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The ABI's page, its header, the kernel's table of calls and the classes above it say the same."""
 
+import importlib.util
 import re
+import subprocess
 from pathlib import Path
 
 import sampleblk_lab as lab
@@ -96,3 +98,33 @@ def test_every_tracepoint_is_on_the_page_and_is_hit_somewhere() -> None:
     assert {f"sampleblk_{name}" for name in braces[1].split(",")} == points
     code = "".join(path.read_text() for path in module.glob("*/*.c"))
     assert {point for point in points if f"trace_{point}(" not in code} == set()
+
+
+def test_the_calls_that_the_cases_in_the_vm_make_are_laid_out_as_the_compiler_does(tmp_path: Path) -> None:
+    spec = importlib.util.spec_from_file_location("abi", ROOT / "tests/vm/abi.py")
+    assert spec
+    assert spec.loader
+    abi = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(abi)
+    structures = {name: structure for name, (_, structure) in header_calls().items()}
+    assert [call.name for call in abi.CALLS] == list(structures)
+    expected, lines = [], []
+    for call in abi.CALLS:
+        request = f"SAMPLEBLK_IOC_{call.name}"
+        expected.append(f"{call.name} {call.request}")
+        lines.append(f'printf("{call.name} %lu\\n", (unsigned long){request});')
+        for name, offset, size in call.fields:
+            structure = f"struct {structures[call.name]}"
+            expected.append(f"{call.name}.{name} {offset} {size}")
+            lines.append(
+                f'printf("{call.name}.{name} %zu %zu\\n", offsetof({structure}, {name}), '
+                f"sizeof((({structure} *)0)->{name}));"
+            )
+    includes = "#include <stddef.h>\n#include <stdio.h>\n#include <linux/sampleblk.h>\n"
+    (tmp_path / "layout.c").write_text(f"{includes}int main(void)\n{{\n{chr(10).join(lines)}\n}}\n")
+    subprocess.run(
+        ["cc", "-I", str(ROOT / "module/include/uapi"), "-o", str(tmp_path / "layout"), str(tmp_path / "layout.c")],
+        check=True,
+    )
+    told = subprocess.run([str(tmp_path / "layout")], capture_output=True, text=True, check=True)
+    assert told.stdout.splitlines() == expected

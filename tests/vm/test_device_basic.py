@@ -11,18 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from abi import CALLS, Call, ioc
 
 import sampleblk_lab as lab
 
 CONTROL = Path("/dev/sampleblk-control")
-MAGIC = 0xBD
-
-
-def ioc(direction: int, number: int, size: int) -> int:
-    return direction << 30 | size << 16 | MAGIC << 8 | number
-
-
-ADD, REMOVE, LIST, INFO = ioc(3, 1, 136), ioc(1, 2, 24), ioc(2, 3, 56), ioc(3, 4, 216)
+REQUESTS = {call.name: call.request for call in CALLS}
+ADD, REMOVE, LIST, INFO = (REQUESTS[name] for name in ("ADD", "REMOVE", "LIST", "INFO"))
 
 
 @pytest.fixture
@@ -286,11 +281,11 @@ def test_a_shorter_and_a_longer_structure_are_taken(control: int) -> None:
     assert refused(control, INFO, index.to_bytes(4, "little") + bytes(212)) == errno.ENODEV
 
 
-def allowed(control: int, direction: int, number: int, size: int, action: int) -> bool:
+def allowed(control: int, call: Call, action: int) -> bool:
     """Whether a call to the first device gets past the question for the right."""
-    argument = (1).to_bytes(4, "little") + action.to_bytes(4, "little") + bytes(size - 8)
+    argument = (1).to_bytes(4, "little") + action.to_bytes(4, "little") + bytes(call.size - 8)
     try:
-        fcntl.ioctl(control, ioc(direction, number, size), bytearray(argument), True)
+        fcntl.ioctl(control, call.request, bytearray(argument), True)
     except PermissionError:
         return False
     except OSError:
@@ -299,17 +294,15 @@ def allowed(control: int, direction: int, number: int, size: int, action: int) -
 
 
 def test_without_the_right_nothing_changes(control: int) -> None:
-    # (direction, number, size, action): of those that both ask and change, each action.
-    changing = [
-        (3, 1, 136, 0), (1, 2, 24, 1), (1, 7, 24, 0), (3, 8, 64, 0), (1, 9, 80, 0), (1, 10, 80, 0), (1, 11, 56, 0),
-        (3, 13, 104, 0), (3, 13, 104, 1), (3, 15, 96, 0), (3, 15, 96, 1), (3, 16, 144, 1), (3, 17, 40, 0),
-        (3, 18, 320, 0), (3, 18, 320, 1), (3, 18, 320, 2), (3, 18, 320, 3),
-    ]  # fmt: skip
-    asking = [
-        (2, 3, 56, 0), (3, 4, 216, 0), (3, 5, 200, 0), (3, 6, 552, 0), (3, 12, 56, 0), (3, 14, 64, 0), (3, 15, 96, 2),
-        (3, 18, 320, 4),
-    ]  # fmt: skip
-    assert {number for _, number, *_ in [*changing, *asking]} == set(range(1, 19))
+    # Calls that only ask, and of those that do both the actions that ask. Every other call needs the right.
+    only_ask = {"LIST", "INFO", "COUNTERS", "HISTOGRAM", "GET_FAULTS", "GET_TIMING", "GET_LIMITS", "VOLATILE"}
+    asking_action = {"JOURNAL": 2, "SNAPSHOT": 4}
+    asking, changing = [], []
+    for call in CALLS:
+        for action in range(6):
+            asks = call.name in only_ask or asking_action.get(call.name) == action
+            (asking if asks else changing).append((call, action))
+    assert {call.name for call, _ in asking} == only_ask | asking_action.keys()
     attributes = [path for path in Path("/sys/block/sampleblk1/sampleblk").iterdir() if path.stat().st_mode & 0o200]
     assert len(attributes) > 10
     pid = os.fork()

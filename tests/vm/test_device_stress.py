@@ -13,19 +13,27 @@ import random
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from ctypes import Array, addressof, c_char, create_string_buffer
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
-from blockio import aligned
+from abi import CALLS, Call, Field, ioc
+from blockio import aligned, flush, read, write
 
 import sampleblk_lab as lab
+from sampleblk_lab.device.names import OPS
 
+T = TypeVar("T")
 FULL = os.environ.get("SAMPLEBLK_STRESS") == "full"
-IOCTLS = 100_000 if FULL else 2_000
+IOCTLS = 100_000 if FULL else 5_000
 CYCLES = 1_000 if FULL else 20
 FAILSLAB = Path("/sys/kernel/debug/failslab")
 KMEMLEAK = Path("/sys/kernel/debug/kmemleak")
+ADD, REMOVE, LIST, JOURNAL = (
+    next(call for call in CALLS if call.name == name) for name in ("ADD", "REMOVE", "LIST", "JOURNAL")
+)
 
 
 def progress(done: int, of: int, begin: float) -> None:
@@ -46,75 +54,121 @@ def short_grace_periods() -> Iterator[None]:
         switch.write_text(before)
 
 
-# (direction, number, size) as in linux/sampleblk.h
-CALLS = [
-    (3, 1, 136), (1, 2, 24), (2, 3, 56), (3, 4, 216), (3, 5, 200), (3, 6, 552), (1, 7, 24), (3, 8, 64), (1, 9, 80),
-    (1, 10, 80), (1, 11, 56), (3, 12, 56), (3, 13, 104), (3, 14, 64), (3, 15, 96), (3, 16, 144), (3, 17, 40),
-    (3, 18, 320),
-]  # fmt: skip
+# What is likely to get past a field's check; any word, for a field that is not here.
+LIKELY: dict[str, Sequence[int]] = {
+    "flags": [*[0] * 8, *[1] * 4, *(1 << bit for bit in range(1, 11))],
+    # Not a device of a petabyte in eager memory: that is a test of patience.
+    "capacity_bytes": [1 << 20, 3 << 20, 4096, 513, 0],
+    "mode": range(4),
+    "action": [0, 0, 1, 1, 2, 3, 4, 5],
+    "completion": range(4),
+    "model": range(9),
+    "op": range(6),
+    "ops": [1 << n for n in range(5)] + [0, 3, 31, 32],
+    "set": range(32),
+    "queue": [0, 1, 2**32 - 1],
+    "sequence": [0, 1, 2, 2**64 - 1],
+    "id": range(4),
+    "clone": range(5),
+    "length": [0, 1, 5, 128, 129],
+    "bytes": [0, 1, 1 << 16, 1 << 20, 1 << 62],
+    "nr_rules": [0, 1, 2, 256, 257],
+    "nr_bins": [0, 1, 2, 4096, 4097],
+    "nr_survivors": [0, 1, 2, 100],
+    "nr": [0, 1, 100],
+    "survive_percent": [0, 50, 100, 101],
+}
+POINTERS = {"rules", "bins", "survivors", "list"}
+POINTED_TO = 64 << 10
 
 
-def random_argument(chance: random.Random, number: int, size: int) -> bytearray:
-    """Mostly zeroes with a few words that could mean something, so that not every call ends at the first check."""
-    argument = bytearray(size)
-    argument[:4] = chance.choice([0, 1, 2, 3, 3, 3, 4, 257, 2**32 - 1]).to_bytes(4, "little")
+def random_argument(chance: random.Random, call: Call, pointed_to: Array[c_char]) -> bytearray:
+    """Mostly zeroes and what a field is likely to take, so that not every call ends at the first check."""
+    argument = bytearray(call.size)
     words = [0, 1, 2, 3, 7, 8, 64, 512, 4096, 65536, 1 << 20, 1 << 40, 2**32 - 1, 2**63, 2**64 - 1]
-    for _ in range(chance.randrange(5)):
-        at = chance.randrange(0, size - 8, 4)
-        width = chance.choice([4, 8])
-        word = chance.choice(words) & (1 << 8 * width) - 1
-        argument[at : at + width] = word.to_bytes(width, "little")
-    if number == 1:
-        # Not a device of a petabyte in eager memory: that is a test of patience.
-        argument[8:16] = chance.choice([1 << 20, 4096, 513, 0]).to_bytes(8, "little")
+
+    def put(field: Field, word: int) -> None:
+        # Of an array the first bytes.
+        size = min(field.size, 8)
+        argument[field.offset : field.offset + size] = (word & (1 << 8 * size) - 1).to_bytes(size, "little")
+
+    for field in call.fields:
+        if field.name in LIKELY and chance.random() < 0.5:
+            put(field, chance.choice(LIKELY[field.name]))
+        elif field.name in POINTERS and chance.random() < 0.8:
+            for _ in range(20):
+                # Structures of words, those before the others oftener.
+                at = 4 * min(chance.randrange(64), chance.randrange(64))
+                pointed_to[at : at + 4] = chance.choice([0, 0, *words, *range(12)]).to_bytes(8, "little")[:4]
+            put(field, addressof(pointed_to))
+    for _ in range(chance.choice([0, 0, 0, 1, 2, 4])):
+        field = chance.choice(call.fields)
+        if field.name != "capacity_bytes":
+            put(field, chance.choice([*words, 1 << chance.randrange(64)]))
+    argument[:4] = chance.choice([0, 1, 2, 3, 3, 3, 200, 200, 200, 257, 2**32 - 1]).to_bytes(4, "little")
     return argument
+
+
+def add(fd: int, index: int) -> None:
+    """Makes a device of 1 MiB."""
+    config = index.to_bytes(4, "little") + bytes(4) + (1 << 20).to_bytes(8, "little")
+    fcntl.ioctl(fd, ADD.request, bytearray(config.ljust(ADD.size, b"\0")), True)
+
+
+def remove(fd: int, index: int) -> None:
+    """Takes a device away, whoever has it open."""
+    forced = index.to_bytes(4, "little") + (1).to_bytes(4, "little")
+    fcntl.ioctl(fd, REMOVE.request, bytearray(forced.ljust(REMOVE.size, b"\0")), True)
 
 
 def clean_up(fd: int) -> None:
     """Takes every device away."""
-    listed = bytearray(56)
-    fcntl.ioctl(fd, 2 << 30 | 56 << 16 | 0xBD << 8 | 3, listed, True)
+    listed = bytearray(LIST.size)
+    fcntl.ioctl(fd, LIST.request, listed, True)
     bits = int.from_bytes(listed[8:40], "little")
     for index in range(1, 257):
         if bits >> (index - 1) & 1:
-            argument = bytearray(index.to_bytes(4, "little") + (1).to_bytes(4, "little") + bytes(16))
             with contextlib.suppress(OSError):
-                fcntl.ioctl(fd, 1 << 30 | 24 << 16 | 0xBD << 8 | 2, argument, True)
+                remove(fd, index)
 
 
 def test_random_calls_break_nothing() -> None:
     chance = random.Random(1)
     seen: set[int] = set()
+    succeeded: set[str] = set()
+    pointed_to = create_string_buffer(POINTED_TO)
     with lab.Device("1M", index=200):
         fd = os.open("/dev/sampleblk-control", os.O_RDWR)
         begin = time.monotonic()
         for n in range(IOCTLS):
             progress(n, IOCTLS, begin)
-            direction, number, size = chance.choice(CALLS)
+            call = chance.choice(CALLS)
+            number, size = call.number, call.size
+            argument = random_argument(chance, call, pointed_to)
             if chance.random() < 0.05:
                 number = chance.randrange(256)
             if chance.random() < 0.05:
                 size = chance.randrange(16, 2000)
+                argument = argument[:size].ljust(size, b"\0")
             try:
-                fcntl.ioctl(
-                    fd, direction << 30 | size << 16 | 0xBD << 8 | number, random_argument(chance, number, size), True
-                )
+                fcntl.ioctl(fd, ioc(call.direction, number, size), argument, True)
+                if number == call.number:
+                    succeeded.add(call.name)
                 seen.add(0)
             except OSError as error:
                 seen.add(error.errno or -1)
             if n % 500 == 499:
                 clean_up(fd)
-                if not Path("/dev/sampleblk200").exists():
-                    fcntl.ioctl(
-                        fd,
-                        3 << 30 | 136 << 16 | 0xBD << 8 | 1,
-                        bytearray(
-                            (200).to_bytes(4, "little") + bytes(4) + (1 << 20).to_bytes(8, "little") + bytes(120)
-                        ),
-                        True,
-                    )
+            if n % 10 == 9 and not Path("/dev/sampleblk200").exists():
+                add(fd, 200)
+                if chance.random() < 0.3:
+                    # By chance there is a journal too seldom for the calls that want one.
+                    start = bytes((200).to_bytes(4, "little") + bytes(4) + (1 << 18).to_bytes(8, "little"))
+                    fcntl.ioctl(fd, JOURNAL.request, bytearray(start.ljust(JOURNAL.size, b"\0")), True)
         os.close(fd)
     assert {0, errno.EINVAL, errno.ENOTTY, errno.ENODEV} <= seen
+    # No call that only ever ends at its first check.
+    assert succeeded == {call.name for call in CALLS}
     assert seen <= {
         0,
         errno.EINVAL,
@@ -178,50 +232,139 @@ def test_devices_come_and_go_under_io() -> None:
                 thread.join()
 
 
-@pytest.mark.skipif(not FAILSLAB.exists(), reason="this kernel has no failslab")
-@pytest.mark.parametrize("mode", [0, 1], ids=["mq", "bio"])
-def test_creation_survives_every_allocation_that_fails(mode: int) -> None:
+@contextlib.contextmanager
+def failing_allocations() -> Iterator[Callable[[Callable[[], T], Callable[[T], object]], tuple[int, int, set[int]]]]:
+    """Gives a function that does something once with each of its allocations failing, and undoes it.
+
+    It returns how often that failed, how often it went on without, and the errors.
+    """
     (FAILSLAB / "ignore-gfp-wait").write_text("N")
     (FAILSLAB / "verbose").write_text("0")
     (FAILSLAB / "probability").write_text("0")
-    made = failed = 0
-    errors: set[int] = set()
-    with lab.Device("1M", index=200):
-        fd = os.open("/dev/sampleblk-control", os.O_RDWR)
-        # Opened once: what a creation did not use up must not hit the opening of this.
-        fail_nth = os.open("/proc/thread-self/fail-nth", os.O_RDWR)
+    # Opened once: what was not used up must not hit the opening of this.
+    fail_nth = os.open("/proc/thread-self/fail-nth", os.O_RDWR)
+
+    def each(do: Callable[[], T], undo: Callable[[T], object]) -> tuple[int, int, set[int]]:
+        failed = made = 0
+        errors: set[int] = set()
         injected = True
-        nth = 0
         while injected:
-            nth += 1
-            config = bytearray(136)
-            config[:4] = (50).to_bytes(4, "little")
-            config[4:8] = (0x1C).to_bytes(4, "little")
-            config[8:16] = (1 << 20).to_bytes(8, "little")
-            config[52:56] = mode.to_bytes(4, "little")
-            os.pwrite(fail_nth, str(nth).encode(), 0)
+            os.pwrite(fail_nth, str(failed + made + 1).encode(), 0)
+            done: list[T] = []
             try:
-                fcntl.ioctl(fd, 3 << 30 | 136 << 16 | 0xBD << 8 | 1, config, True)
-                ok = True
+                done.append(do())
+                made += 1
             except OSError as error:
                 errors.add(error.errno or -1)
-                ok = False
+                failed += 1
             injected = os.pread(fail_nth, 16, 0).strip() == b"0"
             os.pwrite(fail_nth, b"0", 0)
-            if ok:
-                made += 1
-                argument = bytearray((50).to_bytes(4, "little") + bytes(20))
-                fcntl.ioctl(fd, 1 << 30 | 24 << 16 | 0xBD << 8 | 2, argument, True)
-            else:
-                failed += 1
-            assert not Path("/dev/sampleblk50").exists()
-            if nth % 20 == 0:
-                print(f"{nth} allocations: {failed} failed creations, {made} that went on without", flush=True)
+            # A failure leaves nothing that is in the way of the next.
+            undo(done[0] if done else do())
+            if (failed + made) % 20 == 0:
+                print(f"{failed + made} allocations: {failed} failures, {made} that went on without", flush=True)
+        return failed, made, errors
+
+    try:
+        yield each
+    finally:
         os.close(fail_nth)
+
+
+@pytest.mark.skipif(not FAILSLAB.exists(), reason="this kernel has no failslab")
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"mode": 1}, {"zone_bytes": 65536}, {"flags": 0x200}, {"flags": 0x80}],
+    ids=["mq", "bio", "zoned", "integrity", "eager"],
+)
+def test_creation_survives_every_allocation_that_fails(fields: dict[str, int]) -> None:
+    # With a cache, discards and write-zeroes where they go with it.
+    config = {"index": 50, "flags": 0x1C, "capacity_bytes": 1 << 20, **fields}
+    if "zone_bytes" in fields:
+        config["flags"] = 0
+    argument = bytearray(ADD.size)
+    for name, at, size in ADD.fields:
+        argument[at : at + size] = config.get(name, 0).to_bytes(size, "little")
+    with lab.Device("1M", index=200), failing_allocations() as each:
+        fd = os.open("/dev/sampleblk-control", os.O_RDWR)
+
+        def undo(_: object) -> None:
+            assert Path("/dev/sampleblk50").exists()
+            remove(fd, 50)
+            assert not Path("/dev/sampleblk50").exists()
+
+        failed, made, errors = each(lambda: fcntl.ioctl(fd, ADD.request, bytearray(argument), True), undo)
         os.close(fd)
     assert errors <= {errno.ENOMEM, errno.ENOSPC, errno.EINVAL}
     assert failed > 10
     assert made > 0
+
+
+@pytest.mark.skipif(not FAILSLAB.exists(), reason="this kernel has no failslab")
+@pytest.mark.parametrize("mode", ["mq", "bio"])
+def test_every_change_survives_every_allocation_that_fails(mode: str) -> None:
+    """What fails changes nothing, can be done again, and leaves the data as they were."""
+    data = random.Random(4).randbytes(1 << 20)
+    rules = [lab.Fault(action="delay", delay_ns=1, first_sector=n, last_sector=n) for n in range(100)]
+    bins = [(n * 1000, 1) for n in range(1, 200)]
+    with lab.Device("1M", mode=mode, cache=True, discard=True) as dev, failing_allocations() as each:
+        write(dev.path, data)
+        flush(dev.path)
+        tuned: dict[str, Any] = {"queues": 2} if mode == "mq" and (os.cpu_count() or 1) > 1 else {"completion": "timer"}
+        plain: dict[str, Any] = {"queues": 1} if "queues" in tuned else {"completion": "inline"}
+        snapshot = dev.snapshot_take()
+
+        def cut(_: object = None) -> None:
+            write(dev.path, b"v" * 8192, 4096)
+            dev.power_cut("all")
+
+        changes: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
+            "set_timing": (
+                lambda: dev.set_timing("empirical", ops=OPS, bins=bins),
+                lambda _: dev.set_timing("none", ops=OPS),
+            ),
+            "set_faults": (lambda: dev.set_faults(rules), lambda _: dev.set_faults([])),
+            "set_limits": (lambda: dev.set_limits(iops=10**6), lambda _: dev.set_limits()),
+            "tune": (lambda: dev.tune(**tuned), lambda _: dev.tune(**plain)),
+            "histograms": (lambda: dev.tune(histograms=True), lambda _: dev.tune(histograms=False)),
+            "sector_atomic": (lambda: dev.tune(sector_atomic=True), lambda _: dev.tune(sector_atomic=False)),
+            "snapshot_take": (dev.snapshot_take, dev.snapshot_delete),
+            "snapshot_restore": (lambda: dev.snapshot_restore(snapshot), lambda _: None),
+            "snapshot_clone": (
+                lambda: dev._control.snapshot_clone(dev.index, snapshot, 60),
+                lambda made: dev._control.remove(made, False),
+            ),
+            "journal_start": (lambda: dev.journal_start("256K"), lambda _: dev.journal_stop()),
+        }
+        told = {}
+        for name, (do, undo) in changes.items():
+            told[name] = each(do, undo)
+            assert read(dev.path, len(data)) == data, name
+        dev.snapshot_delete(snapshot)
+        told["resize"] = each(lambda: dev.resize("2M"), lambda _: dev.resize("1M"))
+        assert read(dev.path, len(data)) == data
+        write(dev.path, b"v" * 8192, 4096)
+        told["volatile_writes"] = each(lambda: len(dev.volatile_writes()), lambda _: None)
+        assert len(dev.volatile_writes()) == 1
+        told["power_cut"] = each(lambda: dev.power_cut("all"), lambda _: dev.power_on())
+        assert read(dev.path, len(data)) == data
+        dev.journal_start("256K")
+        for byte in range(1, 4):
+            write(dev.path, bytes([byte]) * 8192, 4096)
+        flush(dev.path)
+        told["mark"] = each(lambda: dev.mark("here"), lambda _: None)
+        told["seek"] = each(lambda: dev.seek(1), lambda _: dev.seek())
+        for sequence in range(4):
+            dev.seek(sequence)
+            there = bytes([sequence]) * 8192 if sequence else data[4096:12288]
+            assert read(dev.path, len(data)) == data[:4096] + there + data[12288:]
+    for name, (failed, made, errors) in told.items():
+        print(f"{name}: {failed} failures, {made} that went on without, {sorted(errors)}", flush=True)
+        assert errors <= {errno.ENOMEM}, name
+    # What copies its argument or keeps something must have failed.
+    assert {name for name, (failed, *_) in told.items() if failed} >= {
+        "set_timing", "set_faults", "snapshot_take", "snapshot_clone", "journal_start",
+    }  # fmt: skip
 
 
 @pytest.mark.skipif(not KMEMLEAK.exists(), reason="this kernel has no kmemleak")
