@@ -39,6 +39,14 @@ Torn torn_of(const crash::State& state) {
     return torn;
 }
 
+std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>> parts_of(const crash::Image& image) {
+    std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>> found;
+    for (const crash::Part& part : image.parts()) {
+        found.emplace_back(part.sequence, part.first, part.sectors);
+    }
+    return found;
+}
+
 py::bytes digest_of(const crash::Image& image) {
     const crash::Digest digest = image.digest();
     return {reinterpret_cast<const char*>(digest.data()), sizeof(digest)};
@@ -108,6 +116,7 @@ void register_crash(py::module_& module) {
              py::arg("path"), py::arg("base"), py::arg("size"), py::keep_alive<1, 2>(), Release())
         .def("take", &crash::Image::take, py::arg("state"), Release())
         .def_property_readonly("digest", &digest_of)
+        .def("parts", &parts_of, "(sequence, first sector of it, sectors) of each write that is there.")
         .def("write", &crash::Image::write, Release())
         .def("restore", &crash::Image::restore, Release())
         .def_property_readonly("bytes", &crash::Image::bytes);

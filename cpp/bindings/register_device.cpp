@@ -18,6 +18,9 @@ namespace sampleblk::bindings {
 
 namespace {
 
+// (sequence, first sector of it, sectors)
+using Parts = std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>>;
+
 constexpr std::tuple kConfig{Field{"index", &sampleblk_config::index},
                              Field{"flags", &sampleblk_config::flags},
                              Field{"capacity_bytes", &sampleblk_config::capacity_bytes},
@@ -207,6 +210,24 @@ py::dict power_cut(DeviceControl& control, std::uint32_t index, std::uint32_t mo
     return to_dict(power, kCut);
 }
 
+std::vector<sampleblk_part> parts_of(const Parts& parts) {
+    std::vector<sampleblk_part> list;
+    list.reserve(parts.size());
+    for (const auto& [sequence, first, sectors] : parts) {
+        list.push_back({sequence, first, sectors});
+    }
+    return list;
+}
+
+void state_give(DeviceControl& control, std::uint32_t index, std::uint32_t snapshot, const Parts& parts,
+                std::uint32_t target, bool force) {
+    control.state_give(index, snapshot, parts_of(parts), target, force);
+}
+
+std::uint32_t state_take(DeviceControl& control, std::uint32_t index, std::uint32_t snapshot, const Parts& parts) {
+    return control.state_take(index, snapshot, parts_of(parts));
+}
+
 py::list volatile_writes(const DeviceControl& control, std::uint32_t index) {
     py::list out;
     for (const sampleblk_volatile& write : control.volatile_writes(index)) {
@@ -278,7 +299,10 @@ void register_device(py::module_& module) {
         .def("snapshot_delete", &DeviceControl::snapshot_delete, py::arg("index"), py::arg("snapshot"), release())
         .def("snapshots", &DeviceControl::snapshots, py::arg("index"))
         .def("snapshot_clone", &DeviceControl::snapshot_clone, py::arg("index"), py::arg("snapshot"), py::arg("clone"),
-             release());
+             release())
+        .def("state_give", &state_give, py::arg("index"), py::arg("snapshot"), py::arg("parts"), py::arg("target"),
+             py::arg("force"), release())
+        .def("state_take", &state_take, py::arg("index"), py::arg("snapshot"), py::arg("parts"), release());
     py::class_<DeviceJournal>(module, "DeviceJournal")
         .def(py::init<const DeviceControl&, std::uint32_t>(), py::arg("control"), py::arg("index"), release())
         .def("__len__", &DeviceJournal::size)

@@ -11,6 +11,7 @@
 #include "block/command.h"
 
 #define SBLK_TRACE_SEEK 100 /* beside SAMPLEBLK_SNAPSHOT_* */
+#define SBLK_TRACE_STATE 101
 
 #define sblk_show_op(op) \
 	__print_symbolic(op, { SBLK_READ, "read" }, { SBLK_WRITE, "write" }, { SBLK_DISCARD, "discard" }, \
@@ -199,7 +200,8 @@ TRACE_EVENT(sampleblk_snapshot,
 	TP_printk("%d,%d %s %llu", MAJOR(__entry->dev), MINOR(__entry->dev),
 		  __print_symbolic(__entry->action, { SAMPLEBLK_SNAPSHOT_TAKE, "take" },
 				   { SAMPLEBLK_SNAPSHOT_RESTORE, "restore" }, { SAMPLEBLK_SNAPSHOT_DELETE, "delete" },
-				   { SAMPLEBLK_SNAPSHOT_CLONE, "clone" }, { SBLK_TRACE_SEEK, "seek" }),
+				   { SAMPLEBLK_SNAPSHOT_CLONE, "clone" }, { SBLK_TRACE_SEEK, "seek" },
+				   { SBLK_TRACE_STATE, "state" }),
 		  __entry->id)
 );
 

@@ -14,6 +14,7 @@
 #include "control/registry.h"
 #include "control/settings.h"
 #include "control/snapshot.h"
+#include "control/state.h"
 
 /* Room for the largest structure that an ioctl here takes; each begins with the device's index. */
 union sblk_arg {
@@ -36,6 +37,7 @@ union sblk_arg {
 	struct sampleblk_seek seek;
 	struct sampleblk_snapshot snapshot;
 	struct sampleblk_resize resize;
+	struct sampleblk_state state;
 };
 
 #define RESERVED_ZERO(arg) (!memchr_inv((arg)->reserved, 0, sizeof((arg)->reserved)))
@@ -218,6 +220,11 @@ static int control_snapshot(union sblk_arg *arg)
 	return err;
 }
 
+static int control_state(union sblk_arg *arg)
+{
+	return RESERVED_ZERO(&arg->state) && !arg->state.reserved0 ? sblk_state(&arg->state) : -EINVAL;
+}
+
 struct sblk_ioctl {
 	unsigned int cmd;
 	bool mutates; /* needs CAP_SYS_ADMIN */
@@ -248,6 +255,7 @@ static const struct sblk_ioctl ioctls[] = {
 	{ SAMPLEBLK_IOC_GET_TIMING, false, NULL, control_get_timing },
 	{ SAMPLEBLK_IOC_GET_LIMITS, false, NULL, control_get_limits },
 	{ SAMPLEBLK_IOC_RESIZE, true, NULL, control_resize },
+	{ SAMPLEBLK_IOC_STATE, true, control_state },
 };
 
 /* The number and direction pick the call; the size is the caller's version of the structure. */

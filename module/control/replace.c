@@ -28,3 +28,24 @@ void sblk_replace_end(struct sblk_device *dev, struct sblk_freeze *freeze)
 	sblk_slow_path_off(dev, SBLK_SLOW_REFUSE);
 	sblk_exclusive_end(dev);
 }
+
+int sblk_replace_store(struct sblk_device *dev, struct sblk_store *below, bool force)
+{
+	struct sblk_freeze freeze;
+	struct sblk_store *top;
+	int err;
+
+	/* The journal could not tell of it in fewer bytes than the device has. */
+	if (dev->medium.journal)
+		return -EBUSY;
+	top = sblk_store_create(below->bytes, below);
+	if (!top)
+		return -ENOMEM;
+	err = sblk_replace_begin(dev, force, &freeze);
+	if (!err) {
+		top = sblk_medium_replace(&dev->medium, top);
+		sblk_replace_end(dev, &freeze);
+	}
+	sblk_store_put(top);
+	return err;
+}

@@ -13,4 +13,10 @@
 int sblk_replace_begin(struct sblk_device *dev, bool force, struct sblk_freeze *freeze);
 void sblk_replace_end(struct sblk_device *dev, struct sblk_freeze *freeze);
 
+/*
+ * The device then holds what `below` does, to which nobody writes any more, and is written to in a layer on top. Errors as
+ * above, -EBUSY also while its journal records; -ENOMEM.
+ */
+int sblk_replace_store(struct sblk_device *dev, struct sblk_store *below, bool force);
+
 #endif

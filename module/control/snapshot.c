@@ -72,6 +72,29 @@ static int take_past_frozen(struct sblk_device *dev, struct sblk_snapshot *snaps
 	return 0;
 }
 
+/* Keeps it, with the store that it has been given. */
+static u32 snapshot_add(struct sblk_device *dev, struct sblk_snapshot *snapshot)
+{
+	snapshot->id = dev->next_snapshot++;
+	list_add_tail(&snapshot->list, &dev->snapshots);
+	dev->nr_snapshots++;
+	return snapshot->id;
+}
+
+int sblk_snapshot_keep(struct sblk_device *dev, struct sblk_store *store, u32 *id)
+{
+	struct sblk_snapshot *snapshot;
+
+	if (dev->nr_snapshots == SAMPLEBLK_MAX_SNAPSHOTS)
+		return -ENOSPC;
+	snapshot = kzalloc(sizeof(*snapshot), GFP_KERNEL);
+	if (!snapshot)
+		return -ENOMEM;
+	snapshot->store = sblk_store_get(store);
+	*id = snapshot_add(dev, snapshot);
+	return 0;
+}
+
 static int snapshot_take(struct sblk_device *dev, struct sampleblk_snapshot *arg)
 {
 	struct sblk_snapshot *snapshot;
@@ -103,37 +126,19 @@ static int snapshot_take(struct sblk_device *dev, struct sampleblk_snapshot *arg
 		kfree(snapshot);
 		return err;
 	}
-	snapshot->id = dev->next_snapshot++;
-	list_add_tail(&snapshot->list, &dev->snapshots);
-	dev->nr_snapshots++;
-	arg->id = snapshot->id;
+	arg->id = snapshot_add(dev, snapshot);
 	return 0;
 }
 
 static int snapshot_restore(struct sblk_device *dev, struct sampleblk_snapshot *arg)
 {
 	struct sblk_snapshot *snapshot = snapshot_find(dev, arg->id);
-	struct sblk_freeze freeze;
-	struct sblk_store *top;
-	int err;
 
 	if (arg->clone || arg->flags & ~SAMPLEBLK_SNAPSHOT_F_FORCE)
 		return -EINVAL;
 	if (!snapshot)
 		return -ENOENT;
-	/* The journal could not tell of it in fewer bytes than the device has. */
-	if (dev->medium.journal)
-		return -EBUSY;
-	top = sblk_store_create(snapshot->store->bytes, snapshot->store);
-	if (!top)
-		return -ENOMEM;
-	err = sblk_replace_begin(dev, arg->flags & SAMPLEBLK_SNAPSHOT_F_FORCE, &freeze);
-	if (!err) {
-		top = sblk_medium_replace(&dev->medium, top);
-		sblk_replace_end(dev, &freeze);
-	}
-	sblk_store_put(top);
-	return err;
+	return sblk_replace_store(dev, snapshot->store, arg->flags & SAMPLEBLK_SNAPSHOT_F_FORCE);
 }
 
 static int snapshot_delete(struct sblk_device *dev, struct sampleblk_snapshot *arg)

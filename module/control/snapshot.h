@@ -10,6 +10,9 @@ int sblk_snapshot(struct sblk_device *dev, struct sampleblk_snapshot *snapshot);
 /* A reference to what the snapshot holds, or NULL. */
 struct sblk_store *sblk_snapshot_store(struct sblk_device *dev, u32 id);
 
+/* Makes a store, to which nobody writes any more, a snapshot; its id. 0, -ENOSPC or -ENOMEM. */
+int sblk_snapshot_keep(struct sblk_device *dev, struct sblk_store *store, u32 *id);
+
 /* Forgets all. */
 void sblk_snapshots_destroy(struct sblk_device *dev);
 

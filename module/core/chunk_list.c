@@ -58,25 +58,26 @@ u64 sblk_chunks_pack(struct sblk_store *store, u64 pos, u64 len, void *to)
 	return to - start;
 }
 
-int sblk_chunks_apply(struct sblk_store *store, const void *chunks, u64 bytes, gfp_t gfp)
+int sblk_chunks_apply(struct sblk_store *store, const void *chunks, u64 bytes, u64 pos, u64 len, gfp_t gfp)
 {
 	const void *end = chunks + bytes;
+	int err = 0;
 
-	while (chunks < end) {
+	while (chunks < end && !err) {
 		const struct sampleblk_chunk *chunk = chunks;
-		u64 pos = chunk->sector << 9;
-		u64 len = chunk->sectors << 9;
-		int err;
+		const void *data = chunk + 1;
+		bool zero = chunk->kind != SAMPLEBLK_CHUNK_DATA;
+		u64 begin = chunk->sector << 9;
+		u64 from = max_t(u64, begin, pos);
+		u64 to = min_t(u64, begin + (chunk->sectors << 9), pos + len);
 
-		chunks += sizeof(*chunk);
-		if (chunk->kind == SAMPLEBLK_CHUNK_DATA) {
-			err = sblk_store_write(store, pos, chunks, len, gfp);
-			chunks += len;
-		} else {
-			err = sblk_store_discard(store, pos, len, gfp);
-		}
-		if (err)
-			return err;
+		chunks = zero ? data : data + (chunk->sectors << 9);
+		if (from >= to)
+			continue;
+		if (zero)
+			err = sblk_store_discard(store, from, to - from, gfp);
+		else
+			err = sblk_store_write(store, from, data + (from - begin), to - from, gfp);
 	}
-	return 0;
+	return err;
 }

@@ -16,7 +16,7 @@ u64 sblk_chunks_size(struct sblk_store *store, u64 pos, u64 len);
 /* Packs the range to `to`, which has that room; returns the bytes used. */
 u64 sblk_chunks_pack(struct sblk_store *store, u64 pos, u64 len, void *to);
 
-/* Makes the store hold what was packed. 0 or -ENOMEM; again from the start is then allowed. */
-int sblk_chunks_apply(struct sblk_store *store, const void *chunks, u64 bytes, gfp_t gfp);
+/* Makes [pos, pos + len) of the store hold what was packed of it. 0 or -ENOMEM; again from the start is then allowed. */
+int sblk_chunks_apply(struct sblk_store *store, const void *chunks, u64 bytes, u64 pos, u64 len, gfp_t gfp);
 
 #endif

@@ -8,6 +8,11 @@ static struct sampleblk_journal_entry *entry_at(const struct sblk_journal *journ
 	return (void *)journal->header + offset;
 }
 
+static u64 offsets_pages(u64 room)
+{
+	return sblk_pages_of(room * sizeof(u64));
+}
+
 int sblk_journal_init(struct sblk_journal *journal, u64 bytes)
 {
 	struct sampleblk_journal_header *header;
@@ -35,7 +40,8 @@ int sblk_journal_init(struct sblk_journal *journal, u64 bytes)
 void sblk_journal_destroy(struct sblk_journal *journal)
 {
 	vfree(journal->header);
-	sblk_pages_uncharge(sblk_pages_of(journal->bytes));
+	vfree(journal->offsets);
+	sblk_pages_uncharge(sblk_pages_of(journal->bytes) + offsets_pages(journal->room_offsets));
 	memset(journal, 0, sizeof(*journal));
 }
 
@@ -164,14 +170,19 @@ u64 sblk_journal_mark(struct sblk_journal *journal, const char *text, u32 length
 
 static int undo(const struct sampleblk_journal_entry *entry, struct sblk_store *store)
 {
-	return entry->sectors ? sblk_chunks_apply(store, entry + 1, entry->undo_bytes, GFP_KERNEL) : 0;
+	if (!entry->sectors)
+		return 0;
+	return sblk_chunks_apply(store, entry + 1, entry->undo_bytes, entry->sector << 9, entry->sectors << 9, GFP_KERNEL);
 }
 
-static int redo(const struct sampleblk_journal_entry *entry, struct sblk_store *store)
+/* So many of its sectors, from that one on. */
+static int redo(const struct sampleblk_journal_entry *entry, struct sblk_store *store, u64 first, u64 sectors)
 {
 	const void *chunks = (const void *)(entry + 1) + entry->undo_bytes;
 
-	return entry->sectors ? sblk_chunks_apply(store, chunks, entry->redo_bytes, GFP_KERNEL) : 0;
+	if (!sectors)
+		return 0;
+	return sblk_chunks_apply(store, chunks, entry->redo_bytes, (entry->sector + first) << 9, sectors << 9, GFP_KERNEL);
 }
 
 /* The entry before `end`, which is not the first offset. */
@@ -198,7 +209,7 @@ static int travel(const struct sblk_journal *journal, struct sblk_store *store, 
 
 		if (sblk_interrupted() || READ_ONCE(*stop))
 			return -EINTR;
-		err = back ? undo(entry, store) : redo(entry, store);
+		err = back ? undo(entry, store) : redo(entry, store, 0, entry->sectors);
 		if (err)
 			return err;
 		*end = back ? *end - entry->bytes : *end + entry->bytes;
@@ -224,4 +235,88 @@ int sblk_journal_view(const struct sblk_journal *journal, struct sblk_store *sto
 	u64 applied;
 
 	return travel(journal, store, sequence, &position, &end, &applied, stop);
+}
+
+/* --- what a crash may have left */
+
+/* Notes where the first `entries` entries are. */
+static int find_entries(struct sblk_journal *journal, u64 entries, const bool *stop)
+{
+	u64 at = ALIGN(sizeof(*journal->header), 64);
+
+	if (entries > journal->room_offsets) {
+		u64 room = max_t(u64, entries, 2 * journal->room_offsets);
+		u64 more = offsets_pages(room) - offsets_pages(journal->room_offsets);
+		u64 *offsets;
+
+		if (!sblk_pages_charge(more))
+			return -ENOMEM;
+		offsets = vmalloc(room * sizeof(*offsets));
+		if (!offsets) {
+			sblk_pages_uncharge(more);
+			return -ENOMEM;
+		}
+		if (journal->nr_offsets)
+			memcpy(offsets, journal->offsets, journal->nr_offsets * sizeof(*offsets));
+		vfree(journal->offsets);
+		journal->offsets = offsets;
+		journal->room_offsets = room;
+	}
+	if (journal->nr_offsets) {
+		at = journal->offsets[journal->nr_offsets - 1];
+		at += entry_at(journal, at)->bytes;
+	}
+	while (journal->nr_offsets < entries) {
+		if (sblk_interrupted() || READ_ONCE(*stop))
+			return -EINTR;
+		journal->offsets[journal->nr_offsets++] = at;
+		at += entry_at(journal, at)->bytes;
+		cond_resched();
+	}
+	return 0;
+}
+
+static bool is_change(u32 type)
+{
+	return type == SAMPLEBLK_OP_WRITE || type == SAMPLEBLK_OP_DISCARD || type == SAMPLEBLK_OP_WRITE_ZEROES;
+}
+
+static int apply_part(const struct sblk_journal *journal, u64 entries, struct sblk_store *store,
+		      const struct sampleblk_part *part, u32 unit_sectors)
+{
+	u64 sectors = part->sectors;
+	const struct sampleblk_journal_entry *entry;
+
+	/* Until the first gap, sequences count entries. */
+	if (!part->sequence || part->sequence > entries)
+		return -EINVAL;
+	entry = entry_at(journal, journal->offsets[part->sequence - 1]);
+	if (!is_change(entry->type))
+		return -EINVAL;
+	if (!part->first && !sectors)
+		sectors = entry->sectors;
+	if (!sectors || part->first > entry->sectors || sectors > entry->sectors - part->first)
+		return -EINVAL;
+	if (sectors != entry->sectors) {
+		if (READ_ONCE(entry->flags) & SAMPLEBLK_JOURNAL_ATOMIC)
+			return -EINVAL;
+		if ((part->first | sectors) & (unit_sectors - 1))
+			return -EINVAL;
+	}
+	return redo(entry, store, part->first, sectors);
+}
+
+int sblk_journal_compose(struct sblk_journal *journal, u64 entries, struct sblk_store *store,
+			 const struct sampleblk_part *parts, u64 nr_parts, u32 unit_sectors, const bool *stop)
+{
+	int err = find_entries(journal, entries, stop);
+	u64 i;
+
+	for (i = 0; i < nr_parts && !err; i++) {
+		if (sblk_interrupted() || READ_ONCE(*stop))
+			return -EINTR;
+		err = apply_part(journal, entries, store, &parts[i], unit_sectors);
+		cond_resched();
+	}
+	return err;
 }

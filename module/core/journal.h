@@ -20,6 +20,10 @@ struct sblk_journal {
 	u64 position_end; /* offset behind the entry that the store is as after */
 	u64 epoch; /* the open one */
 	u32 last_bytes; /* of the newest entry */
+	/* Where entries are, by sequence from 1; as many as were asked for by now. */
+	u64 *offsets;
+	u64 nr_offsets;
+	u64 room_offsets;
 };
 
 /* An operation to be appended. */
@@ -72,6 +76,14 @@ int sblk_journal_seek(struct sblk_journal *journal, struct sblk_store *store, u6
 
 /* The same for a store on top, without moving the position. */
 int sblk_journal_view(const struct sblk_journal *journal, struct sblk_store *store, u64 sequence, const bool *stop);
+
+/*
+ * Puts what `parts` names over a store that nobody else uses, one after another, out of the first `entries` entries, which are
+ * whole and have no gap; others may append meanwhile. `unit_sectors`: nothing is torn within so many. 0; -EINVAL for a part
+ * that cannot be; -ENOMEM, or -EINTR as above. One at a time. May sleep.
+ */
+int sblk_journal_compose(struct sblk_journal *journal, u64 entries, struct sblk_store *store,
+			 const struct sampleblk_part *parts, u64 nr_parts, u32 unit_sectors, const bool *stop);
 
 static inline bool sblk_journal_in_past(const struct sblk_journal *journal)
 {

@@ -155,8 +155,10 @@ class Driver {
             execute(any());
         } else if (dice < 800) {
             complete(any());
-        } else if (dice < 900) {
+        } else if (dice < 885) {
             read();
+        } else if (dice < 900) {
+            compose();
         } else if (dice < 920) {
             cut();
         } else if (dice < 935) {
@@ -174,7 +176,7 @@ class Driver {
 
     void check_all() { ASSERT_EQ(contents(medium_.store), model_.now); }
 
-    u64 cuts = 0, seeks = 0, restores = 0, failures = 0, agains = 0, enumerated = 0;
+    u64 cuts = 0, seeks = 0, restores = 0, failures = 0, agains = 0, enumerated = 0, composed = 0, refused = 0;
     u64 torn = 0, durable_behind = 0;
 
   private:
@@ -297,6 +299,9 @@ class Driver {
                       .zeroes = command.type != SAMPLEBLK_OP_WRITE,
                       .fua = command.fua,
                       .atomic = command.atomic};
+        if (medium_.journal != nullptr && journal_.overflow == 0) {
+            recorded_.emplace_back(journal_.next_sequence - 1, change);
+        }
         if (medium_.cache == nullptr) {
             std::copy(change.data.begin(), change.data.end(),
                       model_.now.begin() + static_cast<std::ptrdiff_t>(change.pos));
@@ -569,6 +574,8 @@ class Driver {
         ASSERT_EQ(sblk_journal_init(&journal_, journal_bytes_), 0);
         sblk_medium_attach(&medium_, &journal_);
         states_.clear();
+        recorded_.clear();
+        recorded_over_ = model_.now;
         completed_epoch_.clear();
         flushes_before_ = flushes_;
         ids_before_ = ids_;
@@ -654,6 +661,103 @@ class Driver {
         EXPECT_EQ(journal_.header->position, sequence);
     }
 
+    // --- what a crash may have left, out of the journal
+
+    void compose() {
+        if (medium_.journal == nullptr || journal_.overflow != 0) {
+            return;
+        }
+        const Store below = make_store(bytes);
+        ASSERT_EQ(sblk_store_write(below.get(), 0, recorded_over_.data(), bytes, GFP_KERNEL), 0);
+        // Some of a few that follow each other, whole or torn, now and then not in the order in which they were executed.
+        const std::size_t first = recorded_.empty() ? 0 : pick(static_cast<unsigned>(recorded_.size()));
+        std::vector<const std::pair<u64, Change>*> chosen;
+        for (std::size_t i = first; i < std::min(recorded_.size(), first + 40); ++i) {
+            if (pick(3) != 0) {
+                chosen.push_back(&recorded_[i]);
+            }
+        }
+        if (pick(4) == 0) {
+            std::shuffle(chosen.begin(), chosen.end(), random_);
+        }
+        std::vector<sampleblk_part> parts;
+        Bytes expected = recorded_over_;
+        for (const auto* one : chosen) {
+            const auto& [sequence, change] = *one;
+            const u64 units = change.data.size() / sector / unit_;
+            u64 begin = 0, count = units;
+            if (!change.atomic && pick(2) == 0) {
+                begin = pick(static_cast<unsigned>(units));
+                count = 1 + pick(static_cast<unsigned>(units - begin));
+            }
+            std::copy_n(change.data.begin() + static_cast<std::ptrdiff_t>(begin * unit_ * sector),
+                        count * unit_ * sector,
+                        expected.begin() + static_cast<std::ptrdiff_t>(change.pos + begin * unit_ * sector));
+            parts.push_back({sequence, begin * unit_, count == units && pick(2) == 0 ? 0 : count * unit_});
+        }
+        const u64 entries = journal_.entries;
+        const auto build = [&](const Store& store, const std::vector<sampleblk_part>& of) {
+            const bool stop = false;
+            return sblk_journal_compose(&journal_, entries, store.get(), of.data(), of.size(),
+                                        static_cast<u32>(unit_), &stop);
+        };
+        if (pick(4) == 0) {
+            const Store failing = make_store(bytes, below.get());
+            user_fail_after(static_cast<long>(pick(6)));
+            const int err = build(failing, parts);
+            user_fail_after(-1);
+            ASSERT_TRUE(err == 0 || err == -ENOMEM);
+            failures += err == 0 ? 0 : 1;
+        }
+        if (pick(4) == 0 && !parts.empty()) {
+            user_interrupt(true);
+            EXPECT_EQ(build(make_store(bytes, below.get()), parts), -EINTR);
+            user_interrupt(false);
+        }
+        const Store store = make_store(bytes, below.get());
+        ASSERT_EQ(build(store, parts), 0);
+        ASSERT_EQ(contents(store.get()), expected);
+        ASSERT_EQ(contents(below.get()), recorded_over_);
+        ++composed;
+        for (const sampleblk_part& wrong : impossible_parts()) {
+            EXPECT_EQ(build(make_store(bytes, below.get()), {wrong}), -EINVAL) << wrong.sequence;
+            ++refused;
+        }
+    }
+
+    std::vector<sampleblk_part> impossible_parts() {
+        std::vector<sampleblk_part> wrong = {{0, 0, 0}, {journal_.entries + 1, 0, 0}, {~0ULL, 0, 0}};
+        std::set<u64> changes;
+        for (const auto& [sequence, change] : recorded_) {
+            changes.insert(sequence);
+        }
+        for (u64 sequence = 1; sequence <= journal_.entries && wrong.size() < 6; ++sequence) {
+            // A flush, a mark, or what a cut changed.
+            if (!changes.contains(sequence)) {
+                wrong.push_back({sequence, 0, 0});
+            }
+        }
+        for (const auto& [sequence, change] : recorded_) {
+            const u64 count = change.data.size() / sector;
+            if (wrong.size() > 12) {
+                break;
+            }
+            wrong.push_back({sequence, 0, count + unit_});
+            wrong.push_back({sequence, count, unit_});
+            wrong.push_back({sequence, unit_, ~0ULL});
+            wrong.push_back({sequence, ~0ULL, 2});
+            wrong.push_back({sequence, unit_, 0});
+            if (unit_ > 1) {
+                wrong.push_back({sequence, 0, 1});
+                wrong.push_back({sequence, 1, count - 1});
+            }
+            if (change.atomic && count > unit_) {
+                wrong.push_back({sequence, 0, unit_});
+            }
+        }
+        return wrong;
+    }
+
     std::mt19937_64 random_;
     u64 journal_bytes_;
     u64 unit_ = 1;
@@ -668,6 +772,9 @@ class Driver {
     std::list<Command> commands_;
     std::vector<std::pair<Store, Bytes>> snapshots_;
     std::map<u64, Bytes> states_;
+    // What the journal has, by sequence, and what was there when it began.
+    std::vector<std::pair<u64, Change>> recorded_;
+    Bytes recorded_over_;
     // What the journal is held against: by submit_order, the flushes submitted before an operation completed.
     std::map<u64, u64> completed_epoch_;
     u64 flushes_ = 0;
@@ -708,6 +815,8 @@ TEST_P(ModelTest, BytesAreThoseOfTheModel) {
         seen["failed allocations"] += driver.failures;
         seen["zeroes that had to be prepared again"] += driver.agains;
         seen["enumerations"] += driver.enumerated;
+        seen["states that were built"] += driver.composed;
+        seen["parts that were refused"] += driver.refused;
         seen["durable behind volatile"] += driver.durable_behind;
     }
     for (const auto& [what, count] : seen) {

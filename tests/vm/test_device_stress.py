@@ -31,8 +31,8 @@ IOCTLS = 100_000 if FULL else 5_000
 CYCLES = 1_000 if FULL else 20
 FAILSLAB = Path("/sys/kernel/debug/failslab")
 KMEMLEAK = Path("/sys/kernel/debug/kmemleak")
-ADD, REMOVE, LIST, JOURNAL = (
-    next(call for call in CALLS if call.name == name) for name in ("ADD", "REMOVE", "LIST", "JOURNAL")
+ADD, REMOVE, LIST, JOURNAL, SNAPSHOT = (
+    next(call for call in CALLS if call.name == name) for name in ("ADD", "REMOVE", "LIST", "JOURNAL", "SNAPSHOT")
 )
 
 
@@ -77,8 +77,11 @@ LIKELY: dict[str, Sequence[int]] = {
     "nr_survivors": [0, 1, 2, 100],
     "nr": [0, 1, 100],
     "survive_percent": [0, 50, 100, 101],
+    "snapshot": [1, 1, 1, 0, 2, 3],
+    "target": [0, 0, 1, 2, 3, 200],
+    "nr_parts": [0, 0, 1, 2, 100, 1 << 20],
 }
-POINTERS = {"rules", "bins", "survivors", "list"}
+POINTERS = {"rules", "bins", "survivors", "list", "parts"}
 POINTED_TO = 64 << 10
 
 
@@ -162,9 +165,11 @@ def test_random_calls_break_nothing() -> None:
             if n % 10 == 9 and not Path("/dev/sampleblk200").exists():
                 add(fd, 200)
                 if chance.random() < 0.3:
-                    # By chance there is a journal too seldom for the calls that want one.
+                    # By chance there is a journal too seldom for the calls that want one; and a snapshot with it.
                     start = bytes((200).to_bytes(4, "little") + bytes(4) + (1 << 18).to_bytes(8, "little"))
                     fcntl.ioctl(fd, JOURNAL.request, bytearray(start.ljust(JOURNAL.size, b"\0")), True)
+                    take = bytearray((200).to_bytes(4, "little").ljust(SNAPSHOT.size, b"\0"))
+                    fcntl.ioctl(fd, SNAPSHOT.request, take, True)
         os.close(fd)
     assert {0, errno.EINVAL, errno.ENOTTY, errno.ENODEV} <= seen
     # No call that only ever ends at its first check.
@@ -368,6 +373,12 @@ def test_every_change_survives_every_allocation_that_fails(mode: str) -> None:
         flush(dev.path)
         told["mark"] = each(lambda: dev.mark("here"), lambda _: None)
         told["seek"] = each(lambda: dev.seek(1), lambda _: dev.seek())
+        first = dev.snapshot_take(0)
+        with dev.snapshot_clone(first) as clone:
+            told["state_give"] = each(lambda: dev.state_give(first, [1, 3, 2], clone), lambda _: None)
+            assert read(clone.path, len(data)) == data[:4096] + bytes([2]) * 8192 + data[12288:]
+        told["state_take"] = each(lambda: dev.state_take(first, [3, 1]), dev.snapshot_delete)
+        dev.snapshot_delete(first)
         for sequence in range(4):
             dev.seek(sequence)
             there = bytes([sequence]) * 8192 if sequence else data[4096:12288]
@@ -377,7 +388,7 @@ def test_every_change_survives_every_allocation_that_fails(mode: str) -> None:
         assert errors <= {errno.ENOMEM}, name
     # What copies its argument or keeps something must have failed.
     assert {name for name, (failed, *_) in told.items() if failed} >= {
-        "set_timing", "set_faults", "snapshot_take", "snapshot_clone", "journal_start",
+        "set_timing", "set_faults", "snapshot_take", "snapshot_clone", "journal_start", "state_give", "state_take",
     }  # fmt: skip
 
 

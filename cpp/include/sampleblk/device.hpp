@@ -116,12 +116,20 @@ class DeviceControl {
     // A device that begins as the snapshot is; its index.
     std::uint32_t snapshot_clone(std::uint32_t index, std::uint32_t id, std::uint32_t clone = SAMPLEBLK_INDEX_ANY);
 
+    // What a crash may have left: a snapshot, and over it what the journal has of `parts`, one after another. `target`
+    // then holds it (see SAMPLEBLK_IOC_STATE for what it has to be) …
+    void state_give(std::uint32_t index, std::uint32_t snapshot, const std::vector<sampleblk_part>& parts,
+                    std::uint32_t target, bool force = false);
+    // … or it is another snapshot, whose id this is.
+    std::uint32_t state_take(std::uint32_t index, std::uint32_t snapshot, const std::vector<sampleblk_part>& parts);
+
     // For device_journal.hpp.
     [[nodiscard]] int fd() const noexcept { return fd_.get(); }
 
   private:
     void call(unsigned long request, void* argument, const char* name, const std::string& device) const;
     [[nodiscard]] sampleblk_snapshot snapshot(sampleblk_snapshot request) const;
+    std::uint32_t state(sampleblk_state request, const std::vector<sampleblk_part>& parts);
 
     std::string path_;
     Fd fd_;

@@ -62,12 +62,22 @@ Image::Image(const Log& log, std::string path, const std::string& base, std::uin
                 base, 0, "a base no larger than the image");
         }
     }
+    if (!path_.empty()) {
+        make_file();
+    }
+    if (!base.empty()) {
+        base_.check();
+    }
+    index_versions();
+}
+
+void Image::make_file() {
     fd_ = open_file(path_, O_RDWR | O_CREAT | O_TRUNC, 0644);
     // All of it now: a file system that is full says so here, where a store to the mapping would end us.
-    if (const int code = ::posix_fallocate(fd_.get(), 0, static_cast<off_t>(bytes)); code != 0) {
+    if (const int code = ::posix_fallocate(fd_.get(), 0, static_cast<off_t>(bytes_)); code != 0) {
         throw SystemError("posix_fallocate", path_, code);
     }
-    map_ = Mapping(bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0, path_);
+    map_ = Mapping(bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0, path_);
     const std::span<const std::byte> from = base_.bytes();
     for (std::size_t offset = 0; offset < from.size(); offset += block_bytes) {
         const std::span<const std::byte> block = from.subspan(offset, std::min(block_bytes, from.size() - offset));
@@ -78,10 +88,6 @@ Image::Image(const Log& log, std::string path, const std::string& base, std::uin
             check_interrupt();
         }
     }
-    if (!base.empty()) {
-        base_.check();
-    }
-    index_versions();
 }
 
 const std::byte* Image::base_at(std::uint64_t sector) const {
@@ -250,13 +256,35 @@ void Image::take(const State& state) {
     std::ranges::for_each(changed, [&](std::uint32_t write) { refresh(write); });
 }
 
+std::vector<Part> Image::parts() const {
+    std::vector<Part> found;
+    auto tear = state_.torn.begin();
+    for (std::uint32_t w = 0; w < presence_.size(); ++w) {
+        const Write& write = log_.writes()[w];
+        if (presence_[w] == Presence::whole) {
+            found.push_back({write.sequence, 0, write.sectors()});
+        } else if (presence_[w] == Presence::torn) {
+            tear = std::ranges::lower_bound(tear, state_.torn.end(), w, {}, &Tear::write);
+            found.push_back({write.sequence, tear->first, tear->sectors});
+        }
+    }
+    return found;
+}
+
 const std::byte* Image::contents(std::uint32_t sector_id) const {
     const std::uint32_t version = top_[sector_id];
     const std::byte* data = version == base_version ? base_at(sectors_[sector_id]) : versions_[version].data;
     return data == nullptr ? zeros.data() : data;
 }
 
+void Image::need_file() const {
+    if (path_.empty()) {
+        throw InputError("an image without a file", {}, 0, "one that was given a path");
+    }
+}
+
 std::size_t Image::write() {
+    need_file();
     std::size_t written = 0;
     for (const std::uint32_t id : dirty_) {
         is_dirty_[id] = false;
@@ -275,6 +303,7 @@ std::size_t Image::write() {
 }
 
 std::size_t Image::restore() {
+    need_file();
     struct stat about{};
     if (::fstat(fd_.get(), &about) != 0) {
         throw_errno("fstat", path_);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -115,7 +116,16 @@ MountedImage::MountedImage(const std::string& image, std::string target, const s
                            const std::string& options)
     : target_(std::move(target)) {
     const Options parsed = parse(options);
-    Loop loop = attach(image, (parsed.flags & MS_RDONLY) != 0);
+    struct stat about{};
+    if (::stat(image.c_str(), &about) != 0) {
+        throw_errno("stat", image);
+    }
+    Loop loop;
+    if (S_ISBLK(about.st_mode)) {
+        loop.path = image;
+    } else {
+        loop = attach(image, (parsed.flags & MS_RDONLY) != 0);
+    }
     if (::mount(loop.path.c_str(), target_.c_str(), fstype.c_str(), parsed.flags, parsed.data.c_str()) != 0) {
         throw_errno("mount(2) of " + fstype, image);
     }

@@ -453,4 +453,29 @@ std::uint32_t DeviceControl::snapshot_clone(std::uint32_t index, std::uint32_t i
     return snapshot(request).clone;
 }
 
+std::uint32_t DeviceControl::state(sampleblk_state request, const std::vector<sampleblk_part>& parts) {
+    request.nr_parts = parts.size();
+    request.parts = reinterpret_cast<std::uintptr_t>(parts.data());
+    call(SAMPLEBLK_IOC_STATE, &request, "SAMPLEBLK_IOC_STATE", device_path(request.index));
+    return request.id;
+}
+
+void DeviceControl::state_give(std::uint32_t index, std::uint32_t snapshot, const std::vector<sampleblk_part>& parts,
+                               std::uint32_t target, bool force) {
+    sampleblk_state request{};
+    request.index = index;
+    request.snapshot = snapshot;
+    request.target = target;
+    request.flags = force ? SAMPLEBLK_STATE_FORCE : 0;
+    state(request, parts);
+}
+
+std::uint32_t DeviceControl::state_take(std::uint32_t index, std::uint32_t snapshot,
+                                        const std::vector<sampleblk_part>& parts) {
+    sampleblk_state request{};
+    request.index = index;
+    request.snapshot = snapshot;
+    return state(request, parts);
+}
+
 }  // namespace sampleblk

@@ -244,6 +244,7 @@ void user_fail_atomic(bool fail);
 #define kvzalloc(size, gfp) user_alloc(size, 8, (gfp) | GFP_KERNEL, true)
 #define kvcalloc(n, size, gfp) user_alloc((size_t)(n) * (size), 8, (gfp) | GFP_KERNEL, true)
 #define kvmalloc(size, gfp) user_alloc(size, 8, (gfp) | GFP_KERNEL, false)
+#define vmalloc(size) user_alloc(size, 8, GFP_KERNEL, false)
 #define vmalloc_user(size) user_alloc(size, 8, GFP_KERNEL, true)
 #define kfree(p) free(p)
 #define kvfree(p) free(p)

@@ -101,7 +101,7 @@ def _sent(check: Callable[[Path, State], object]) -> bytes:
 class _Cluster:
     """One exploration."""
 
-    def __init__(self, task: Task, found: Exploration, failures: int, where: Place, folder: Path, line: Line) -> None:
+    def __init__(self, task: Task, found: Exploration, failures: int, where: Place, line: Line) -> None:
         self._task = task
         self._found = found
         self._failures = failures
@@ -111,7 +111,7 @@ class _Cluster:
         self._check = _sent(task.check)
         self._parcel = Parcel.of(task.log)
         self._data: bytes | None = None
-        self._contents = Contents(task, task.log.image(folder / "disk.img"))
+        self._contents = Contents(task, task.log.image(""))
         self._next = iter(self._contents)
         self._handed_out = 0
         self._at_end = False
@@ -300,7 +300,7 @@ class _Cluster:
 
 
 def explore_on_cluster(
-    task: Task, found: Exploration, failures: int, client: Any, workers: int | None, folder: Path, line: Line
+    task: Task, found: Exploration, failures: int, client: Any, workers: int | None, line: Line
 ) -> None:
     """Fills in `found`: the same failures as one process finds, whoever checks what.
 
@@ -310,4 +310,4 @@ def explore_on_cluster(
         UnsupportedError: As :func:`sampleblk_lab.sweeps.place.place`; a host lacks what the check needs.
     """
     with place(client, workers, None) as where:
-        _Cluster(task, found, failures, where, folder, line).run()
+        _Cluster(task, found, failures, where, line).run()

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab._native import core
+from sampleblk_lab.crash.disks import ImageFile, clones
 from sampleblk_lab.crash.log import State, some
 from sampleblk_lab.crash.model import Sample
 from sampleblk_lab.errors import InputError, UnsupportedError
@@ -19,10 +21,12 @@ from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.progress import Line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from sampleblk_lab.crash.disks import Clone, Disk
     from sampleblk_lab.crash.log import Log
     from sampleblk_lab.crash.model import Model
+    from sampleblk_lab.device import Device
 
 # States that are looked at between two looks at the clock.
 _LOOK = 100_000
@@ -163,26 +167,25 @@ class Exploration:
 
 
 class Bench:
-    """The image that states are checked on."""
+    """A disk, on which states are checked."""
 
-    def __init__(self, log: Log, check: Callable[[Path, State], object], folder: Path) -> None:
-        self.path = folder / "disk.img"
+    def __init__(self, log: Log, check: Callable[[Path, State], object], disk: Disk) -> None:
         self._log = log
         self._check = check
-        self.image = log.image(self.path)
+        self._disk = disk
 
     def check(self, state: State) -> Exception | None:
-        """What the check says of the state that the image has taken."""
-        self.image.write()
+        """What the check says of the state that the image of the disk has taken."""
+        self._disk.build()
         try:
-            self._check(self.path, state)
+            self._check(self._disk.path, state)
         except UnsupportedError:
             # Cannot be checked here: that is no finding.
             raise
         except Exception as error:
             return error
         finally:
-            self.image.restore()
+            self._disk.restore()
         return None
 
     def try_without(self, state: State, missing: list[int]) -> tuple[State, Exception | None]:
@@ -196,7 +199,7 @@ class Bench:
                 [torn[i - len(lost)] for i in missing if i >= len(lost)],
             ),
         )
-        self.image.take(tried.native)
+        self._disk.image.take(tried.native)
         return tried, self.check(tried)
 
 
@@ -257,6 +260,7 @@ class Task:
 
     Attributes:
         until: In seconds of the monotonic clock.
+        clones: Where it is explored, one for each worker; empty: in files.
     """
 
     log: Log
@@ -264,6 +268,7 @@ class Task:
     model: Model
     states: int | None
     until: float | None
+    clones: Sequence[Clone] = ()
 
 
 class Contents:
@@ -307,8 +312,9 @@ class Walker:
         self._task = task
         self._share = share
         self._of = of
-        self._bench = Bench(task.log, task.check, folder)
-        self._contents = Contents(task, self._bench.image)
+        disk: Disk = task.clones[share] if task.clones else ImageFile(task.log, folder)
+        self._bench = Bench(task.log, task.check, disk)
+        self._contents = Contents(task, disk.image)
         self.looked_at = 0
         self.complete = False
         self.interrupted = False
@@ -346,6 +352,7 @@ def explore(
     failures: int,
     workers: int | None,
     client: Any,
+    device: Device | None,
     progress: bool,
 ) -> Exploration:
     """See :meth:`Log.explore`."""
@@ -354,15 +361,20 @@ def explore(
     for name, value in (("workers", workers), ("failures", failures)):
         if value is not None and value < 1:
             raise InputError(f"{name} {value}", expected="1 or more")
+    if client is not None and device is not None:
+        raise InputError(f"device {device.path} beside a client", expected="one of them")
     found = Exploration(total=float("inf") if isinstance(model, Sample) else log.count(model))
     begin = time.monotonic()
     task = Task(log, check, model, states, None if seconds is None else begin + seconds)
     line = Line(every_s=0.5, shown=progress and sys.stderr.isatty())
-    with scratch_directory("crash-images", folder_for(log.size_bytes * (workers or 1))) as folder:
+    with contextlib.ExitStack() as stack:
+        if device is not None:
+            task = replace(task, clones=stack.enter_context(clones(log, device, workers or 1)))
+        folder = stack.enter_context(scratch_directory("crash-images", folder_for(log.size_bytes * (workers or 1))))
         if client is not None:
             from sampleblk_lab.crash.cluster import explore_on_cluster
 
-            explore_on_cluster(task, found, failures, client, workers, folder, line)
+            explore_on_cluster(task, found, failures, client, workers, line)
         elif workers is None or workers == 1:
             _explore_here(task, found, failures, folder, line)
         else:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sampleblk_lab.crash.disks import ImageFile
 from sampleblk_lab.crash.explore import Bench, folder_for, reduce
 from sampleblk_lab.crash.log import State
 from sampleblk_lab.crash.workers import packed
@@ -106,13 +107,14 @@ def _range(check: bytes, parcel: Parcel, states: bytes, seconds: float | None, r
     setup_s = 0.0
     try:
         log = parcel.log()
-        bench = Bench(log, pickle.loads(check), Path(folder))
+        disk = ImageFile(log, Path(folder))
+        bench = Bench(log, pickle.loads(check), disk)
         setup_s = time.monotonic() - begin
         for number, bare in enumerate(pickle.loads(zlib.decompress(states))):
             if time.monotonic() >= until:
                 break
             state = State.of(log, bare)
-            bench.image.take(state.native)
+            disk.image.take(state.native)
             error = bench.check(state)
             if error is not None and reducing:
                 state, error, _ = reduce(bench, state, error)

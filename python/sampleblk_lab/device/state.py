@@ -12,7 +12,7 @@ from sampleblk_lab.device import names
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -216,3 +216,38 @@ class State:
     def snapshots(self) -> list[int]:
         """The ids of the snapshots, oldest first."""
         return list(self._control.snapshots(self.index))
+
+    def state_give(
+        self, snapshot: int, parts: Iterable[int | tuple[int, int, int]], target: State, *, force: bool = False
+    ) -> None:
+        """Makes another device, such as a clone, hold what a crash may have left of this one.
+
+        That is a snapshot, and over it what the journal has of some writes, in the order in which they are named. This
+        device and its recording stay as they are. What the target held is gone.
+
+        Args:
+            snapshot: What lies below: a snapshot of this device, such as ``snapshot_take(0)``, how it was when the
+                journal began.
+            parts: The writes, discards and write-zeroes that are there, by the sequence of their entry; or (sequence,
+                first sector, sectors) of one of which only so many sectors are there, counted from its own first one:
+                whole logical blocks, and all of an atomic write.
+            target: Has the same capacity, and neither journal nor zones nor protection information.
+            force: Also while the target is open, but not while it is mounted.
+
+        Raises:
+            OSError: EINVAL, the journal has no such write, or it is not torn so; ENOENT, no journal, or no such
+                snapshot; EOVERFLOW, the journal has a gap; EBUSY, the target is open or has a journal.
+        """
+        self._control.state_give(self.index, snapshot, _parts(parts), target.index, force)
+
+    def state_take(self, snapshot: int, parts: Iterable[int | tuple[int, int, int]]) -> int:
+        """The same as a snapshot of this device; returns its id. Memory is taken only for what is put over the first.
+
+        Raises:
+            OSError: As :meth:`state_give`; ENOSPC, there are 64 snapshots.
+        """
+        return self._control.state_take(self.index, snapshot, _parts(parts))
+
+
+def _parts(parts: Iterable[int | tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    return [(part, 0, 0) if isinstance(part, int) else part for part in parts]

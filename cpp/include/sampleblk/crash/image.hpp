@@ -17,17 +17,27 @@ namespace sampleblk::crash {
 // What an image holds, as a number: equal for equal contents, whatever led to them.
 using Digest = std::array<std::uint64_t, 2>;
 
+// So many of a write's sectors, from that one of its own on.
+struct Part {
+    std::uint64_t sequence = 0;  // the log's
+    std::uint64_t first = 0;
+    std::uint64_t sectors = 0;
+};
+
 // Not for several threads at once.
 class Image {
   public:
     // Makes `path` (truncated if it is there) of `bytes` bytes: the contents of `base`, or zeros when that is empty.
-    // The log must stay. Throws InputError when the log writes beyond `bytes` or the base is larger, SystemError.
+    // Without a path there is no file, for one who has others build the states that it tells apart. The log must stay.
+    // Throws InputError when the log writes beyond `bytes` or the base is larger, SystemError.
     Image(const Log& log, std::string path, const std::string& base, std::uint64_t bytes);
 
     // Takes a state without writing it to the file yet. Throws InputError for one that is not of the log.
     void take(const State& state);
     // Of the state that was taken.
     [[nodiscard]] Digest digest() const noexcept { return digest_; }
+    // The same as what of the log lies over the base, in the order of its execution.
+    [[nodiscard]] std::vector<Part> parts() const;
     // Writes it to the file; returns the sectors that were written.
     std::size_t write();
     // Undoes what others did to the file since write(): all of it is compared. Returns the sectors that had changed.
@@ -49,6 +59,8 @@ class Image {
     };
     enum class Presence : std::uint8_t { absent, whole, torn };
 
+    void make_file();
+    void need_file() const;
     void index_versions();
     void set_presence(std::uint32_t write, Presence presence);
     void refresh(std::uint32_t write);

@@ -6,8 +6,8 @@
 
 namespace sampleblk::crash {
 
-// An image on a loop device of its own, mounted. Not copied, used by one thread at a time; needs root. The loop device
-// goes with the mount, whoever ends that.
+// An image on a loop device of its own, mounted; or a block device as it is. Not copied, used by one thread at a time;
+// needs root. The loop device goes with the mount, whoever ends that.
 class MountedImage {
   public:
     // `options` are those of mount -o (mount(8)). Throws SystemError.

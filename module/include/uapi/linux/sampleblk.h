@@ -552,6 +552,41 @@ struct sampleblk_snapshot {
 	__u64 reserved[4];
 };
 
+/*
+ * SAMPLEBLK_IOC_STATE: builds what a crash may have left, out of a recording: what a snapshot of the device `index` holds, and
+ * over it what its journal's writes that `parts` names had written, one after another in the order of the list. Nothing
+ * of the device itself changes and it is not waited for; its journal may go on recording. The state becomes the contents
+ * of the device `target`, or another snapshot of `index`, which costs the memory of what is put over the first one.
+ *
+ * `target` has the same capacity, no journal, zones or protection information (EINVAL, EBUSY, EOPNOTSUPP); what it held is
+ * gone, but for its snapshots. EBUSY as for SAMPLEBLK_IOC_SEEK. EOVERFLOW when the journal has a gap, ENOENT without a
+ * journal or such a snapshot, EINTR for a signal: then the target is as it was.
+ */
+#define SAMPLEBLK_STATE_FORCE (1U << 0)
+#define SAMPLEBLK_STATE_MAX_PARTS (1U << 20)
+
+struct sampleblk_part {
+	__u64 sequence; /* of a write, discard or write-zeroes in the journal; of another entry, or none: EINVAL */
+	/*
+	 * Of its sectors so many, from that one of its own on: whole logical blocks, and all of a write that was atomic
+	 * (EINVAL). Both 0: all.
+	 */
+	__u64 first;
+	__u64 sectors;
+};
+
+struct sampleblk_state {
+	__u32 index;
+	__u32 flags; /* SAMPLEBLK_STATE_*, with a target only */
+	__u32 snapshot;
+	__u32 target; /* a device; 0: the state becomes a snapshot */
+	__u32 id; /* out, without a target: of the snapshot that was made */
+	__u32 reserved0;
+	__u64 nr_parts;
+	__u64 parts; /* pointer to struct sampleblk_part */
+	__u64 reserved[4];
+};
+
 #define SAMPLEBLK_IOC_MAGIC 0xBD
 
 #define SAMPLEBLK_IOC_ADD _IOWR(SAMPLEBLK_IOC_MAGIC, 0x01, struct sampleblk_config)
@@ -575,5 +610,6 @@ struct sampleblk_snapshot {
 #define SAMPLEBLK_IOC_GET_TIMING _IOWR(SAMPLEBLK_IOC_MAGIC, 0x13, struct sampleblk_timing)
 #define SAMPLEBLK_IOC_GET_LIMITS _IOWR(SAMPLEBLK_IOC_MAGIC, 0x14, struct sampleblk_limits)
 #define SAMPLEBLK_IOC_RESIZE _IOW(SAMPLEBLK_IOC_MAGIC, 0x15, struct sampleblk_resize)
+#define SAMPLEBLK_IOC_STATE _IOWR(SAMPLEBLK_IOC_MAGIC, 0x16, struct sampleblk_state)
 
 #endif
