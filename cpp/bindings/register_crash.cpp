@@ -13,6 +13,7 @@
 #include "sampleblk/crash/log.hpp"
 #include "sampleblk/crash/mounting.hpp"
 #include "sampleblk/crash/names.hpp"
+#include "sampleblk/crash/replay.hpp"
 #include "sampleblk/crash/states.hpp"
 #include "sampleblk/crash/walk.hpp"
 
@@ -39,10 +40,10 @@ Torn torn_of(const crash::State& state) {
     return torn;
 }
 
-std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>> parts_of(const crash::Image& image) {
-    std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>> found;
+Torn parts_of(const crash::Image& image) {
+    Torn found;
     for (const crash::Part& part : image.parts()) {
-        found.emplace_back(part.sequence, part.first, part.sectors);
+        found.emplace_back(part.write, part.first, part.sectors);
     }
     return found;
 }
@@ -78,7 +79,8 @@ void register_crash(py::module_& module) {
         .def_property_readonly("by_submission", &crash::Log::by_submission)
         .def_property_readonly("marks", &marks_of)
         .def("may_lose", &crash::Log::may_lose, py::arg("write"), py::arg("submitted"))
-        .def("table", &crash::Log::table, Release());
+        .def("table", &crash::Log::table, Release())
+        .def("replay", &crash::replay, py::arg("device"), Release());
 
     py::enum_<crash::Model::Kind>(module, "CrashModelKind")
         .value("prefix", crash::Model::Kind::prefix)
@@ -116,7 +118,7 @@ void register_crash(py::module_& module) {
              py::arg("path"), py::arg("base"), py::arg("size"), py::keep_alive<1, 2>(), Release())
         .def("take", &crash::Image::take, py::arg("state"), Release())
         .def_property_readonly("digest", &digest_of)
-        .def("parts", &parts_of, "(sequence, first sector of it, sectors) of each write that is there.")
+        .def("parts", &parts_of, "(write, first sector of it, sectors) of each that is there.")
         .def("write", &crash::Image::write, Release())
         .def("restore", &crash::Image::restore, Release())
         .def_property_readonly("bytes", &crash::Image::bytes);

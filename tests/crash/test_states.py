@@ -313,6 +313,35 @@ def test_whatever_a_check_does_to_the_image_is_undone(tmp_path: Path, ops: list[
         assert (tmp_path / "image").read_bytes() == before
 
 
+@_HYPOTHESIS
+@given(ops=recordings(), seed=st.integers(0, 2**32))
+def test_parts_over_the_base_are_the_image(tmp_path: Path, ops: list[Op], seed: int) -> None:
+    """What another is told to build, put together in plain Python, is what the image file holds."""
+    rng = random.Random(seed)
+    log = _log(tmp_path, journal(ops))
+    base = rng.randbytes(SECTORS * SECTOR)
+    (tmp_path / "base").write_bytes(base)
+    file = core.CrashImage(log.native, str(tmp_path / "image"), str(tmp_path / "base"), SECTORS * SECTOR)
+    bare = core.CrashImage(log.native, "", str(tmp_path / "base"), SECTORS * SECTOR)
+    writes = [op for op in ops if op.contents]
+    states = [*log.states(ALL), *log.states(crash.Torn())]
+    for state in rng.sample(states, min(8, len(states))):
+        for image in (file, bare):
+            image.take(state.native)
+        file.write()
+        there = bytearray(base)
+        parts = bare.parts()
+        assert [write for write, _, _ in parts] == sorted({write for write, _, _ in parts})
+        for write, first, sectors in parts:
+            for sector in sorted(writes[write].contents)[first : first + sectors]:
+                there[sector * SECTOR : (sector + 1) * SECTOR] = writes[write].contents[sector]
+        assert (tmp_path / "image").read_bytes() == there
+        assert bare.digest == file.digest
+    for refused in (bare.write, bare.restore):
+        with pytest.raises(InputError, match="without a file"):
+            refused()
+
+
 def test_a_file_system_that_is_full_is_an_error(tmp_path: Path) -> None:
     log = _log(tmp_path, log_writes((0, 0, _fill(1, 1))))
     with pytest.raises(OSError, match="image"):

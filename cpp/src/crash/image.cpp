@@ -260,12 +260,11 @@ std::vector<Part> Image::parts() const {
     std::vector<Part> found;
     auto tear = state_.torn.begin();
     for (std::uint32_t w = 0; w < presence_.size(); ++w) {
-        const Write& write = log_.writes()[w];
         if (presence_[w] == Presence::whole) {
-            found.push_back({write.sequence, 0, write.sectors()});
+            found.push_back({w, 0, log_.writes()[w].sectors()});
         } else if (presence_[w] == Presence::torn) {
             tear = std::ranges::lower_bound(tear, state_.torn.end(), w, {}, &Tear::write);
-            found.push_back({write.sequence, tear->first, tear->sectors});
+            found.push_back({w, tear->first, tear->sectors});
         }
     }
     return found;

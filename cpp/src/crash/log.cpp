@@ -79,7 +79,6 @@ class LogReader {
                     Write write{.sequence = entry.sequence,
                                 .submit = entry.submit_order,
                                 .complete = entry.complete_order,
-                                .submit_ns = entry.submit_ns,
                                 .durable_at = Log::never,
                                 .fua = (entry.flags & SAMPLEBLK_JOURNAL_FUA) != 0,
                                 .atomic = (entry.flags & SAMPLEBLK_JOURNAL_ATOMIC) != 0,
@@ -240,7 +239,6 @@ bool Log::may_lose(std::uint32_t write, std::size_t submitted) const {
 Table Log::table() const {
     const std::size_t rows = writes_.size();
     std::vector<std::uint64_t> sequence(rows), sector(rows), sectors(rows), submit(rows), complete(rows), durable(rows);
-    std::vector<std::uint64_t> submit_ns(rows);
     std::vector<std::uint8_t> fua(rows), atomic(rows), failed(rows);
     std::vector<std::int32_t> type(rows);
     auto types = std::make_shared<StringPool>();
@@ -256,7 +254,6 @@ Table Log::table() const {
         submit[i] = write.submit;
         complete[i] = write.complete;
         durable[i] = write.durable_at == never ? 0 : write.durable_at;
-        submit_ns[i] = write.submit_ns;
     }
     std::vector<Column> columns;
     columns.emplace_back("sequence", std::move(sequence));
@@ -269,7 +266,6 @@ Table Log::table() const {
     columns.emplace_back("submit_order", std::move(submit));
     columns.emplace_back("complete_order", std::move(complete));
     columns.emplace_back("durable_order", std::move(durable));
-    columns.emplace_back("submit_ns", std::move(submit_ns), "ns");
     return Table(std::move(columns), {{"format", format_}, {"flushes", std::to_string(flushes_)}});
 }
 

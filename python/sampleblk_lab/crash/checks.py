@@ -229,18 +229,18 @@ def _unmount(mount: core.CrashMount, path: Path, place: str) -> None:
 def _only_btrfs() -> Iterator[contextlib.ExitStack]:
     """Keeps other processes of this machine from mounting a state of a btrfs.
 
-    What btrfs knows of a device that has been detached is forgotten: as long as it lasts, the same file system of an
-    older generation is "File exists" to it.
+    What btrfs knows of a loop device that has been detached, or of a device of ours that has held another state, is
+    forgotten: as long as it lasts, the same file system of an older generation is "File exists" to it.
     """
     with contextlib.ExitStack() as stack:
         lock = stack.enter_context((Path(tempfile.gettempdir()) / "sampleblk-crash-btrfs.lock").open("w"))
         flock(lock, LOCK_EX)
         with contextlib.suppress(FileNotFoundError), _BTRFS_CONTROL.open("wb", buffering=0) as control:
-            for loop in Path("/sys/block").glob("loop*"):
-                if not (loop / "loop").exists():
-                    with contextlib.suppress(OSError):  # it does not know it
-                        arguments = struct.pack("=q4088s", 0, f"/dev/{loop.name}".encode())
-                        ioctl(control, _BTRFS_FORGET, bytearray(arguments))
+            detached = [loop for loop in Path("/sys/block").glob("loop*") if not (loop / "loop").exists()]
+            for disk in [*detached, *Path("/sys/block").glob("sampleblk*")]:
+                with contextlib.suppress(OSError):  # it does not know it, or it is mounted
+                    arguments = struct.pack("=q4088s", 0, f"/dev/{disk.name}".encode())
+                    ioctl(control, _BTRFS_FORGET, bytearray(arguments))
         yield stack
 
 

@@ -4,22 +4,31 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
 from sampleblk_lab._native import core
-from sampleblk_lab.errors import InputError
+from sampleblk_lab.errors import SampleblkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Self
 
     from sampleblk_lab.crash.log import Log
     from sampleblk_lab.device import Device
 
-# What tells the writes of one journal from those of any other: they are not submitted at the same nanoseconds.
-_IDENTITY = ("sequence", "sector", "sectors", "submit_order", "submit_ns")
+_BLOCK = 1 << 20
+_SECTOR = 512
+_PAGE = 4096
+# An entry of the journal with the headers of its first chunks, and a page's header before and after the change
+# (sampleblk_journal_entry and sampleblk_chunk of linux/sampleblk.h).
+_ENTRY_ROOM = 256
+_PAGE_ROOM = 48
+
+# (sequence in the device's journal, sectors) of the entries that a write of the log has become.
+Entries = list[tuple[int, int]]
 
 
 class Disk(Protocol):
@@ -57,46 +66,110 @@ class ImageFile:
 
 
 class Clone:
-    """A clone of the device that has the recording."""
+    """A clone of a device whose journal has the log's writes."""
 
-    def __init__(self, log: Log, device: Device, snapshot: int, clone: Device) -> None:
-        self.path = Path(clone.path)
+    def __init__(self, log: Log, device: Device, writes: list[Entries], snapshot: int) -> None:
         self.image = log.image("")
         self._device = device
+        self._writes = writes
         self._snapshot = snapshot
-        self._clone = clone
+        self._clone = device.snapshot_clone(snapshot)
+        self.path = Path(self._clone.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._clone.close()
 
     def build(self) -> None:
         """Gives the clone the state; whatever was there is gone."""
-        # Whoever a check left behind with the device open finds the next state there.
-        self._device.state_give(self._snapshot, self.image.parts(), self._clone, force=True)
+        parts = [part for write in self.image.parts() for part in self._parts(*write)]
+        # Whom a check left behind with the device open finds the next state there.
+        self._device.state_give(self._snapshot, parts, self._clone, force=True)
 
     def restore(self) -> None:
         """Nothing is kept of what a check did."""
 
+    def _parts(self, write: int, first: int, sectors: int) -> Iterator[tuple[int, int, int]]:
+        """Some of the sectors of a write, as those of the entries that it has become."""
+        for sequence, length in self._writes[write]:
+            begin, end = max(first, 0), min(first + sectors, length)
+            if begin < end:
+                yield sequence, begin, end - begin
+            first -= length
+
 
 @contextlib.contextmanager
-def clones(log: Log, device: Device, count: int) -> Iterator[list[Clone]]:
-    """So many clones of the device whose journal the log is of; they are taken away afterwards.
+def cloned(log: Log, count: int) -> Iterator[list[Clone]]:
+    """A device that has the log, as if it had been recorded there, and so many clones of it; all are gone afterwards.
 
     Raises:
-        InputError: The log is not of its journal.
-        OSError: It has no journal (ENOENT), or too many snapshots (ENOSPC).
+        UnsupportedError: The driver cannot be loaded.
+        OSError: There is no memory for the disk and twice the log; EINVAL, a disk below 4096 bytes.
     """
-    _require_its_journal(log, device)
+    from sampleblk_lab.device import Device
+
     with contextlib.ExitStack() as stack:
+        device = stack.enter_context(Device(log.size_bytes, discard=True, partitions=False))
+        held = _fill(log, device)
+        device.journal_start(_room(log, held))
+        log.native.replay(device.path)
+        writes = _entries(log, device)
         snapshot = device.snapshot_take(0)
-        stack.callback(device.snapshot_delete, snapshot)
-        yield [Clone(log, device, snapshot, stack.enter_context(device.snapshot_clone(snapshot))) for _ in range(count)]
+        yield [stack.enter_context(Clone(log, device, writes, snapshot)) for _ in range(count)]
 
 
-def _require_its_journal(log: Log, device: Device) -> None:
-    journal, ours = device.journal(), log.table()
-    changes = np.isin(journal["type"].values, ("write", "discard", "write_zeroes"))
-    for name in _IDENTITY:
-        theirs = journal[name].values[changes][: len(log)]
-        if not np.array_equal(theirs, ours[name].values):
-            raise InputError(
-                f"{log.path} beside the journal of {device.path}",
-                expected="what was recorded there, with the journal left as it is: recording(…, keep_journal=True)",
-            )
+def _fill(log: Log, device: Device) -> int:
+    """Writes the base to the device; returns the bytes that were not zero."""
+    if log.base is None:
+        return 0
+    held = 0
+    zeros = bytes(_BLOCK)
+    fd = os.open(device.path, os.O_WRONLY | os.O_DIRECT)
+    try:
+        with mmap.mmap(-1, _BLOCK) as buffer, log.base.open("rb", buffering=0) as file:
+            at = 0
+            while count := file.readinto(buffer):
+                if buffer[:count] != zeros[:count]:
+                    os.pwrite(fd, memoryview(buffer)[:count], at)
+                    held += count
+                at += count
+    finally:
+        os.close(fd)
+    return held
+
+
+def _room(log: Log, held: int) -> int:
+    """What the journal takes at most, rounded up to pages: each write's own bytes, and what was there before."""
+    room = _PAGE
+    for zeroes, sectors in zip(log.table()["type"].values == "zeroes", log.table()["sectors"].values, strict=True):
+        length = int(sectors) * _SECTOR
+        before = min(length + 2 * _PAGE, held)
+        if not zeroes:
+            before = length
+            held += length + 2 * _PAGE
+            room += length
+        room += _ENTRY_ROOM + before + _PAGE_ROOM * (before // _PAGE + 2)
+    return max(1 << 16, -(-room // _PAGE) * _PAGE)
+
+
+def _entries(log: Log, device: Device) -> list[Entries]:
+    """What each write of the log has become in the journal: one entry, or several of a large one."""
+    table = device.journal()
+    if overflow := device.journal_info().overflow:
+        raise SampleblkError(f"the journal of {device.path} had no room for {overflow} operations of {log.path}")
+    rows = zip(table["sequence"].values, table["sector"].values, table["sectors"].values, strict=True)
+    found = []
+    ours = log.table()
+    for sector, sectors in zip(ours["sector"].values, ours["sectors"].values, strict=True):
+        entries: Entries = []
+        at, end = int(sector), int(sector) + int(sectors)
+        while at < end:
+            sequence, begin, length = map(int, next(rows, (0, 0, 0)))
+            if not length or begin != at or at + length > end:
+                raise SampleblkError(f"the journal of {device.path} differs from {log.path} at sector {at}")
+            entries.append((sequence, length))
+            at += length
+        found.append(entries)
+    return found

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab._native import core
-from sampleblk_lab.crash.disks import ImageFile, clones
+from sampleblk_lab.crash.checks import Check
+from sampleblk_lab.crash.disks import ImageFile, cloned
 from sampleblk_lab.crash.log import State, some
 from sampleblk_lab.crash.model import Sample
 from sampleblk_lab.errors import InputError, UnsupportedError
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from sampleblk_lab.crash.disks import Clone, Disk
     from sampleblk_lab.crash.log import Log
     from sampleblk_lab.crash.model import Model
-    from sampleblk_lab.device import Device
 
 # States that are looked at between two looks at the clock.
 _LOOK = 100_000
@@ -352,7 +352,7 @@ def explore(
     failures: int,
     workers: int | None,
     client: Any,
-    device: Device | None,
+    clones: bool | None,
     progress: bool,
 ) -> Exploration:
     """See :meth:`Log.explore`."""
@@ -361,15 +361,21 @@ def explore(
     for name, value in (("workers", workers), ("failures", failures)):
         if value is not None and value < 1:
             raise InputError(f"{name} {value}", expected="1 or more")
-    if client is not None and device is not None:
-        raise InputError(f"device {device.path} beside a client", expected="one of them")
+    if client is not None and clones:
+        raise InputError("clones beside a client", expected="one of them")
     found = Exploration(total=float("inf") if isinstance(model, Sample) else log.count(model))
     begin = time.monotonic()
     task = Task(log, check, model, states, None if seconds is None else begin + seconds)
     line = Line(every_s=0.5, shown=progress and sys.stderr.isatty())
     with contextlib.ExitStack() as stack:
-        if device is not None:
-            task = replace(task, clones=stack.enter_context(clones(log, device, workers or 1)))
+        mounts = isinstance(check, Check) and check.name == "mounted"
+        if clones or (clones is None and client is None and mounts):
+            try:
+                task = replace(task, clones=stack.enter_context(cloned(log, workers or 1)))
+            except (OSError, UnsupportedError):
+                # Files will do, where nobody has asked for clones.
+                if clones:
+                    raise
         folder = stack.enter_context(scratch_directory("crash-images", folder_for(log.size_bytes * (workers or 1))))
         if client is not None:
             from sampleblk_lab.crash.cluster import explore_on_cluster

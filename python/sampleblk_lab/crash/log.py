@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from sampleblk_lab.crash.explore import Exploration
     from sampleblk_lab.crash.model import Model
-    from sampleblk_lab.device import Device
 
 
 class State:
@@ -155,9 +154,9 @@ class Log:
     def table(self) -> Table:
         """A row for each write.
 
-        Columns are sequence, type, sector, sectors (of 512 bytes), fua, atomic, failed, submit_order, complete_order,
-        durable_order: from when on no crash may lose it, 0 where that is not within the log, and submit_ns, 0 where the
-        log has no times. Metadata: format, flushes.
+        Columns are sequence, type, sector, sectors (of 512 bytes), fua, atomic, failed, submit_order, complete_order
+        and durable_order: from when on no crash may lose it, 0 where that is not within the log. Metadata: format,
+        flushes.
         """
         return Table(self.native.table())
 
@@ -245,7 +244,7 @@ class Log:
         failures: int = 1,
         workers: int | None = None,
         client: Any = None,
-        device: Device | None = None,
+        clones: bool | None = None,
         progress: bool = True,
     ) -> Exploration:
         """Builds the states, each content once, and checks them.
@@ -262,9 +261,10 @@ class Log:
                 ``concurrent.futures.Executor``, as for :func:`sampleblk_lab.sweep`. Each range of states is a process
                 of its own there. The log goes to a host that lacks it, once; the check goes by value, with the user's
                 own code that it refers to. What is found is the same as here.
-            device: Have the driver build the states, in clones of this device, which still has the journal that the log
-                is of (``recording(…, keep_journal=True)``): the check is then called with the path of a block device.
-                Nothing is copied but what lies over the first state, and nothing has to be undone.
+            clones: Whether the driver builds the states, on clones of a device that has the log: the check is then
+                called with the path of a block device. Nothing is copied but what lies over the first state, nothing
+                has to be undone, and mounting takes no loop device. None: where the check is one of
+                :func:`sampleblk_lab.crash.mounted`, and the driver can be had.
             progress: Show it, on a terminal.
 
         Returns:
@@ -272,8 +272,7 @@ class Log:
 
         Raises:
             InputError: A model, or an endless one without `states` or `seconds`; `client` is none of these, or there
-                are `workers` or `device` beside it; the check cannot be sent; the log is not of the journal of
-                `device`.
+                are `workers` or `clones` beside it; the check cannot be sent.
             OSError: The image cannot be written.
             SampleblkError: A worker was killed; with `client`, a range of states could not be checked, however often it
                 was tried.
@@ -281,7 +280,7 @@ class Log:
         """
         from sampleblk_lab.crash.explore import explore
 
-        return explore(self, check, model or Reorder(), states, seconds, failures, workers, client, device, progress)
+        return explore(self, check, model or Reorder(), states, seconds, failures, workers, client, clones, progress)
 
     def __len__(self) -> int:
         return len(self.native)

@@ -23,9 +23,7 @@ _BLOCK = 1 << 20
 
 
 @contextlib.contextmanager
-def recording(
-    device: Device, folder: str | os.PathLike[str], *, journal: int | str = "64M", keep_journal: bool = False
-) -> Iterator[Path]:
+def recording(device: Device, folder: str | os.PathLike[str], *, journal: int | str = "64M") -> Iterator[Path]:
     """Records what is written to a device in the block.
 
     ``dev.mark(text)`` puts a note into the recording, such as what was promised by then (:attr:`State.marks`).
@@ -34,8 +32,6 @@ def recording(
         device: A device without a journal.
         folder: Where to put ``base.img``, what the device held, and ``log``; made if it is not there.
         journal: Room for the recording, in bytes or a string such as ``"64M"``.
-        keep_journal: Leave the journal when the block has ended without an error, for ``Log.explore(device=…)``;
-            ``device.journal_stop()`` gives its memory back.
 
     Yields:
         The path of ``log``, which is there when the block has ended.
@@ -58,10 +54,7 @@ def recording(
         if overflow := device.journal_info().overflow:
             raise SampleblkError(f"the journal of {journal} has no room for {overflow} operations; give it more")
         device.save_journal(log)
-    except BaseException:
-        device.journal_stop()
-        raise
-    if not keep_journal:
+    finally:
         device.journal_stop()
 
 

@@ -19,7 +19,7 @@ using Digest = std::array<std::uint64_t, 2>;
 
 // So many of a write's sectors, from that one of its own on.
 struct Part {
-    std::uint64_t sequence = 0;  // the log's
+    std::uint32_t write = 0;  // of Log::writes()
     std::uint64_t first = 0;
     std::uint64_t sectors = 0;
 };

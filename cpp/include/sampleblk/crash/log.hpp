@@ -29,7 +29,6 @@ struct Write {
     std::uint64_t sequence = 0;  // the log's own number of it
     std::uint64_t submit = 0;    // numbers of one count of all submissions and completions
     std::uint64_t complete = 0;  // 0: never
-    std::uint64_t submit_ns = 0;  // CLOCK_MONOTONIC; 0 where the log has no times
     // From when on no crash may lose it: the completion of the first successful flush that was submitted after its own
     // completion, or that completion itself for FUA. `never` where there is none.
     std::uint64_t durable_at = 0;
@@ -87,7 +86,7 @@ class Log {
     [[nodiscard]] bool may_lose(std::uint32_t write, std::size_t submitted) const;
 
     // Columns sequence, type, sector, sectors, fua, atomic, failed, submit_order, complete_order, durable_order (0: not
-    // within the log), submit_ns (0: the log has no times); a row for each write.
+    // within the log); a row for each write.
     [[nodiscard]] Table table() const;
 
   private:

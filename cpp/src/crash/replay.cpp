@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+#include "sampleblk/crash/replay.hpp"
+
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "sampleblk/error.hpp"
+#include "sampleblk/fd.hpp"
+#include "sampleblk/interrupt.hpp"
+#include "sampleblk/mapping.hpp"
+
+namespace sampleblk::crash {
+
+namespace {
+
+// No piece of a log is larger but by chance; what is goes in several.
+constexpr std::size_t buffer_bytes = 1U << 20U;
+
+}  // namespace
+
+void replay(const Log& log, const std::string& device) {
+    const Fd fd = open_file(device, O_WRONLY | O_DIRECT);
+    Mapping buffer(buffer_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, "buffer");
+    for (const Write& write : log.writes()) {
+        check_interrupt();
+        for (const Piece& piece : write.pieces) {
+            const std::uint64_t bytes = piece.sectors * sector_bytes;
+            const auto at = static_cast<off_t>(piece.sector * sector_bytes);
+            if (piece.data == nullptr) {
+                if (::fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, static_cast<off_t>(bytes)) != 0) {
+                    throw_errno("fallocate", device);
+                }
+                continue;
+            }
+            for (std::uint64_t done = 0; done < bytes;) {
+                const std::size_t part = std::min<std::uint64_t>(bytes - done, buffer_bytes);
+                std::memcpy(buffer.data(), piece.data + done, part);
+                const ssize_t written = ::pwrite(fd.get(), buffer.data(), part, at + static_cast<off_t>(done));
+                if (written <= 0) {
+                    throw_errno("pwrite", device);
+                }
+                done += static_cast<std::uint64_t>(written);
+            }
+        }
+    }
+}
+
+}  // namespace sampleblk::crash
