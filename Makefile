@@ -204,8 +204,9 @@ bench-trace: packages-tests $(firstword $(KERNEL_STAMPS)) ## decoding trace.dat,
 bench-profile: packages-tests build ## perf.data to folded stacks to SVG, against stackcollapse-perf.pl and flamegraph.pl (in $$FLAMEGRAPH_DIR)
 	@$(BIN)/python tests/bench/bench_profile.py
 
-bench-crash: build ## building crash states, against replaying the log for each (replay-log in $$REPLAY_LOG)
+bench-crash: packages-tests $(firstword $(KERNEL_STAMPS)) ## building and checking crash states, against replaying the log for each (replay-log in $$REPLAY_LOG)
 	@$(BIN)/python tests/bench/bench_crash.py
+	@$(BIN)/sampleblk-lab vm run --cpus 2 --timeout 900 -- $(abspath $(BIN))/python $(abspath tests/bench/bench_crash_states.py)
 
 bench-plugin: packages-tests build ## what the plugin adds to a session that has nothing of ours
 	@$(BIN)/python tests/bench/bench_plugin.py

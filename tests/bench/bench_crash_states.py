@@ -2,13 +2,15 @@
 """Recovering and checking crash states of an ext4 in the guest: on clones, in image files, and a loop as generic/482's.
 
 That test replays the log up to each flush, mounts, unmounts and asks fsck. Here its replaying is one pwrite(2) for each
-write from the start of the log.
+write from the start of the log, into a copy of what the disk held before.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import struct
 import subprocess
 import tempfile
 import time
@@ -16,16 +18,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import sampleblk_lab as lab
+from sampleblk_lab._native import core
+from sampleblk_lab.crash.disks import cloned
 
-STATES = 60
-PEER_STATES = 6
-WORKERS = 2 * (os.cpu_count() or 1)
+STATES = 100
+FILE_STATES = 20
+PEER_STATES = 8
+PHASE_STATES = 30
+WORKERS = os.cpu_count() or 1
+FILE_BYTES = 6000
+DISCARD = 4  # of dm-log-writes
 
 
 def _workload(mount: Path) -> None:
     for number in range(12):
         with (mount / "new").open("wb") as file:
-            file.write(os.urandom(6000))
+            file.write(os.urandom(FILE_BYTES))
             os.fsync(file.fileno())
         (mount / "new").rename(mount / f"file-{number % 5}")
     os.sync()
@@ -33,7 +41,7 @@ def _workload(mount: Path) -> None:
 
 def _contents(mount: Path, _: lab.crash.State) -> None:
     for path in mount.glob("file-*"):
-        assert len(path.read_bytes()) == 6000, path
+        assert len(path.read_bytes()) == FILE_BYTES, path
 
 
 @contextlib.contextmanager
@@ -42,50 +50,115 @@ def _recorded(folder: Path) -> Iterator[lab.crash.Log]:
         filesystem = device.mkfs("ext4")
         with lab.crash.recording(device, folder) as path, filesystem.mount() as mount:
             _workload(mount)
+            device.export_log_writes(folder / "writes")
     yield lab.crash.Log(path, base=folder / "base.img")
 
 
-def _ours(log: lab.crash.Log, workers: int, *, clones: bool, fsck: bool) -> float:
-    """States checked in a second."""
+def _ours(log: lab.crash.Log, states: int, *, clones: bool, fsck: bool) -> float:
+    """States checked in a second, with all there is to set up and to take down."""
     check = lab.crash.mounted("ext4", _contents, fsck=fsck)
-    found = log.explore(check, states=STATES, clones=clones, workers=workers, progress=False)
+    found = log.explore(check, states=states, clones=clones, workers=WORKERS, progress=False)
     assert found.ok, found.text()
     return found.checked / found.elapsed_s
 
 
-def _peer(log: lab.crash.Log, folder: Path) -> float:
-    """The same of the loop."""
-    writes = list(log.table().rows())
-    image = folder / "peer.img"
-    whole = folder / "whole.img"
-    log.write(log.state(len(log)), whole)
-    data = whole.read_bytes()
-    mount = folder / "mount"
-    mount.mkdir()
+def _peer(folder: Path) -> float:
+    """The same of the loop, on each CPU at the same time."""
     begin = time.perf_counter()
+    children = []
+    for worker in range(WORKERS):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                _loop(folder, worker)
+                status = 0
+            finally:
+                os._exit(status)
+        children.append(child)
+    for child in children:
+        assert os.waitpid(child, 0)[1] == 0
+    return WORKERS * PEER_STATES / (time.perf_counter() - begin)
+
+
+def _loop(folder: Path, worker: int) -> None:
+    image, mount = folder / f"peer-{worker}.img", folder / f"mount-{worker}"
+    mount.mkdir()
+    entries = _entries(folder / "writes")
     for number in range(PEER_STATES):
+        end = len(entries) * (worker + WORKERS * number + 1) // (WORKERS * PEER_STATES)
         subprocess.run(["cp", "--sparse=always", folder / "base.img", image], check=True)
         fd = os.open(image, os.O_WRONLY)
-        for row in writes[: len(writes) * (number + 1) // PEER_STATES]:
-            at, size = row["sector"] * 512, row["sectors"] * 512
-            os.pwrite(fd, data[at : at + size], at)
+        for at, data in entries[:end]:
+            os.pwrite(fd, data, at)
         os.close(fd)
-        for command in (["mount", "-o", "loop", image, mount], ["umount", mount], ["e2fsck", "-fn", image]):
-            subprocess.run(command, check=False, capture_output=True)
-    return PEER_STATES / (time.perf_counter() - begin)
+        subprocess.run(["mount", "-o", "loop", image, mount], check=True)
+        for path in mount.glob("file-*"):
+            assert len(path.read_bytes()) == FILE_BYTES
+        subprocess.run(["umount", mount], check=True)
+        subprocess.run(["e2fsck", "-fn", image], check=True, capture_output=True)
+
+
+def _entries(path: Path) -> list[tuple[int, bytes]]:
+    """The writes of a log of dm-log-writes: where, and what (Documentation/admin-guide/device-mapper/log-writes.rst)."""
+    log = path.read_bytes()
+    _, _, count, unit = struct.unpack_from("<QQQI", log)
+    at, found = unit, []
+    for _ in range(count):
+        sector, sectors, flags, _ = struct.unpack_from("<QQQQ", log, at)
+        at += unit
+        if sectors and not flags & DISCARD:
+            found.append((sector * 512, log[at : at + sectors * 512]))
+            at += sectors * 512
+    return found
+
+
+def _phases(log: lab.crash.Log, mount: Path) -> dict[str, float]:
+    """Milliseconds of each part of a state, one after another in one process."""
+    mount.mkdir()
+    total = dict.fromkeys(("build", "mount and recover", "contents", "unmount", "e2fsck -fn"), 0.0)
+    with cloned(log, 1) as (clone,):
+        for state in itertools.islice(log.states(), PHASE_STATES):
+            marks = [time.perf_counter()]
+            clone.image.take(state.native)
+            clone.build()
+            marks.append(time.perf_counter())
+            mounted = core.CrashMount(str(clone.path), str(mount), "ext4", "")
+            marks.append(time.perf_counter())
+            _contents(mount, state)
+            marks.append(time.perf_counter())
+            mounted.unmount()
+            marks.append(time.perf_counter())
+            subprocess.run(["e2fsck", "-fn", clone.path], check=True, capture_output=True)
+            marks.append(time.perf_counter())
+            for name, (begin, end) in zip(total, itertools.pairwise(marks), strict=True):
+                total[name] += (end - begin) * 1000 / PHASE_STATES
+    return total
 
 
 def main() -> None:
     """All of them on one recording."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name, _recorded(Path(name)) as log:
-        print(f"{len(log)} writes, {log.native.flushes} flushes", flush=True)
-        rates = {"peer": _peer(log, Path(name))}
-        print(f"peer {rates['peer']:.1f}", flush=True)
-        for fsck in (False, True):
-            for workers in (1, 2, WORKERS):
-                for where, on in (("files", False), ("clones", True)):
-                    rate = _ours(log, workers, clones=on, fsck=fsck)
-                    print(f"{where:8} {workers} workers {'fsck' if fsck else 'no fsck':8} {rate:.1f}", flush=True)
+        folder = Path(name)
+        print(f"ext4 of 64 MiB, {len(log)} writes, {log.native.flushes} flushes")
+        print(f"states checked in a second, {WORKERS} CPUs")
+        subprocess.run(["modprobe", "loop"], check=True)
+        peer = _peer(folder)
+        print(f"  {'replay, mount(8), umount(8), e2fsck -fn':44} {peer:8.2f}", flush=True)
+        rates = {}
+        for fsck in (True, False):
+            for where, clones, states in (("files", False, FILE_STATES), ("clones", True, STATES)):
+                rates[where, fsck] = rate = _ours(log, states, clones=clones, fsck=fsck)
+                print(
+                    f"  {f'ours, in {where}' + (', with e2fsck -fn' if fsck else ', without fsck'):44} {rate:8.2f}",
+                    flush=True,
+                )
+        print("where the time of a state goes, ms, one CPU")
+        for part, milliseconds in _phases(log, folder / "mount").items():
+            print(f"  {part:44} {milliseconds:8.1f}", flush=True)
+        print(f"ratio check_vs_generic_482 {rates['clones', True] / peer:.1f}")
+        print(f"ratio check_without_fsck_vs_generic_482 {rates['clones', False] / peer:.1f}")
+        print(f"ratio clones_vs_files {rates['clones', False] / rates['files', False]:.1f}")
 
 
 if __name__ == "__main__":
