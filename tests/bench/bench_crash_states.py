@@ -100,7 +100,7 @@ def _loop(folder: Path, worker: int) -> None:
 
 
 def _entries(path: Path) -> list[tuple[int, bytes]]:
-    """The writes of a log of dm-log-writes: where, and what (Documentation/admin-guide/device-mapper/log-writes.rst)."""
+    """Writes of a log of dm-log-writes (Documentation/admin-guide/device-mapper/log-writes.rst)."""
     log = path.read_bytes()
     _, _, count, unit = struct.unpack_from("<QQQI", log)
     at, found = unit, []

@@ -33,7 +33,8 @@ void replay(const Log& log, const std::string& device) {
             const std::uint64_t bytes = piece.sectors * sector_bytes;
             const auto at = static_cast<off_t>(piece.sector * sector_bytes);
             if (piece.data == nullptr) {
-                if (::fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, static_cast<off_t>(bytes)) != 0) {
+                if (::fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, static_cast<off_t>(bytes)) !=
+                    0) {
                     throw_errno("fallocate", device);
                 }
                 continue;
