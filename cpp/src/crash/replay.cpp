@@ -2,7 +2,6 @@
 #include "sampleblk/crash/replay.hpp"
 
 #include <fcntl.h>
-#include <linux/falloc.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include "sampleblk/error.hpp"
 #include "sampleblk/fd.hpp"
 #include "sampleblk/interrupt.hpp"
+#include "sampleblk/linux_headers.hpp"
 #include "sampleblk/mapping.hpp"
 
 namespace sampleblk::crash {
