@@ -30,7 +30,11 @@ LIBRARIES = "sampleblk_lab.libs/"
 # Not part of an sdist (sdist.exclude in pyproject.toml).
 NOT_IN_SDIST = (".ci/",)
 # What the build adds to the tracked files: the extension is looked for by its pattern.
-PROGRAMS = ("sampleblk_lab/vm/bin/sampleblk-init", "sampleblk_lab/vm/bin/sampleblk-keep")
+PROGRAMS = (
+    "sampleblk_lab/vm/bin/sampleblk-init",
+    "sampleblk_lab/vm/bin/sampleblk-keep",
+    "sampleblk_lab/crash/bin/sampleblk-resident.so",
+)
 _EXTENSION = re.compile(r"sampleblk_lab/_core\.[\w-]+\.so")
 _COMMON_LICENSE = re.compile(r"/usr/share/common-licenses/([A-Za-z][\w+-]*(?:\.\d+)*)")
 

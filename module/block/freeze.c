@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "block/freeze.h"
 
+#include <linux/percpu-refcount.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 
@@ -44,6 +45,12 @@ int sblk_freeze(struct sblk_device *dev, struct sblk_freeze *freeze)
 	} while (!err);
 	sblk_unfreeze(dev, freeze);
 	return err;
+}
+
+void sblk_freeze_often(struct sblk_device *dev)
+{
+	/* As blk_pre_runtime_suspend() does: a percpu counter is killed through a grace period of RCU, an atomic one at once. */
+	percpu_ref_switch_to_atomic_sync(&dev->disk->queue->q_usage_counter);
 }
 
 void sblk_unfreeze(struct sblk_device *dev, struct sblk_freeze *freeze)

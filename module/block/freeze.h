@@ -19,6 +19,12 @@ int sblk_freeze(struct sblk_device *dev, struct sblk_freeze *freeze);
 void sblk_unfreeze(struct sblk_device *dev, struct sblk_freeze *freeze);
 
 /*
+ * For a device that will be frozen again and again: from then on that waits for no grace period of RCU, which is most of
+ * the time a quiet device takes, and each command costs two atomic operations instead. May sleep.
+ */
+void sblk_freeze_often(struct sblk_device *dev);
+
+/*
  * The same for a call that freezes the queue itself, without end if need be: between these nothing waits for long.
  * -EINTR or -EBUSY as above.
  */

@@ -10,6 +10,8 @@ int sblk_replace_begin(struct sblk_device *dev, bool force, struct sblk_freeze *
 
 	if (err)
 		return err;
+	/* Whoever looks at one state looks at the next. */
+	sblk_freeze_often(dev);
 	err = sblk_freeze(dev, freeze);
 	if (err) {
 		sblk_exclusive_end(dev);

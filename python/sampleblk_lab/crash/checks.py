@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 from sampleblk_lab import leftovers
 from sampleblk_lab._native import core
+from sampleblk_lab.crash import resident
 from sampleblk_lab.device.filesystem import BusyError, ToolError, checker, find_tool, holders, run_tool
 from sampleblk_lab.errors import InputError, UnsupportedError
 
@@ -127,11 +128,11 @@ def recovers(
 
     def run(image: Path, state: State) -> None:
         if replay:
-            run_tool([*replay, str(image)], ok=well)
-        run_tool([*whole, str(image)])
+            resident.run([*replay, str(image)], ok=well)
+        resident.run([*whole, str(image)])
         if check is not None:
             with tempfile.TemporaryDirectory(prefix="sampleblk-files-") as folder:
-                said = run_tool([debugfs, "-R", f"rdump / {folder}", str(image)])
+                said = resident.run([debugfs, "-R", f"rdump / {folder}", str(image)])
                 # It cannot give them to their owners where it is not root: that is not asked for.
                 wrong = [
                     line for line in said.splitlines() if not line.startswith(_DUMPED) and "changing owner" not in line
@@ -180,7 +181,7 @@ def mounted(
             if check is not None:
                 check(path, state)
         if fsck:
-            run_tool([*whole, str(image)])
+            resident.run([*whole, str(image)])
 
     return run
 

@@ -17,6 +17,7 @@ from sampleblk_lab.crash.checks import Check
 from sampleblk_lab.crash.disks import ImageFile, cloned
 from sampleblk_lab.crash.log import State, some
 from sampleblk_lab.crash.model import Sample
+from sampleblk_lab.crash.resident import ResidentTools
 from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.progress import Line
@@ -167,18 +168,24 @@ class Exploration:
 
 
 class Bench:
-    """A disk, on which states are checked."""
+    """A disk, on which states are checked. To be closed by the thread that uses it."""
 
     def __init__(self, log: Log, check: Callable[[Path, State], object], disk: Disk) -> None:
         self._log = log
         self._check = check
         self._disk = disk
+        self._tools = ResidentTools()
+
+    def close(self) -> None:
+        """Ends the tools that checked."""
+        self._tools.close()
 
     def check(self, state: State) -> Exception | None:
         """What the check says of the state that the image of the disk has taken."""
         self._disk.build()
         try:
-            self._check(self._disk.path, state)
+            with self._tools.used():
+                self._check(self._disk.path, state)
         except UnsupportedError:
             # Cannot be checked here: that is no finding.
             raise
@@ -319,6 +326,10 @@ class Walker:
         self.complete = False
         self.interrupted = False
 
+    def close(self) -> None:
+        """Ends what it has started."""
+        self._bench.close()
+
     def run(self, stop: Callable[[int], bool]) -> Iterator[Checked]:
         """Yields each state that it has checked.
 
@@ -435,6 +446,7 @@ def _explore_here(task: Task, found: Exploration, failures: int, folder: Path, l
     except KeyboardInterrupt:
         found.interrupted = True
     finally:
+        walker.close()
         line.clear()
         found.interrupted = found.interrupted or walker.interrupted
         found.states = walker.looked_at

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import pickle
@@ -108,21 +109,21 @@ def _range(check: bytes, parcel: Parcel, states: bytes, seconds: float | None, r
     try:
         log = parcel.log()
         disk = ImageFile(log, Path(folder))
-        bench = Bench(log, pickle.loads(check), disk)
-        setup_s = time.monotonic() - begin
-        for number, bare in enumerate(pickle.loads(zlib.decompress(states))):
-            if time.monotonic() >= until:
-                break
-            state = State.of(log, bare)
-            disk.image.take(state.native)
-            error = bench.check(state)
-            if error is not None and reducing:
-                state, error, _ = reduce(bench, state, error)
-            checked += 1
-            if error is not None:
-                # The rest can wait: what was found is safe when it has been told.
-                failed = (number, state.bare, packed(error, cloudpickle.dumps))
-                break
+        with contextlib.closing(Bench(log, pickle.loads(check), disk)) as bench:
+            setup_s = time.monotonic() - begin
+            for number, bare in enumerate(pickle.loads(zlib.decompress(states))):
+                if time.monotonic() >= until:
+                    break
+                state = State.of(log, bare)
+                disk.image.take(state.native)
+                error = bench.check(state)
+                if error is not None and reducing:
+                    state, error, _ = reduce(bench, state, error)
+                checked += 1
+                if error is not None:
+                    # The rest can wait: what was found is safe when it has been told.
+                    failed = (number, state.bare, packed(error, cloudpickle.dumps))
+                    break
     except UnsupportedError as error:
         return bytes(cloudpickle.dumps(Found(error=packed(error, cloudpickle.dumps))))
     return bytes(cloudpickle.dumps(Found(checked, failed, None, setup_s, time.monotonic() - begin)))

@@ -94,20 +94,20 @@ def _work(task: Task, folder: Path, share: int, workers: int, shared: _Shared, t
     """What a worker does. Sends ("failure", number, …) for each, then ("end", complete, interrupted)."""
     folder.mkdir()
     try:
-        walker = Walker(task, folder, share, workers)
-        interrupted = False
-        try:
-            # A parent that was killed cannot stop anybody.
-            for count, checked in enumerate(
-                walker.run(lambda number: number > shared.last or os.getppid() != parent), start=1
-            ):
-                shared.report(share, count, checked.looked_at)
-                if (failure := checked.failure) is not None:
-                    found = failure.state.bare, failure.reduced.bare, packed(failure.error)
-                    to.send(("failure", checked.number, checked.looked_at, *found))
-        except KeyboardInterrupt:
-            interrupted = True
-        to.send(("end", walker.complete, interrupted or walker.interrupted, walker.looked_at))
+        with contextlib.closing(Walker(task, folder, share, workers)) as walker:
+            interrupted = False
+            try:
+                # A parent that was killed cannot stop anybody.
+                for count, checked in enumerate(
+                    walker.run(lambda number: number > shared.last or os.getppid() != parent), start=1
+                ):
+                    shared.report(share, count, checked.looked_at)
+                    if (failure := checked.failure) is not None:
+                        found = failure.state.bare, failure.reduced.bare, packed(failure.error)
+                        to.send(("failure", checked.number, checked.looked_at, *found))
+            except KeyboardInterrupt:
+                interrupted = True
+            to.send(("end", walker.complete, interrupted or walker.interrupted, walker.looked_at))
     except Exception as error:
         to.send(("error", packed(error)))
 

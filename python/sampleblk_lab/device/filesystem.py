@@ -66,11 +66,17 @@ def find_tool(tool: str, package: str) -> str:
 def run_tool(command: Sequence[str], *, ok: Sequence[int] = (0,)) -> str:
     """Runs a system tool; returns what it said. Raises ToolError for a status that is not `ok`."""
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
     )
-    if done.returncode not in ok:
-        raise ToolError(command, done.returncode, done.stdout)
-    return done.stdout
+    return tool_output(command, done.returncode, done.stdout, ok)
+
+
+def tool_output(command: Sequence[str], status: int, output: bytes, ok: Sequence[int]) -> str:
+    r"""What a tool said: a name that is not UTF-8 has \xNN for each such byte. Raises ToolError as :func:`run_tool`."""
+    text = output.decode(errors="backslashreplace")
+    if status not in ok:
+        raise ToolError(command, status, text)
+    return text
 
 
 class BusyError(ToolError):

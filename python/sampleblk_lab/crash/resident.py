@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: MIT
+"""Tools of the system that stay loaded while an exploration lasts, and are forked for each command.
+
+Starting e2fsck takes longer than what it does, most of all in an emulated machine. ``sampleblk-resident.so`` (see
+``cpp/src/crash/resident.c``) lets a server run instead of a tool's main(), which forks a child for each command; what
+the tool does is the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import subprocess
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from sampleblk_lab.device.filesystem import run_tool, tool_output
+from sampleblk_lab.paths import resource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_STATUS = struct.Struct("i")
+
+
+class ResidentTool:
+    """One tool that waits for commands. Used by the thread that made it, with which it ends.
+
+    Args:
+        path: The tool.
+
+    Raises:
+        OSError: The tool cannot be started, or does not let us in: it is linked statically, or setuid.
+    """
+
+    def __init__(self, path: str) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(ours)
+            with theirs:
+                self._process = subprocess.Popen(
+                    [path],
+                    env={
+                        **os.environ,
+                        "LD_PRELOAD": str(resource("crash/bin/sampleblk-resident.so")),
+                        "SAMPLEBLK_RESIDENT": str(theirs.fileno()),
+                    },
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+            stack.callback(self._end)
+            if not ours.recv(1):
+                raise OSError(f"{path} does not become resident")
+            self._output = os.memfd_create("tool", os.MFD_CLOEXEC)
+            self._socket = ours
+            self._stack = stack.pop_all()
+            self._stack.callback(os.close, self._output)
+
+    def run(self, arguments: Sequence[str]) -> tuple[int, bytes]:
+        """Runs it once: the exit status, negative for a signal, and what it printed.
+
+        Raises:
+            OSError: The server is gone. After this or any other exception the tool can only be closed.
+        """
+        os.ftruncate(self._output, 0)
+        os.lseek(self._output, 0, os.SEEK_SET)
+        command = b"".join(os.fsencode(word) + b"\0" for word in arguments)
+        socket.send_fds(self._socket, [command], [self._output])
+        answer = self._socket.recv(_STATUS.size)
+        status = _STATUS.unpack(answer)[0] if answer else -1
+        if status == -1:
+            raise OSError("a resident tool ended")
+        return os.waitstatus_to_exitcode(status), os.pread(self._output, os.fstat(self._output).st_size, 0)
+
+    def close(self) -> None:
+        """Ends it, and what it may still be doing. Any number of times."""
+        self._stack.close()
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+class ResidentTools:
+    """Those of one exploration, started when they are first needed."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, ResidentTool | None] = {}
+
+    @contextlib.contextmanager
+    def used(self) -> Iterator[None]:
+        """For the block, :func:`run` runs these."""
+        token = _used.set(self)
+        try:
+            yield
+        finally:
+            _used.reset(token)
+
+    def run(self, command: Sequence[str], ok: Sequence[int]) -> str:
+        """As :func:`sampleblk_lab.device.filesystem.run_tool`, which also runs a tool that does not become resident."""
+        path, *arguments = command
+        try:
+            if path not in self._tools:
+                self._tools[path] = ResidentTool(path)
+            tool = self._tools[path]
+            done = None if tool is None else tool.run(arguments)
+        except OSError:
+            self._drop(path)
+            done = None
+        except BaseException:
+            # What it is asked next must not be answered with this.
+            self._drop(path)
+            del self._tools[path]
+            raise
+        return run_tool(command, ok=ok) if done is None else tool_output(command, *done, ok)
+
+    def _drop(self, path: str) -> None:
+        tool = self._tools.get(path)
+        self._tools[path] = None
+        if tool is not None:
+            tool.close()
+
+    def close(self) -> None:
+        """Ends all of them. Any number of times."""
+        while self._tools:
+            _, tool = self._tools.popitem()
+            if tool is not None:
+                tool.close()
+
+
+_used: ContextVar[ResidentTools | None] = ContextVar("resident tools", default=None)
+
+
+def run(command: Sequence[str], *, ok: Sequence[int] = (0,)) -> str:
+    """Runs a system tool, one that stays loaded within an exploration.
+
+    Raises:
+        ToolError: A status that is not `ok`.
+    """
+    tools = _used.get()
+    return run_tool(command, ok=ok) if tools is None else tools.run(command, ok)
