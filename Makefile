@@ -118,6 +118,7 @@ DEBUG_KERNELS ?= 6.1 7.2
 # Or kcsan, which looks for data races.
 DEBUG_CHECKER ?= kasan
 test-debug-kernel: build ## the driver's cases on kernels with KASAN, lockdep, kmemleak and fault injection
+	@PACKAGE_LIST=packaging/debian-debug.txt packaging/install-packages.sh
 	for version in $(DEBUG_KERNELS); do \
 		tree=$$($(BIN)/python module/debug/build $$version $(DEBUG_CHECKER)) && $(BIN)/python module/debug/run $$tree $(abspath $(BIN))/python -m pytest \
 			-p no:cacheprovider -p no:xdist -p no:sampleblk -c /dev/null --rootdir=$(CURDIR) -v -s \

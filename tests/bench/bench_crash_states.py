@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Recovering and checking crash states of an ext4 in the guest: on clones, in image files, and a loop as generic/482's.
 
-That test replays the log up to each flush, mounts, unmounts and asks fsck. Here its replaying is one pwrite(2) for each
-write from the start of the log, into a copy of what the disk held before.
+That test, one thing after another, replays the log up to each flush, mounts, unmounts and asks fsck. Its replaying is
+$REPLAY_LOG here, or without it one pwrite(2) for each write from the start of the log in this process, into a copy
+of what the disk held before. The same loop on each CPU at the same time is shown beside it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from pathlib import Path
 
 import sampleblk_lab as lab
 from sampleblk_lab._native import core
+from sampleblk_lab.crash import resident
 from sampleblk_lab.crash.disks import cloned
+from sampleblk_lab.crash.resident import ResidentTools
+from sampleblk_lab.device.filesystem import checker
 
-STATES = 100
+STATES = 200
 FILE_STATES = 20
 PEER_STATES = 8
 PHASE_STATES = 30
@@ -62,36 +66,41 @@ def _ours(log: lab.crash.Log, states: int, *, clones: bool, fsck: bool) -> float
     return found.checked / found.elapsed_s
 
 
-def _peer(folder: Path) -> float:
-    """The same of the loop, on each CPU at the same time."""
+def _peer(folder: Path, loops: int) -> float:
+    """The same of the loop, or of several at the same time."""
     begin = time.perf_counter()
     children = []
-    for worker in range(WORKERS):
+    for number in range(loops):
         child = os.fork()
         if child == 0:
             status = 1
             try:
-                _loop(folder, worker)
+                _loop(folder, number, loops)
                 status = 0
             finally:
                 os._exit(status)
         children.append(child)
     for child in children:
         assert os.waitpid(child, 0)[1] == 0
-    return WORKERS * PEER_STATES / (time.perf_counter() - begin)
+    return loops * PEER_STATES / (time.perf_counter() - begin)
 
 
-def _loop(folder: Path, worker: int) -> None:
-    image, mount = folder / f"peer-{worker}.img", folder / f"mount-{worker}"
-    mount.mkdir()
-    entries = _entries(folder / "writes")
+def _loop(folder: Path, share: int, loops: int) -> None:
+    image, mount = folder / f"peer-{share}.img", folder / f"mount-{share}"
+    mount.mkdir(exist_ok=True)
+    log = folder / "writes"
+    entries, program = _entries(log), os.environ.get("REPLAY_LOG")
     for number in range(PEER_STATES):
-        end = len(entries) * (worker + WORKERS * number + 1) // (WORKERS * PEER_STATES)
+        end = len(entries) * (share + loops * number + 1) // (loops * PEER_STATES)
         subprocess.run(["cp", "--sparse=always", folder / "base.img", image], check=True)
-        fd = os.open(image, os.O_WRONLY)
-        for at, data in entries[:end]:
-            os.pwrite(fd, data, at)
-        os.close(fd)
+        if program:
+            # Its limit counts flushes, too.
+            subprocess.run([program, "--log", log, "--replay", image, "--limit", str(entries[end - 1][0])], check=True)
+        else:
+            fd = os.open(image, os.O_WRONLY)
+            for _, at, data in entries[:end]:
+                os.pwrite(fd, data, at)
+            os.close(fd)
         subprocess.run(["mount", "-o", "loop", image, mount], check=True)
         for path in mount.glob("file-*"):
             assert len(path.read_bytes()) == FILE_BYTES
@@ -99,16 +108,19 @@ def _loop(folder: Path, worker: int) -> None:
         subprocess.run(["e2fsck", "-fn", image], check=True, capture_output=True)
 
 
-def _entries(path: Path) -> list[tuple[int, bytes]]:
-    """Writes of a log of dm-log-writes (Documentation/admin-guide/device-mapper/log-writes.rst)."""
+def _entries(path: Path) -> list[tuple[int, int, bytes]]:
+    """Number of the entry from 1, offset and data of each write in a log of dm-log-writes.
+
+    Documentation/admin-guide/device-mapper/log-writes.rst of the kernel.
+    """
     log = path.read_bytes()
     _, _, count, unit = struct.unpack_from("<QQQI", log)
     at, found = unit, []
-    for _ in range(count):
+    for number in range(1, count + 1):
         sector, sectors, flags, _ = struct.unpack_from("<QQQQ", log, at)
         at += unit
         if sectors and not flags & DISCARD:
-            found.append((sector * 512, log[at : at + sectors * 512]))
+            found.append((number, sector * 512, log[at : at + sectors * 512]))
             at += sectors * 512
     return found
 
@@ -117,7 +129,8 @@ def _phases(log: lab.crash.Log, mount: Path) -> dict[str, float]:
     """Milliseconds of each part of a state, one after another in one process."""
     mount.mkdir()
     total = dict.fromkeys(("build", "mount and recover", "contents", "unmount", "e2fsck -fn"), 0.0)
-    with cloned(log, 1) as (clone,):
+    tools = ResidentTools()
+    with cloned(log, 1) as (clone,), contextlib.closing(tools), tools.used():
         for state in itertools.islice(log.states(), PHASE_STATES):
             marks = [time.perf_counter()]
             clone.image.take(state.native)
@@ -129,7 +142,7 @@ def _phases(log: lab.crash.Log, mount: Path) -> dict[str, float]:
             marks.append(time.perf_counter())
             mounted.unmount()
             marks.append(time.perf_counter())
-            subprocess.run(["e2fsck", "-fn", clone.path], check=True, capture_output=True)
+            resident.run([*checker("ext4"), str(clone.path)])
             marks.append(time.perf_counter())
             for name, (begin, end) in zip(total, itertools.pairwise(marks), strict=True):
                 total[name] += (end - begin) * 1000 / PHASE_STATES
@@ -143,8 +156,9 @@ def main() -> None:
         print(f"ext4 of 64 MiB, {len(log)} writes, {log.native.flushes} flushes")
         print(f"states checked in a second, {WORKERS} CPUs")
         subprocess.run(["modprobe", "loop"], check=True)
-        peer = _peer(folder)
+        peer, peers = _peer(folder, 1), _peer(folder, WORKERS)
         print(f"  {'replay, mount(8), umount(8), e2fsck -fn':44} {peer:8.2f}", flush=True)
+        print(f"  {'the same on each CPU':44} {peers:8.2f}", flush=True)
         rates = {}
         for fsck in (True, False):
             for where, clones, states in (("files", False, FILE_STATES), ("clones", True, STATES)):
@@ -157,6 +171,7 @@ def main() -> None:
         for part, milliseconds in _phases(log, folder / "mount").items():
             print(f"  {part:44} {milliseconds:8.1f}", flush=True)
         print(f"ratio check_vs_generic_482 {rates['clones', True] / peer:.1f}")
+        print(f"ratio check_vs_generic_482_on_each_cpu {rates['clones', True] / peers:.1f}")
         print(f"ratio check_without_fsck_vs_generic_482 {rates['clones', False] / peer:.1f}")
         print(f"ratio clones_vs_files {rates['clones', False] / rates['files', False]:.1f}")
 
