@@ -351,6 +351,7 @@ def test_console_finds_complaints_and_no_chatter(tmp_path: Path) -> None:
     assert console.splats() == []
     mark = console.size()
     with log.open("ab") as file:
+        file.write(b"[    2.0] zonefs (sda) WARNING: inode 5: invalid size 0 (should be 4096)\r\n")
         file.write(b"[    2.0] WARNING: CPU: 1 PID: 7 at block/blk-mq.c:99 blk_mq_x+0x1/0x2\r\n")
     assert console.splats(mark) == ["[    2.0] WARNING: CPU: 1 PID: 7 at block/blk-mq.c:99 blk_mq_x+0x1/0x2"]
     assert console.text().startswith("[    0.0] Linux version")

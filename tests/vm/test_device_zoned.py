@@ -7,7 +7,9 @@ import contextlib
 import errno
 import os
 import random
+import struct
 import subprocess
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -257,3 +259,57 @@ def test_file_systems(fstype: str) -> None:
             assert {path.name: path.read_bytes() for path in mount.path.iterdir() if path.is_file()} == contents
         conditions_met = {zone.condition for zone in dev.zones()}
         assert conditions_met & {"implicitly-open", "closed", "full"}
+
+
+def zonefs_superblock() -> bytes:
+    """What mkzonefs would write, which Debian lacks (struct zonefs_super of the kernel's fs/zonefs/zonefs.h)."""
+    block = bytearray(4096)
+    struct.pack_into("<II64s16sQIII", block, 0, 0x5A4F4653, 0, b"lab", bytes(range(16)), 0, 0, 0, 0o640)
+    # The kernel's crc32() does not invert its result, zlib's does.
+    struct.pack_into("<I", block, 4, zlib.crc32(block) ^ 0xFFFFFFFF)
+    return bytes(block)
+
+
+@pytest.mark.skipif(
+    VERSION == (6, 1),
+    reason="zonefs of Linux 6.1.y takes each synchronous append for misplaced, on null_blk, too",
+)
+def test_zonefs_shows_a_file_for_each_zone(tmp_path: Path) -> None:
+    subprocess.run(["modprobe", "zonefs"], check=False)
+    zone, data = 4 * MIB, random.Random(3).randbytes(16384)
+
+    @contextlib.contextmanager
+    def mounted(path: str) -> Iterator[Path]:
+        subprocess.run(["mount", "-t", "zonefs", "-o", "errors=repair", path, tmp_path], check=True)
+        try:
+            yield tmp_path
+        finally:
+            subprocess.run(["umount", tmp_path], check=True)
+
+    with lab.Device("32M", zone="4M", conventional_zones=3, partitions=False) as dev:
+        write(dev.path, zonefs_superblock())
+        with mounted(dev.path) as mount:
+            # The first zone has the superblock.
+            assert {path.name: path.stat().st_size for path in (mount / "cnv").iterdir()} == {"0": zone, "1": zone}
+            assert {path.name: path.stat().st_size for path in (mount / "seq").iterdir()} == dict.fromkeys("01234", 0)
+            write(str(mount / "cnv/1"), data, MIB)
+            appended = str(mount / "seq/0")
+            write(appended, data)
+            write(appended, data[::-1], len(data))
+            with pytest.raises(OSError, match="Invalid argument"):
+                write(appended, data, 0)
+            os.truncate(mount / "seq/1", zone)
+            dev.set_faults([lab.Fault(action="torn_write", sectors=8, errno=errno.EIO)])
+            with pytest.raises(OSError, match="Input/output error"):
+                write(str(mount / "seq/2"), data)
+            dev.set_faults([])
+            # It asks the device how far it came.
+            assert (mount / "seq/2").stat().st_size == 4096 == dev.zones()[5].written_bytes
+            write(str(mount / "seq/3"), data)
+            os.truncate(mount / "seq/3", 0)
+        assert [zone.condition for zone in dev.zones()[3:]] == [OPEN[0], "full", OPEN[0], "empty", "empty"]
+        with mounted(dev.path) as mount:
+            assert [(mount / f"seq/{number}").stat().st_size for number in range(5)] == [32768, zone, 4096, 0, 0]
+            assert read(str(mount / "seq/0"), 32768) == data + data[::-1]
+            assert read(str(mount / "cnv/1"), len(data), MIB) == data
+            assert read(str(mount / "seq/2"), 4096) == data[:4096]
