@@ -53,12 +53,26 @@ py::bytes digest_of(const crash::Image& image) {
     return {reinterpret_cast<const char*>(digest.data()), sizeof(digest)};
 }
 
-std::vector<std::tuple<std::uint64_t, std::uint64_t, std::string>> marks_of(const crash::Log& log) {
-    std::vector<std::tuple<std::uint64_t, std::uint64_t, std::string>> marks;
+std::vector<std::tuple<std::uint64_t, std::uint64_t, py::str>> marks_of(const crash::Log& log) {
+    std::vector<std::tuple<std::uint64_t, std::uint64_t, py::str>> marks;
     for (const crash::Mark& mark : log.marks()) {
-        marks.emplace_back(mark.sequence, mark.order, mark.text);
+        // A mark of dm-log-writes may have any bytes.
+        PyObject* text =
+            PyUnicode_DecodeUTF8(mark.text.data(), static_cast<py::ssize_t>(mark.text.size()), "backslashreplace");
+        if (text == nullptr) {
+            throw py::error_already_set();
+        }
+        marks.emplace_back(mark.sequence, mark.order, py::reinterpret_steal<py::str>(text));
     }
     return marks;
+}
+
+std::vector<std::pair<std::uint64_t, std::uint64_t>> flushes_of(const crash::Log& log) {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> flushes;
+    for (const crash::Flush& flush : log.flushes()) {
+        flushes.emplace_back(flush.submit, flush.complete);
+    }
+    return flushes;
 }
 
 }  // namespace
@@ -73,7 +87,8 @@ void register_crash(py::module_& module) {
             py::arg("path"), py::arg("flush") = true, py::arg("fua") = true, Release())
         .def("__len__", [](const crash::Log& log) { return log.writes().size(); })
         .def_property_readonly("format", &crash::Log::format)
-        .def_property_readonly("flushes", &crash::Log::flushes)
+        .def_property_readonly("flushes", [](const crash::Log& log) { return log.flushes().size(); })
+        .def("flush_orders", &flushes_of, "(submission, completion) of each that succeeded.")
         .def_property_readonly("end_sector", &crash::Log::end_sector)
         .def_property_readonly("file_bytes", &crash::Log::file_bytes)
         .def_property_readonly("by_submission", &crash::Log::by_submission)

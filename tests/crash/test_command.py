@@ -181,3 +181,17 @@ def test_failures_are_saved_where_asked(folder: Path, capsys: pytest.CaptureFixt
     assert (folder / "kept/failure-1/test_crash_state.py").exists()
     assert main(arguments) == 2
     assert "exists" in capsys.readouterr().err
+
+
+def test_a_page_is_written_where_asked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["crash", "explore", ".", "--workers", "1", "--report", "page.html"]
+    assert main([*arguments, "--check", "accounts:half", "--save", "kept"]) == 1
+    assert "report: page.html" in capsys.readouterr().out
+    page = (folder / "page.html").read_text()
+    assert page.count("data:image/svg+xml") == 2
+    assert "pytest kept/failure-1" in page
+    assert main([*arguments, "--check", "accounts:fine", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["report"] == "page.html"
+    assert "No failure." in (folder / "page.html").read_text()
+    assert main(["crash", "explore", ".", "--check", "accounts:fine", "--report", "none/page.html"]) == 1
+    assert "none/page.html" in capsys.readouterr().err

@@ -46,7 +46,7 @@ class LogReader {
         } else {
             throw FormatError(path_, 0, "the magic number of a dm-log-writes log or of a journal");
         }
-        log_.finish(std::move(flushes_), promises_);
+        log_.finish(promises_);
         return std::move(log_);
     }
 
@@ -64,7 +64,7 @@ class LogReader {
             switch (entry.type) {
                 case SAMPLEBLK_OP_FLUSH:
                     if ((entry.flags & SAMPLEBLK_JOURNAL_FAILED) == 0 && entry.complete_order != 0) {
-                        flushes_.push_back({entry.submit_order, entry.complete_order});
+                        log_.flushes_.push_back({entry.submit_order, entry.complete_order});
                     }
                     break;
                 case SAMPLEBLK_JOURNAL_MARK:
@@ -139,7 +139,7 @@ class LogReader {
                 continue;
             }
             if ((entry.flags & log_writes::flush) != 0) {
-                flushes_.push_back({order, order + 1});
+                log_.flushes_.push_back({order, order + 1});
             }
             offset += unit;
             if (entry.nr_sectors != 0) {
@@ -191,16 +191,15 @@ class LogReader {
     std::string path_;
     Promises promises_;
     Log log_;
-    std::vector<Log::Flush> flushes_;
 };
 
 Log Log::read(const std::string& path, Promises promises) {
     return LogReader(path, promises).read();
 }
 
-void Log::finish(std::vector<Flush> flushes, Promises promises) {
-    flushes_ = flushes.size();
-    std::ranges::sort(flushes, {}, &Flush::submit);
+void Log::finish(Promises promises) {
+    std::ranges::sort(flushes_, {}, &Flush::submit);
+    std::vector<Flush> flushes = flushes_;
     // From the last to the first: when the first of the flushes from here on is complete.
     std::uint64_t earliest = never;
     for (Flush& flush : std::views::reverse(flushes)) {
@@ -266,7 +265,7 @@ Table Log::table() const {
     columns.emplace_back("submit_order", std::move(submit));
     columns.emplace_back("complete_order", std::move(complete));
     columns.emplace_back("durable_order", std::move(durable));
-    return Table(std::move(columns), {{"format", format_}, {"flushes", std::to_string(flushes_)}});
+    return Table(std::move(columns), {{"format", format_}, {"flushes", std::to_string(flushes_.size())}});
 }
 
 }  // namespace sampleblk::crash

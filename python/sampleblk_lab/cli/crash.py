@@ -58,6 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--save", metavar="DIR", help="write each failure out as DIR/failure-N, where pytest reproduces it"
     )
     exploring.set_defaults(run=_explore)
+    exploring.add_argument("--report", metavar="FILE.html", help="write a page of what was found, with pictures")
 
     showing = actions.add_parser("show", help="what a log holds, and how many states each model has")
     _add_log(showing)
@@ -139,7 +140,9 @@ def _explore(options: argparse.Namespace) -> int:
             for number, failure in enumerate(found.failures, start=1)
         ]
     lines = [found.text(), *(f"reproduce it with pytest {folder}" for folder in saved)]
-    show(options, {**found.json(), "saved": saved}, "\n".join(lines))
+    if options.report:
+        lines.append(f"report: {found.report(options.report, saved=saved)}")
+    show(options, {**found.json(), "saved": saved, "report": options.report}, "\n".join(lines))
     if found.interrupted:
         return 130
     return 0 if found.ok and not found.lost else 1

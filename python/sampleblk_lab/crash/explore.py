@@ -18,6 +18,7 @@ from sampleblk_lab.crash.disks import ImageFile, cloned
 from sampleblk_lab.crash.log import State, some
 from sampleblk_lab.crash.model import Sample
 from sampleblk_lab.crash.resident import ResidentTools
+from sampleblk_lab.crash.timeline import missing, missing_table
 from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.progress import Line
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from sampleblk_lab.crash.disks import Clone, Disk
     from sampleblk_lab.crash.log import Log
     from sampleblk_lab.crash.model import Model
+    from sampleblk_lab.table import Table
 
 # States that are looked at between two looks at the clock.
 _LOOK = 100_000
@@ -58,23 +60,20 @@ class Failure:
     @property
     def missing(self) -> list[str]:
         """The writes that the reduced state misses, a line each: where, how much, and what they are."""
-        log = self.reduced.log
-        table = log.table()
-        lines = []
-        torn = [(write, first, count) for write, first, count in self.reduced.native.torn]
-        for write, first, count in [*((write, 0, 0) for write in self.reduced.native.lost), *torn]:
-            sequence = int(table["sequence"].values[write])
-            # Of a torn one: what is not there.
-            gone = [
-                what
-                for begin, sectors, what in log.names(sequence)
-                if not first <= begin <= begin + sectors <= first + count
-            ]
-            lines.append(
-                f"write {sequence}: {table['sectors'].values[write]} sectors at {table['sector'].values[write]}"
-                f"{': ' if gone else ''}{some(gone, '; ')}"
-            )
-        return lines
+        return [
+            f"write {write.sequence}: {write.sectors} sectors at {write.sector}"
+            f"{': ' if write.names else ''}{some(write.names, '; ')}"
+            for write in missing(self.reduced)
+        ]
+
+    def missing_table(self) -> Table:
+        """The same as a table: columns write, missing (how much of it), sectors, at and what."""
+        return missing_table(self.reduced)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        from sampleblk_lab.report.crash_page import failure_bundle
+
+        return failure_bundle(self)
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Writes it out: ``pytest FOLDER`` then builds the reduced state and fails as it did, on any machine.
@@ -122,6 +121,9 @@ class Exploration:
         lost: Why the cluster did nothing more, or nothing; what was found until then is here.
         elapsed_s: Seconds it took.
         failures: What did not pass.
+        log: What was explored.
+        model: Which states of it.
+        check: What they were checked with.
     """
 
     states: int = 0
@@ -132,6 +134,9 @@ class Exploration:
     lost: str = ""
     elapsed_s: float = 0
     failures: list[Failure] = field(default_factory=list)
+    log: Log | None = field(default=None, compare=False)
+    model: Model | None = field(default=None, compare=False)
+    check: Callable[[Path, State], object] | None = field(default=None, compare=False)
 
     @property
     def ok(self) -> bool:
@@ -162,6 +167,30 @@ class Exploration:
             "elapsed_s": self.elapsed_s,
             "failures": [failure.json() for failure in self.failures],
         }
+
+    def report(self, path: str | os.PathLike[str], *, saved: Sequence[str] = ()) -> Path:
+        """Writes a page of it: one self-contained HTML file, with a picture of each failure's state.
+
+        Args:
+            path: The file.
+            saved: The folders of :meth:`Failure.save`, in the failures' order: the page says how to run them.
+
+        Returns:
+            The file.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        from sampleblk_lab.report.crash_page import crash_page
+
+        target = Path(path)
+        target.write_text(crash_page(self, saved).html(), encoding="utf-8")
+        return target
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        from sampleblk_lab.report.crash_page import exploration_bundle
+
+        return exploration_bundle(self)
 
     def __repr__(self) -> str:
         return f"<Exploration {self.text().splitlines()[0]}>"
@@ -398,6 +427,7 @@ def explore(
             from sampleblk_lab.crash.workers import explore_in_processes
 
             explore_in_processes(task, found, failures, workers, folder, line)
+    found.log, found.model, found.check = log, model, check
     found.elapsed_s = time.monotonic() - begin
     return found
 

@@ -81,6 +81,17 @@ class State:
             until = min(until, float(self.log.durable[gone].min()) + 1)
         return [text for _, at, text in self.log.native.marks if at < until]
 
+    def picture(self, *, dark: bool = False) -> str:
+        """The writes around the crash and what became of each, as an SVG document: lost, torn, kept, durable.
+
+        They are those since the last flush before the first missing one. Where there are many, those next to missing
+        ones and to the crash are drawn, and the others counted.
+        """
+        from sampleblk_lab.crash.timeline import timeline
+        from sampleblk_lab.plot.crash_state import draw
+
+        return draw(timeline(self), dark=dark)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, State) and self.log is other.log and self.native == other.native
 

@@ -32,6 +32,11 @@ _INCHES = (7.2, 4.0)
 _DPI = 120
 
 
+def theme(*, dark: bool = False) -> tuple[tuple[str, ...], tuple[str, str, str, str]]:
+    """The colours of what is drawn, and those of text, axes, background and grid."""
+    return (_DARK, _DARK_PAGE) if dark else (_LIGHT, _LIGHT_PAGE)
+
+
 def in_dark(svg: str) -> str:
     """A plot's SVG document of the light theme in the dark one's colours: drawing it again takes far longer."""
     by = {a.lower(): b.lower() for a, b in zip((*_LIGHT, *_LIGHT_PAGE), (*_DARK, *_DARK_PAGE), strict=True)}
@@ -41,14 +46,14 @@ def in_dark(svg: str) -> str:
 def _rc(dark: bool) -> Any:
     from cycler import cycler
 
-    ink, dim, paper, line = _DARK_PAGE if dark else _LIGHT_PAGE
+    colours, (ink, dim, paper, line) = theme(dark=dark)
     return {
         "axes.axisbelow": True,
         "axes.edgecolor": dim,
         "axes.facecolor": paper,
         "axes.grid": True,
         "axes.labelcolor": ink,
-        "axes.prop_cycle": cycler(color=_DARK if dark else _LIGHT, linestyle=DASHES),
+        "axes.prop_cycle": cycler(color=colours, linestyle=DASHES),
         "axes.spines.right": False,
         "axes.spines.top": False,
         "axes.titlecolor": ink,

@@ -53,6 +53,12 @@ struct Mark {
     std::string text;
 };
 
+// A flush that succeeded, with the numbers of a Write.
+struct Flush {
+    std::uint64_t submit = 0;
+    std::uint64_t complete = 0;
+};
+
 // How much of the promises is believed; what is not shows what a disk that breaks them would leave.
 struct Promises {
     bool flush = true;
@@ -74,7 +80,8 @@ class Log {
     [[nodiscard]] const std::string& format() const noexcept { return format_; }
     [[nodiscard]] const std::vector<Write>& writes() const noexcept { return writes_; }
     [[nodiscard]] const std::vector<Mark>& marks() const noexcept { return marks_; }
-    [[nodiscard]] std::uint64_t flushes() const noexcept { return flushes_; }
+    // By submission; also where flushes are not believed.
+    [[nodiscard]] const std::vector<Flush>& flushes() const noexcept { return flushes_; }
     // One past the last sector that is written.
     [[nodiscard]] std::uint64_t end_sector() const noexcept { return end_sector_; }
     // The bytes of the file that the log takes, from its begin: a device that was written to has more.
@@ -90,22 +97,18 @@ class Log {
     [[nodiscard]] Table table() const;
 
   private:
-    struct Flush {
-        std::uint64_t submit;
-        std::uint64_t complete;
-    };
     friend class LogReader;
 
     Log() = default;
-    void finish(std::vector<Flush> flushes, Promises promises);
+    void finish(Promises promises);
 
     std::string format_;
     std::shared_ptr<const void> owner_;  // of the data that the pieces point to
     std::vector<Write> writes_;
     std::vector<Mark> marks_;
+    std::vector<Flush> flushes_;
     std::vector<std::uint32_t> by_submission_;
     std::vector<std::uint32_t> place_;  // of each write in it
-    std::uint64_t flushes_ = 0;
     std::uint64_t end_sector_ = 0;
     std::uint64_t file_bytes_ = 0;
 };
