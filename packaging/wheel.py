@@ -30,11 +30,8 @@ LIBRARIES = "sampleblk_lab.libs/"
 # Not part of an sdist (sdist.exclude in pyproject.toml).
 NOT_IN_SDIST = (".ci/",)
 # What the build adds to the tracked files: the extension is looked for by its pattern.
-PROGRAMS = (
-    "sampleblk_lab/vm/bin/sampleblk-init",
-    "sampleblk_lab/vm/bin/sampleblk-keep",
-    "sampleblk_lab/crash/bin/sampleblk-resident.so",
-)
+PROGRAMS = ("sampleblk_lab/vm/bin/sampleblk-init", "sampleblk_lab/vm/bin/sampleblk-keep")
+BUILT = (*PROGRAMS, "sampleblk_lab/crash/bin/sampleblk-resident.so")
 _EXTENSION = re.compile(r"sampleblk_lab/_core\.[\w-]+\.so")
 _COMMON_LICENSE = re.compile(r"/usr/share/common-licenses/([A-Za-z][\w+-]*(?:\.\d+)*)")
 
@@ -64,7 +61,7 @@ def in_wheel(sources: Iterable[str]) -> set[str]:
 def missing_from_wheel(names: Iterable[str], sources: Iterable[str]) -> list[str]:
     """What a wheel with these files lacks."""
     there = set(names)
-    lacks = (in_wheel(sources) | set(PROGRAMS)) - there
+    lacks = (in_wheel(sources) | set(BUILT)) - there
     if not any(map(_EXTENSION.fullmatch, there)):
         lacks.add("sampleblk_lab/_core")
     return sorted(lacks)
@@ -219,7 +216,7 @@ def build(where: Path, target: Path) -> tuple[Path, Path]:
 
     wheel, sdist = _only(made, "*.whl"), _only(made, "*.tar.gz")
     with zipfile.ZipFile(_only(plain, "*.whl")) as archive:
-        names = [name for name in archive.namelist() if name in PROGRAMS or _EXTENSION.fullmatch(name)]
+        names = [name for name in archive.namelist() if name in BUILT or _EXTENSION.fullmatch(name)]
         binaries = [Path(archive.extract(name, made / "binaries")) for name in names]
     libraries = _system_libraries(binaries)
     origins = {}

@@ -69,7 +69,7 @@ def test_what_a_wheel_lacks_is_named() -> None:
     for name in ("py.typed", "report/page.css", "_core.pyi", "demo/fs_seq_write_sync_001", "vm/machine.py"):
         assert f"sampleblk_lab/{name}" in wanted
     assert not any("/tests/" in name or name.endswith(".gitignore") for name in wanted)
-    complete = [*wanted, *wheel_builder.PROGRAMS, "sampleblk_lab/_core.cpython-311-x86_64-linux-gnu.so"]
+    complete = [*wanted, *wheel_builder.BUILT, "sampleblk_lab/_core.cpython-311-x86_64-linux-gnu.so"]
     assert wheel_builder.missing_from_wheel(complete, sources) == []
     for gone in (complete[0], complete[-2]):
         assert wheel_builder.missing_from_wheel([name for name in complete if name != gone], sources) == [gone]
@@ -83,6 +83,8 @@ def test_the_install_rules_cover_the_guests_programs_and_the_driver() -> None:
     home = Path(core.__file__).parent
     for name in wheel_builder.PROGRAMS:
         assert os.access(home.parent / name, os.X_OK), name
+    for name in wheel_builder.BUILT:
+        assert (home.parent / name).exists(), name
     assert (home / "_module/Makefile").exists()
     assert not (home / "_module/tests").exists()
     # What tells which packages a suite needs.

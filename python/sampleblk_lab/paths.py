@@ -256,10 +256,11 @@ def write_atomically(target: Path, data: bytes) -> None:
     """Writes a file of the cache whole or not at all. Raises CacheError."""
     with writing_cache(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        _write_atomically(target, data)
+        replace_file(target, data)
 
 
-def _write_atomically(target: Path, data: bytes) -> None:
+def replace_file(target: Path, data: bytes) -> None:
+    """Writes a file whole or not at all. Raises OSError."""
     with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
         try:
             file.write(data)

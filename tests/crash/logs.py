@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import random
 import struct
 import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
-from sampleblk_lab.crash import Log, State
+from sampleblk_lab.crash import Exploration, Log, State
 
 SECTOR = 512
+# Of the disk that recorded() is of.
+SECTORS = 12
 FLUSH, FUA, DISCARD, MARK = 1, 2, 4, 8
 
 
@@ -101,3 +106,34 @@ def with_marks(*marks: str) -> State:
         file.write(log_writes(*((MARK, 0, mark.encode()) for mark in marks)))
         file.flush()
         return Log(file.name, base="zeros").state(0)
+
+
+def recorded(folder: Path, seed: int = 3) -> Log:
+    """Two dozen writes to a few sectors, some of them equal, with a flush now and then, on a base that is not empty."""
+    rng = random.Random(seed)
+    entries: list[tuple[int, int, bytes | int]] = [(MARK, 0, b"begin")]
+    for number in range(24):
+        sectors = rng.randrange(1, 4)
+        data = b"".join(bytes([rng.choice([number + 1, 1])]) * SECTOR for _ in range(sectors))
+        entries.append((0, rng.randrange(SECTORS - sectors), data))
+        if number % 6 == 5:
+            entries.append((FLUSH, 0, 0))
+    entries.append((MARK, 0, b"end"))
+    folder.mkdir(exist_ok=True)
+    (folder / "log").write_bytes(log_writes(*entries))
+    (folder / "base.img").write_bytes(b"\xee" * SECTOR * SECTORS)
+    return Log(folder / "log", base=folder / "base.img")
+
+
+def picky(image: Path, _state: State) -> None:
+    """Fails for about one content in thirty; writes to the image, which must be undone."""
+    data = image.read_bytes()
+    image.write_bytes(b"whatever")
+    if hashlib.sha256(data).digest()[0] < 9:
+        raise AssertionError(f"not this one: {hashlib.sha256(data).hexdigest()}")
+
+
+def told(found: Exploration) -> tuple[object, ...]:
+    """All that an exploration says but the time it took."""
+    failures = [(repr(failure.state), repr(failure.reduced), failure.text()) for failure in found.failures]
+    return found.states, found.checked, found.total, found.complete, found.interrupted, found.lost, failures

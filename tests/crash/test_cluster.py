@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from crash.logs import FLUSH, MARK, SECTOR, log_writes
+from crash.logs import SECTOR, SECTORS, log_writes, picky, recorded, told
 from sampleblk_lab import InputError, SampleblkError, ToolError, UnsupportedError, crash
 from sampleblk_lab.cli import main
 from sampleblk_lab.crash import cluster as explorer
@@ -29,8 +29,6 @@ from sampleblk_lab.sweeps.place import Place
 pytest.importorskip("distributed", reason="needs the extra 'sweep'")
 
 from dask_cluster import Cluster  # needs distributed
-
-SECTORS = 12
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -49,37 +47,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     made = Cluster(tmp_path_factory.mktemp("cluster"))
     yield made
     made.close()
-
-
-def recorded(folder: Path, seed: int = 3) -> crash.Log:
-    """Two dozen writes to a few sectors, some of them equal, with a flush now and then, on a base that is not empty."""
-    rng = random.Random(seed)
-    entries: list[tuple[int, int, bytes | int]] = [(MARK, 0, b"begin")]
-    for number in range(24):
-        sectors = rng.randrange(1, 4)
-        data = b"".join(bytes([rng.choice([number + 1, 1])]) * SECTOR for _ in range(sectors))
-        entries.append((0, rng.randrange(SECTORS - sectors), data))
-        if number % 6 == 5:
-            entries.append((FLUSH, 0, 0))
-    entries.append((MARK, 0, b"end"))
-    folder.mkdir(exist_ok=True)
-    (folder / "log").write_bytes(log_writes(*entries))
-    (folder / "base.img").write_bytes(b"\xee" * SECTOR * SECTORS)
-    return crash.Log(folder / "log", base=folder / "base.img")
-
-
-def picky(image: Path, _state: crash.State) -> None:
-    """Fails for about one content in thirty; writes to the image, which must be undone."""
-    data = image.read_bytes()
-    image.write_bytes(b"whatever")
-    if hashlib.sha256(data).digest()[0] < 9:
-        raise AssertionError(f"not this one: {hashlib.sha256(data).hexdigest()}")
-
-
-def told(found: crash.Exploration) -> tuple[object, ...]:
-    """All that an exploration says but the time it took."""
-    failures = [(repr(failure.state), repr(failure.reduced), failure.text()) for failure in found.failures]
-    return found.states, found.checked, found.total, found.complete, found.interrupted, found.lost, failures
 
 
 ASKED: list[dict[str, Any]] = [

@@ -54,11 +54,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     exploring.add_argument("--failures", type=int, default=1, metavar="N", help="stop after N failures (1)")
     exploring.add_argument("--workers", type=int, metavar="N", help="processes that check (one for each CPU)")
     exploring.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster to check on: tcp://host:8786")
+    exploring.add_argument("--resume", metavar="FILE", help="go on where the run before ended; made if it is not there")
     exploring.add_argument(
         "--save", metavar="DIR", help="write each failure out as DIR/failure-N, where pytest reproduces it"
     )
-    exploring.set_defaults(run=_explore)
     exploring.add_argument("--report", metavar="FILE.html", help="write a page of what was found, with pictures")
+    exploring.set_defaults(run=_explore)
 
     showing = actions.add_parser("show", help="what a log holds, and how many states each model has")
     _add_log(showing)
@@ -132,6 +133,7 @@ def _explore(options: argparse.Namespace) -> int:
         failures=options.failures,
         workers=workers,
         client=options.scheduler,
+        resume=options.resume,
     )
     saved = []
     if options.save:

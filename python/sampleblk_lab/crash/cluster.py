@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.crash import host
 from sampleblk_lab.crash.checks import Check
-from sampleblk_lab.crash.explore import Contents, Exploration, Failure, Task, settle
+from sampleblk_lab.crash.explore import Contents, Exploration, Failure, Position, Task, settle
 from sampleblk_lab.crash.log import State
 from sampleblk_lab.crash.parcel import Parcel, packed
 from sampleblk_lab.crash.workers import unpacked
@@ -101,27 +101,39 @@ def _sent(check: Callable[[Path, State], object]) -> bytes:
 class _Cluster:
     """One exploration."""
 
-    def __init__(self, task: Task, found: Exploration, failures: int, where: Place, line: Line) -> None:
+    def __init__(
+        self,
+        task: Task,
+        found: Exploration,
+        failures: int,
+        where: Place,
+        line: Line,
+        note: Callable[[Position], None],
+    ) -> None:
         self._task = task
         self._found = found
         self._failures = failures
         self._place = where
         self._line = line
+        self._note = note
         self._id = uuid.uuid4().hex
         self._check = _sent(task.check)
         self._parcel = Parcel.of(task.log)
         self._data: bytes | None = None
         self._contents = Contents(task, task.log.image(""))
         self._next = iter(self._contents)
-        self._handed_out = 0
+        self._handed_out = task.after
         self._at_end = False
         self._waiting: deque[_Range] = deque()
         self._running: InFlight[_Range] = InFlight()
         # By the host's folder, the ranges that wait until the log is there.
         self._held: dict[str, list[_Range]] = {}
-        self._reached: dict[int, tuple[int, Failure]] = {}
+        self._reached = dict(task.earlier)
         self._checked = 0
-        self._looked_at = 0
+        # All contents before that number are checked, and from some later ones on so many.
+        self._all_before = task.after
+        self._later: dict[int, int] = {}
+        self._looked_at = found.states
         self._check_s = 0.0
         self._setups_s: deque[float] = deque(maxlen=100)
         self._threads = 0
@@ -139,6 +151,7 @@ class _Cluster:
                         break
                     for one, outcome in self._running.ended():
                         self._take(one, outcome)
+                    self._note(Position(self._all_before, self._looked_at, self._reached))
                     self._line.show(self._said())
                     if pressed():
                         self._found.interrupted = True
@@ -150,9 +163,12 @@ class _Cluster:
                 self._end(pressed)
                 self._line.clear()
         looked_at, complete = self._looked_at, False
-        if self._at_end and self._checked == self._handed_out:
-            looked_at, complete = self._contents.looked_at, self._contents.complete
-        settle(self._found, self._reached, self._failures, self._checked, looked_at, complete=complete)
+        checked = self._task.after + self._checked
+        if self._at_end and checked == self._handed_out:
+            looked_at, complete = max(looked_at, self._contents.looked_at), self._contents.complete
+        settle(self._found, self._reached, self._failures, checked, looked_at, complete=complete)
+        number = self._found.checked if len(self._found.failures) == self._failures else self._all_before
+        self._note(Position(number, looked_at, self._reached, is_last=True))
 
     def _last(self) -> float:
         """The number of the last contents that are of interest: with that one there are failures enough."""
@@ -257,6 +273,9 @@ class _Cluster:
         self._setups_s.append(found.setup_s)
         if not one.reducing:
             self._checked += found.checked
+            self._later[one.first] = found.checked
+            while count := self._later.pop(self._all_before, 0):
+                self._all_before += count
             self._check_s += found.seconds - found.setup_s
             self._looked_at = max([self._looked_at, *one.looked_at[: found.checked]])
             if rest := one.states[found.checked :]:
@@ -296,11 +315,18 @@ class _Cluster:
 
     def _said(self) -> str:
         hosts = f", {len(self._hosts)} hosts" if len(self._hosts) > 1 else ""
-        return f"{self._checked} checked, {len(self._reached)} failed, {self._threads} at a time{hosts}"
+        checked = self._task.after + self._checked
+        return f"{checked} checked, {len(self._reached)} failed, {self._threads} at a time{hosts}"
 
 
 def explore_on_cluster(
-    task: Task, found: Exploration, failures: int, client: Any, workers: int | None, line: Line
+    task: Task,
+    found: Exploration,
+    failures: int,
+    client: Any,
+    workers: int | None,
+    line: Line,
+    note: Callable[[Position], None],
 ) -> None:
     """Fills in `found`: the same failures as one process finds, whoever checks what.
 
@@ -310,4 +336,4 @@ def explore_on_cluster(
         UnsupportedError: As :func:`sampleblk_lab.sweeps.place.place`; a host lacks what the check needs.
     """
     with place(client, workers, None) as where:
-        _Cluster(task, found, failures, where, line).run()
+        _Cluster(task, found, failures, where, line, note).run()

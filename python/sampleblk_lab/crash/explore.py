@@ -24,7 +24,7 @@ from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.progress import Line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from sampleblk_lab.crash.disks import Clone, Disk
     from sampleblk_lab.crash.log import Log
@@ -110,7 +110,7 @@ class Failure:
 
 @dataclass
 class Exploration:
-    """What an exploration looked at and found.
+    """What an exploration looked at and found; of one that went on from a file, from its first begin.
 
     Attributes:
         states: States that were looked at.
@@ -296,6 +296,8 @@ class Task:
 
     Attributes:
         until: In seconds of the monotonic clock.
+        after: Contents that were checked before: this many from the first one on.
+        earlier: Those of them that failed, by their number, with the states that had been looked at by then.
         clones: Where it is explored, one for each worker; empty: in files.
     """
 
@@ -304,11 +306,30 @@ class Task:
     model: Model
     states: int | None
     until: float | None
+    after: int = 0
+    earlier: Mapping[int, tuple[int, Failure]] = field(default_factory=dict)
     clones: Sequence[Clone] = ()
 
 
+@dataclass(frozen=True)
+class Position:
+    """How far a walk has come.
+
+    Attributes:
+        number: All contents before this one were checked.
+        looked_at: States that were looked at by then.
+        reached: The failures by the number of their contents, as in :class:`Task`; also later ones.
+        is_last: Whether that is how it ends.
+    """
+
+    number: int
+    looked_at: int
+    reached: Mapping[int, tuple[int, Failure]]
+    is_last: bool = False
+
+
 class Contents:
-    """All contents of a model, one after another, the same ones and in the same order wherever it is.
+    """The contents of a model that are to be checked, the same ones and in the same order wherever it is.
 
     Attributes:
         looked_at: States that were looked at, with the one that was yielded last; at the end, all of them.
@@ -325,7 +346,7 @@ class Contents:
         """Yields the first state of each, which the image has taken."""
         task, walk = self._task, self._walk
         number = 0
-        while task.states is None or number < task.states:
+        while task.states is None or number < task.after + task.states:
             if task.until is not None and time.monotonic() >= task.until:
                 return
             native = walk.next(_LOOK)
@@ -336,9 +357,10 @@ class Contents:
                     self.complete = walk.at_end
                     return
                 continue
-            self.looked_at = walk.looked_at
-            yield State(task.log, native)
             number += 1
+            if number > task.after:
+                self.looked_at = walk.looked_at
+                yield State(task.log, native)
 
 
 class Walker:
@@ -365,7 +387,7 @@ class Walker:
         Args:
             stop: Asked before each check whether contents of this number are too many.
         """
-        for number, state in enumerate(self._contents):
+        for number, state in enumerate(self._contents, start=self._task.after):
             if stop(number):
                 return
             # Whose the contents are depends on nothing but how many there were before them.
@@ -393,6 +415,7 @@ def explore(
     workers: int | None,
     client: Any,
     clones: bool | None,
+    resume: str | os.PathLike[str] | None,
     progress: bool,
 ) -> Exploration:
     """See :meth:`Log.explore`."""
@@ -404,10 +427,22 @@ def explore(
     if client is not None and clones:
         raise InputError("clones beside a client", expected="one of them")
     found = Exploration(total=float("inf") if isinstance(model, Sample) else log.count(model))
+    found.log, found.model, found.check = log, model, check
     begin = time.monotonic()
     task = Task(log, check, model, states, None if seconds is None else begin + seconds)
     line = Line(every_s=0.5, shown=progress and sys.stderr.isatty())
     with contextlib.ExitStack() as stack:
+        note = _not_noted
+        if resume is not None:
+            from sampleblk_lab.crash.resume import Notes
+
+            notes = Notes(resume, log, model, check, begin)
+            task = replace(task, after=notes.reached.number, earlier=notes.earlier())
+            found.states, begin, note = notes.reached.looked_at, begin - notes.reached.elapsed_s, notes.note
+            if len(task.earlier) >= failures:
+                settle(found, dict(task.earlier), failures, task.after, found.states, complete=False)
+                found.elapsed_s = notes.reached.elapsed_s
+                return found
         mounts = isinstance(check, Check) and check.name == "mounted"
         if clones or (clones is None and client is None and mounts):
             try:
@@ -420,16 +455,19 @@ def explore(
         if client is not None:
             from sampleblk_lab.crash.cluster import explore_on_cluster
 
-            explore_on_cluster(task, found, failures, client, workers, line)
+            explore_on_cluster(task, found, failures, client, workers, line, note)
         elif workers is None or workers == 1:
-            _explore_here(task, found, failures, folder, line)
+            _explore_here(task, found, failures, folder, line, note)
         else:
             from sampleblk_lab.crash.workers import explore_in_processes
 
-            explore_in_processes(task, found, failures, workers, folder, line)
-    found.log, found.model, found.check = log, model, check
+            explore_in_processes(task, found, failures, workers, folder, line, note)
     found.elapsed_s = time.monotonic() - begin
     return found
+
+
+def _not_noted(position: Position) -> None:
+    """Of an exploration that nobody wants to go on with."""
 
 
 def settle(
@@ -463,21 +501,25 @@ def settle(
         found.complete = complete
 
 
-def _explore_here(task: Task, found: Exploration, failures: int, folder: Path, line: Line) -> None:
+def _explore_here(
+    task: Task, found: Exploration, failures: int, folder: Path, line: Line, note: Callable[[Position], None]
+) -> None:
     walker = Walker(task, folder)
+    reached = dict(task.earlier)
+    checked, looked_at = task.after, found.states
     try:
-        for checked in walker.run(lambda _: len(found.failures) >= failures):
-            found.checked += 1
-            if checked.failure is not None:
-                found.failures.append(checked.failure)
-            if len(found.failures) >= failures:
-                break
-            line.show(f"{found.checked} checked, {len(found.failures)} failed")
+        for one in walker.run(lambda _: len(reached) >= failures):
+            checked, looked_at = one.number + 1, one.looked_at
+            if one.failure is not None:
+                reached[one.number] = one.looked_at, one.failure
+            note(Position(checked, looked_at, reached))
+            line.show(f"{checked} checked, {len(reached)} failed")
     except KeyboardInterrupt:
         found.interrupted = True
     finally:
         walker.close()
         line.clear()
-        found.interrupted = found.interrupted or walker.interrupted
-        found.states = walker.looked_at
-        found.complete = walker.complete
+    found.interrupted = found.interrupted or walker.interrupted
+    looked_at = max(looked_at, walker.looked_at)
+    settle(found, reached, failures, checked, looked_at, complete=walker.complete)
+    note(Position(found.checked, looked_at, reached, is_last=True))

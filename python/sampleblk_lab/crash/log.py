@@ -256,6 +256,7 @@ class Log:
         workers: int | None = None,
         client: Any = None,
         clones: bool | None = None,
+        resume: str | os.PathLike[str] | None = None,
         progress: bool = True,
     ) -> Exploration:
         """Builds the states, each content once, and checks them.
@@ -276,13 +277,18 @@ class Log:
                 called with the path of a block device. Nothing is copied but what lies over the first state, nothing
                 has to be undone, and mounting takes no loop device. None: where the check is one of
                 :func:`sampleblk_lab.crash.mounted`, and the driver can be had.
+            resume: A file for how far it has come, written every few seconds and at the end. Where it is there, of this
+                log, model and check, this run goes on behind the contents that those before have checked; `states` and
+                `seconds` bound each run, and what is returned counts all of them.
             progress: Show it, on a terminal.
 
         Returns:
             What was looked at and found, also when it was interrupted by Ctrl-C.
 
         Raises:
-            InputError: A model, or an endless one without `states` or `seconds`; `client` is none of these, or there
+            FormatError: `resume` is another file, or damaged.
+            InputError: A model, or an endless one without `states` or `seconds`; `resume` is of another log, model or
+                check, or the check cannot be told from others; `client` is none of these, or there
                 are `workers` or `clones` beside it; the check cannot be sent.
             OSError: The image cannot be written.
             SampleblkError: A worker was killed; with `client`, a range of states could not be checked, however often it
@@ -291,7 +297,9 @@ class Log:
         """
         from sampleblk_lab.crash.explore import explore
 
-        return explore(self, check, model or Reorder(), states, seconds, failures, workers, client, clones, progress)
+        return explore(
+            self, check, model or Reorder(), states, seconds, failures, workers, client, clones, resume, progress
+        )
 
     def __len__(self) -> int:
         return len(self.native)

@@ -17,7 +17,7 @@ import warnings
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab.crash.explore import Exploration, Failure, Task, Walker, settle
+from sampleblk_lab.crash.explore import Exploration, Failure, Position, Task, Walker, settle
 from sampleblk_lab.crash.log import State
 from sampleblk_lab.errors import SampleblkError
 from sampleblk_lab.interrupts import counted_ctrl_c
@@ -71,6 +71,12 @@ class _Shared:
         """How far the foremost has looked."""
         return max(self._words[2::_WORDS])
 
+    def all_before(self, after: int) -> int:
+        """The first contents from `after` on that nobody has checked yet."""
+        counts = self._words[1::_WORDS]
+        of = len(counts)
+        return min(after + (share - after) % of + of * count for share, count in enumerate(counts))
+
 
 def packed(error: Exception, dumps: Callable[[object], bytes] = pickle.dumps) -> Exception | tuple[str, str]:
     """An exception as it can be sent: itself, or its name and what it says where it cannot be."""
@@ -101,10 +107,11 @@ def _work(task: Task, folder: Path, share: int, workers: int, shared: _Shared, t
                 for count, checked in enumerate(
                     walker.run(lambda number: number > shared.last or os.getppid() != parent), start=1
                 ):
-                    shared.report(share, count, checked.looked_at)
                     if (failure := checked.failure) is not None:
                         found = failure.state.bare, failure.reduced.bare, packed(failure.error)
                         to.send(("failure", checked.number, checked.looked_at, *found))
+                    # After it: what counts as checked has been told of.
+                    shared.report(share, count, checked.looked_at)
             except KeyboardInterrupt:
                 interrupted = True
             to.send(("end", walker.complete, interrupted or walker.interrupted, walker.looked_at))
@@ -173,23 +180,39 @@ class _Crew:
             self.ended(one)
 
 
-def explore_in_processes(task: Task, found: Exploration, failures: int, workers: int, folder: Path, line: Line) -> None:
+def explore_in_processes(
+    task: Task,
+    found: Exploration,
+    failures: int,
+    workers: int,
+    folder: Path,
+    line: Line,
+    note: Callable[[Position], None],
+) -> None:
     """Fills in `found`: the same failures as one process finds, whichever of the workers is the faster."""
     shared = _Shared(workers)
-    reached: dict[int, tuple[int, Failure]] = {}
+    reached = dict(task.earlier)
     ends: list[tuple[bool, bool, int]] = []
     deadline = float("inf")
+    number, looked_at = task.after, found.states
     with counted_ctrl_c() as pressed:
         crew = _Crew(task, folder, workers, shared)
         try:
             # The second time it ends at once.
             while crew.busy and time.monotonic() < deadline and pressed() < 2:
-                for one in wait(crew.busy, timeout=_LOOK_S):
-                    assert isinstance(one, Connection)
-                    _receive(task, one, crew, reached, ends)
+                at, by_then = shared.all_before(task.after), shared.looked_at
+                ready = wait(crew.busy, timeout=_LOOK_S)
+                while ready:
+                    for one in ready:
+                        assert isinstance(one, Connection)
+                        _receive(task, one, crew, reached, ends)
+                    ready = wait(crew.busy, timeout=0) if crew.busy else []
+                # Only now: what failed before `at` has been received.
+                number, looked_at = at, max(looked_at, by_then)
+                note(Position(number, looked_at, reached))
                 if len(reached) >= failures:
                     shared.last = sorted(reached)[failures - 1]
-                line.show(f"{shared.checked} checked, {len(reached)} failed")
+                line.show(f"{task.after + shared.checked} checked, {len(reached)} failed")
                 if not found.interrupted and (pressed() or any(interrupted for _, interrupted, _ in ends)):
                     found.interrupted = True
                     deadline = time.monotonic() + _GRACE_S
@@ -197,9 +220,14 @@ def explore_in_processes(task: Task, found: Exploration, failures: int, workers:
         finally:
             crew.end()
             line.clear()
-    looked_at = max([shared.looked_at, *(looked_at for _, _, looked_at in ends)])
+    if len(ends) == workers:
+        number = shared.all_before(task.after)
+    looked_at = max([looked_at, shared.looked_at, *(looked_at for _, _, looked_at in ends)])
     complete = len(ends) == workers and all(complete for complete, _, _ in ends)
-    settle(found, reached, failures, shared.checked, looked_at, complete=complete)
+    settle(found, reached, failures, task.after + shared.checked, looked_at, complete=complete)
+    if len(found.failures) == failures or complete:
+        number = found.checked
+    note(Position(number, looked_at, reached, is_last=True))
 
 
 def _receive(
