@@ -3,12 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from sampleblk_lab.sweeps import claim, processes
 from support import RunsInVM
+
+
+@pytest.fixture(scope="module")
+def own_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """These explorations do not wait for sweeps of others on this machine, and keep logs in a cache of their own."""
+    folder = tmp_path_factory.mktemp("host")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(claim.VARIABLE, str(folder / "lock"))
+        patch.setenv("SAMPLEBLK_CACHE", str(folder / "cache"))
+        yield
+    processes.close()
 
 
 @pytest.fixture(scope="session")

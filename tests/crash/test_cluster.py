@@ -23,23 +23,13 @@ from sampleblk_lab import InputError, SampleblkError, ToolError, UnsupportedErro
 from sampleblk_lab.cli import main
 from sampleblk_lab.crash import cluster as explorer
 from sampleblk_lab.crash.parcel import packed
-from sampleblk_lab.sweeps import claim, processes
 from sampleblk_lab.sweeps.place import Place
 
 pytest.importorskip("distributed", reason="needs the extra 'sweep'")
 
 from dask_cluster import Cluster  # needs distributed
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _a_host_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """These explorations do not wait for sweeps of others on this machine, and keep logs in a cache of their own."""
-    folder = tmp_path_factory.mktemp("host")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(claim.VARIABLE, str(folder / "lock"))
-        patch.setenv("SAMPLEBLK_CACHE", str(folder / "cache"))
-        yield
-    processes.close()
+pytestmark = pytest.mark.usefixtures("own_host")
 
 
 @pytest.fixture(scope="module")

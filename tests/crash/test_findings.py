@@ -9,15 +9,59 @@ from pathlib import Path
 
 import pytest
 
+from support import RunsInVM
+
 # A VM for each.
 pytestmark = pytest.mark.full
 
 PAGES = Path(__file__).parents[2] / "docs/explanation"
 
+# The headings of bugs that have a fix -> a kernel without it, what is said there, and a kernel that has it.
+FIXED = {
+    "btrfs: a deleted file is there again": (
+        "6.12",
+        "'deleted' promised that folder/file has nothing, there is no such file; it has 4000 bytes",
+        "7.2",
+    ),
+    "btrfs: a renamed symlink has its old name": (
+        "6.12",
+        "'renamed' promised that folder/old has nothing, there is no such file; it has 4 bytes",
+        "7.2",
+    ),
+}
+
+
+def _blocks(page: str, heading: str = "") -> list[str]:
+    """The Python of a page, or of one of its sections."""
+    text = (PAGES / f"{page}.md").read_text()
+    if heading:
+        [text] = re.findall(rf"^## {re.escape(heading)}$(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    assert blocks
+    return blocks
+
 
 @pytest.mark.parametrize("page", ["ext4-fast-commit"])
 def test_a_finding_is_found(page: str, tmp_path: Path, run_in_vm: Callable[..., str]) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```$", (PAGES / f"{page}.md").read_text(), re.DOTALL | re.MULTILINE)
-    assert blocks
-    program = "import os, sys\nos.chdir(sys.argv[1])\n" + "\n".join(blocks)
+    program = "import os, sys\nos.chdir(sys.argv[1])\n" + "\n".join(_blocks(page))
     assert "1 failed" in run_in_vm(tmp_path, program, str(tmp_path), timeout=400)
+
+
+@pytest.mark.parametrize("fixed", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("bug", FIXED)
+def test_a_fixed_bug_is_found_before_its_fix_only(
+    bug: str, fixed: bool, tmp_path: Path, sampleblk_python: RunsInVM
+) -> None:
+    old, symptom, new = FIXED[bug]
+    blocks = [*_blocks("older-kernels", "What the examples have in common"), *_blocks("older-kernels", bug)]
+    program = "import os, sys\nos.chdir(sys.argv[1])\n" + "\n".join(blocks)
+    place = ["--kernel", new if fixed else old, "--run-dir", str(tmp_path)]
+    done = sampleblk_python(*place, "-c", program, str(tmp_path), timeout=600)
+    said = done.stdout.decode()
+    assert done.returncode == 0, said + done.stderr.decode(errors="replace")
+    if fixed:
+        # Quiet, and not because it looked at little.
+        assert "all there are: 0 failed" in said
+    else:
+        assert "1 failed" in said
+        assert symptom in said

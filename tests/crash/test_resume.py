@@ -22,6 +22,8 @@ from sampleblk_lab import FormatError, InputError, crash
 from sampleblk_lab.cli import main
 from sampleblk_lab.crash import resume
 
+pytestmark = pytest.mark.usefixtures("own_host")
+
 WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "here": dict,
     "two processes": lambda: {"workers": 2},
@@ -58,8 +60,10 @@ def test_runs_together_find_what_one_finds(tmp_path: Path, way: str, asked: dict
     while found is None or not (found.complete or len(found.failures) == asked["failures"]):
         before = noted(file)["number"] if file.exists() else 0
         found = log.explore(picky, states=chance.randrange(1, 25), resume=file, **asked, **WAYS[way]())
-        # Nothing of a run that ended by itself is done again.
-        assert noted(file)["number"] == found.checked > before or found.complete
+        if len(found.failures) < asked["failures"]:
+            # Nothing of a run that ended by itself is done again.
+            assert noted(file)["number"] == found.checked
+            assert found.checked > before or found.complete
         runs += 1
     assert runs > 1
     assert told(found) == told(whole)

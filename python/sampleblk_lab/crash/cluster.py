@@ -133,6 +133,8 @@ class _Cluster:
         # All contents before that number are checked, and from some later ones on so many.
         self._all_before = task.after
         self._later: dict[int, int] = {}
+        # Failures that are not reduced yet.
+        self._whole: set[int] = set()
         self._looked_at = found.states
         self._check_s = 0.0
         self._setups_s: deque[float] = deque(maxlen=100)
@@ -151,7 +153,7 @@ class _Cluster:
                         break
                     for one, outcome in self._running.ended():
                         self._take(one, outcome)
-                    self._note(Position(self._all_before, self._looked_at, self._reached))
+                    self._note(Position(self._settled(), self._looked_at, self._reached))
                     self._line.show(self._said())
                     if pressed():
                         self._found.interrupted = True
@@ -167,8 +169,11 @@ class _Cluster:
         if self._at_end and checked == self._handed_out:
             looked_at, complete = max(looked_at, self._contents.looked_at), self._contents.complete
         settle(self._found, self._reached, self._failures, checked, looked_at, complete=complete)
-        number = self._found.checked if len(self._found.failures) == self._failures else self._all_before
-        self._note(Position(number, looked_at, self._reached, is_last=True))
+        self._note(Position(self._settled(), looked_at, self._reached, is_last=True))
+
+    def _settled(self) -> int:
+        """The first contents that a run that goes on from here has to check."""
+        return min([self._all_before, *self._whole])
 
     def _last(self) -> float:
         """The number of the last contents that are of interest: with that one there are failures enough."""
@@ -291,6 +296,9 @@ class _Cluster:
                 # Reduced where it was found, and by a call of its own: what Ctrl-C ends is not the finding.
                 worker = outcome.facts["worker"]
                 self._waiting.appendleft(_Range(number, [one.states[index]], [looked_at], reducing=True, to=worker))
+                self._whole.add(number)
+            else:
+                self._whole.discard(number)
 
     def _again(self, one: _Range, outcome: Outcome) -> None:
         one.reasons.append(f"{outcome.kind}: {outcome.message.splitlines()[0] if outcome.message else ''}")

@@ -506,13 +506,17 @@ def _explore_here(
 ) -> None:
     walker = Walker(task, folder)
     reached = dict(task.earlier)
-    checked, looked_at = task.after, found.states
+    # A failure that is not reduced to its end is told of, and next time looked at again.
+    number = checked = task.after
+    looked_at = found.states
     try:
         for one in walker.run(lambda _: len(reached) >= failures):
             checked, looked_at = one.number + 1, one.looked_at
             if one.failure is not None:
                 reached[one.number] = one.looked_at, one.failure
-            note(Position(checked, looked_at, reached))
+            if not walker.interrupted:
+                number = checked
+            note(Position(number, looked_at, reached))
             line.show(f"{checked} checked, {len(reached)} failed")
     except KeyboardInterrupt:
         found.interrupted = True
@@ -522,4 +526,4 @@ def _explore_here(
     found.interrupted = found.interrupted or walker.interrupted
     looked_at = max(looked_at, walker.looked_at)
     settle(found, reached, failures, checked, looked_at, complete=walker.complete)
-    note(Position(found.checked, looked_at, reached, is_last=True))
+    note(Position(number, looked_at, reached, is_last=True))

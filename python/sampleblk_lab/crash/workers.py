@@ -36,8 +36,9 @@ _LOOK_S = 0.2
 
 _NEVER = 2**64 - 1
 
-# What a worker leaves in the shared words: how many it has checked, how far it had looked by then.
-_WORDS = 2
+# What a worker leaves in the shared words: how many it has checked, how far it had looked by then, and how many of them
+# need not be checked again: not a failure whose reduction was interrupted.
+_WORDS = 3
 
 
 class _Shared:
@@ -56,10 +57,11 @@ class _Shared:
     def last(self, number: int) -> None:
         self._words[0] = number
 
-    def report(self, worker: int, checked: int, looked_at: int) -> None:
+    def report(self, worker: int, checked: int, looked_at: int, settled: int) -> None:
         """A worker's own numbers."""
         self._words[1 + _WORDS * worker] = checked
         self._words[2 + _WORDS * worker] = looked_at
+        self._words[3 + _WORDS * worker] = settled
 
     @property
     def checked(self) -> int:
@@ -72,8 +74,8 @@ class _Shared:
         return max(self._words[2::_WORDS])
 
     def all_before(self, after: int) -> int:
-        """The first contents from `after` on that nobody has checked yet."""
-        counts = self._words[1::_WORDS]
+        """The first contents from `after` on that are still to be checked."""
+        counts = self._words[3::_WORDS]
         of = len(counts)
         return min(after + (share - after) % of + of * count for share, count in enumerate(counts))
 
@@ -111,7 +113,7 @@ def _work(task: Task, folder: Path, share: int, workers: int, shared: _Shared, t
                         found = failure.state.bare, failure.reduced.bare, packed(failure.error)
                         to.send(("failure", checked.number, checked.looked_at, *found))
                     # After it: what counts as checked has been told of.
-                    shared.report(share, count, checked.looked_at)
+                    shared.report(share, count, checked.looked_at, count - walker.interrupted)
             except KeyboardInterrupt:
                 interrupted = True
             to.send(("end", walker.complete, interrupted or walker.interrupted, walker.looked_at))
@@ -225,8 +227,6 @@ def explore_in_processes(
     looked_at = max([looked_at, shared.looked_at, *(looked_at for _, _, looked_at in ends)])
     complete = len(ends) == workers and all(complete for complete, _, _ in ends)
     settle(found, reached, failures, task.after + shared.checked, looked_at, complete=complete)
-    if len(found.failures) == failures or complete:
-        number = found.checked
     note(Position(number, looked_at, reached, is_last=True))
 
 

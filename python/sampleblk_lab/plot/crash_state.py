@@ -143,7 +143,7 @@ class _Picture:
             # Its ends are teeth where something is missing.
             left, right = x1 + width * part[0], x1 + width * part[1]
             teeth = (-5, -2.5, 0, 2.5, 5)
-            depth = min(2.5, width / 8)
+            depth = min(2.5, (right - left) / 4)
             start = [(left + (depth * (i % 2) if part[0] > 0 else 0), y + at) for i, at in enumerate(teeth)]
             end = [(right - (depth * (i % 2) if part[1] < 1 else 0), y + at) for i, at in enumerate(teeth)]
             self._path([*start, *reversed(end)], f'fill="{colour}"')
