@@ -142,22 +142,37 @@ def test_what_is_shown_follows_from_the_rules(tmp_path: Path, ops: list[Op], see
         ET.fromstring(state.picture())
 
 
-def test_fates_differ_by_more_than_their_colours(log: crash.Log) -> None:
-    """The marks of the four, without what is drawn in which colour and where."""
-    svg = log.state(4, lost=[3], torn=[(6, 0, 12)]).picture()
-    kept = log.state(3, lost=[3]).picture()
+def test_fates_differ_by_more_than_their_colours(tmp_path: Path) -> None:
+    """The marks of the four, all of them completed and without FUA, but for what is drawn in which colour and where."""
+    ops = [
+        Op("flush", 1, 2),
+        _write(3, 4, 0),
+        _write(5, 9, 1),
+        Op("flush", 6, 8),
+        _write(7, 10, 2, 2),
+        _write(11, 12, 4),
+    ]
+    svg = _log(tmp_path, journal(ops)).state(4, lost=[3], torn=[(5, 0, 1)]).picture()
     shapes = {}
-    for picture, fate in ((svg, "lost"), (svg, "torn"), (svg, "durable"), (kept, "kept")):
-        for group in ET.fromstring(picture).iter(f"{SVG}g"):
-            title = group.find(f"{SVG}title")
-            if title is not None and re.match(rf"write \d+: {fate}", str(title.text)):
-                shapes[fate] = [
-                    (part.tag, part.get("height"), part.get("stroke-dasharray"), part.get("fill") == "none")
-                    for part in group
-                    if part.tag not in (f"{SVG}text", f"{SVG}title")
-                ]
-    assert len(shapes) == 4
-    assert len(set(map(str, shapes.values()))) == 4
+    for group in ET.fromstring(svg).iter(f"{SVG}g"):
+        title = group.find(f"{SVG}title")
+        if title is not None and (match := re.match(r"write \d+: (\w+)", str(title.text))):
+            shapes[match[1]] = [
+                (
+                    part.tag.removeprefix(SVG),
+                    part.get("height"),
+                    part.get("stroke-dasharray"),
+                    part.get("fill") == "none",
+                )
+                for part in group
+                if part.tag not in (f"{SVG}text", f"{SVG}title")
+            ]
+    assert shapes == {
+        "durable": [("rect", "4", None, False)],
+        "kept": [("rect", "10", None, False)],
+        "lost": [("rect", "10", "4 2", True), ("line", None, None, False), ("line", None, None, False)],
+        "torn": [("rect", "10", None, True), ("path", None, None, False)],
+    }
 
 
 def test_the_twins_differ_in_their_colours_only(log: crash.Log) -> None:
