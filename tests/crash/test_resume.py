@@ -114,7 +114,7 @@ def test_what_was_killed_or_interrupted_goes_on(tmp_path: Path, workers: int, ho
         child = multiprocessing.get_context("fork").Process(target=_explore, args=(tmp_path / "log", file, workers))
         child.start()
         deadline = time.monotonic() + 60
-        least = before + chance.randrange(1, 30)
+        least = before + chance.randrange(1, 12)
         while child.is_alive() and (not file.exists() or noted(file)["number"] < least):
             assert time.monotonic() < deadline
             time.sleep(0.005)
@@ -124,7 +124,7 @@ def test_what_was_killed_or_interrupted_goes_on(tmp_path: Path, workers: int, ho
                 os.kill(child.pid, how)
             stopped += 1
         child.join()
-    assert stopped > 1
+    assert stopped
     found = log.explore(_slow, model=crash.Reorder(), failures=1000, resume=file)
     assert told(found)[1:] == told(log.explore(_slow, model=crash.Reorder(), failures=1000))[1:]
 
