@@ -26,7 +26,7 @@ def _blocks(page: Path) -> list[str]:
 # Pages of the rooms whose own tests, in tests/vm, tests/crash, tests/suites and tests/sweeps, run their blocks.
 ELSEWHERE = {
     *("ext4-fast-commit", "faults", "journal", "peer-suites", "power-cuts", "profiling", "sweeps", "tracing"),
-    *("protection-information", "zoned-devices"),
+    *("ext4-fast-commit-replay", "older-kernels", "protection-information", "zoned-devices"),
 }
 ALL_WITH_CODE = [page for page in PAGES if _blocks(page)]
 WITH_CODE = [page for page in ALL_WITH_CODE if page.stem not in ELSEWHERE]
