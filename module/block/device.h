@@ -92,7 +92,8 @@ struct sblk_device {
 
 	/*
 	 * The journal comes and goes under it and `control`. Mapping the journal takes it alone: the caller's mmap_lock is
-	 * held then, which `control` comes before, as calls copy from and to user space under that.
+	 * held then, which `control` comes before, as calls copy from and to user space under that. It is also taken with the
+	 * queue frozen, so that nothing under it may wait for I/O.
 	 */
 	struct mutex map_lock;
 };

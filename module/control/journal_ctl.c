@@ -2,6 +2,7 @@
 #include "control/journal_ctl.h"
 
 #include <linux/mm.h>
+#include <linux/sched/mm.h>
 #include <linux/vmalloc.h>
 
 #include "block/command.h"
@@ -170,15 +171,19 @@ int sblk_journal_do_seek(struct sblk_device *dev, struct sampleblk_seek *seek)
 
 int sblk_journal_mmap(struct sblk_device *dev, struct vm_area_struct *vma, unsigned long page)
 {
+	unsigned int noio;
 	int err = -ENOENT;
 
 	if (vma->vm_flags & VM_WRITE)
 		return -EACCES;
 	mutex_lock(&dev->map_lock);
+	/* The lock is also taken with the queue frozen: page tables must not wait for I/O that waits for whoever froze it. */
+	noio = memalloc_noio_save();
 	if (dev->medium.journal) {
 		sblk_vm_read_only(vma);
 		err = remap_vmalloc_range(vma, dev->journal.header, page);
 	}
+	memalloc_noio_restore(noio);
 	mutex_unlock(&dev->map_lock);
 	return err;
 }
