@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from blockio import Background, aligned, discard, flush, read, write
+from blockio import Background, aligned, discard, flush, read, until, write
 
 import sampleblk_lab as lab
 from sampleblk_lab.crash.disks import ImageFile, cloned
@@ -246,8 +246,8 @@ def test_memory_is_taken_for_what_differs_only_and_comes_back() -> None:
             left = free()
             for _ in range(250):
                 dev.state_give(snapshot, range(1, 17), clone)
-            # These are 250 MiB; what is freed after a grace period may still be on its way.
-            assert left - free() < 64 << 20
+            # These are 250 MiB, freed after a grace period, which takes its time on a busy or a debug kernel.
+            until(lambda: left - free() < 64 << 20)
 
 
 def test_clones_hold_what_image_files_hold(tmp_path: Path) -> None:
