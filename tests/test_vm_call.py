@@ -7,11 +7,10 @@ import os
 import pickle
 import sys
 
-import cloudpickle
 import pytest
 
 import sampleblk_lab as lab
-from sampleblk_lab import called
+from sampleblk_lab import by_value, called
 from sampleblk_lab.vm import VM, CallError
 from sampleblk_lab.vm.errors import RemoteTraceback
 
@@ -32,7 +31,7 @@ def fails_oddly() -> None:
 
 
 def outcome(function: object, *args: object) -> tuple[object, object, str | None]:
-    return called.outcome_of(pickle.dumps((sys.path, cloudpickle.dumps((function, args, {})))))
+    return called.outcome_of(pickle.dumps((sys.path, by_value.dumps((function, args, {})))))
 
 
 def test_what_the_guest_sends_back() -> None:
@@ -48,6 +47,27 @@ def test_what_the_guest_sends_back() -> None:
     assert "generator" in str(text)
     _, _, text = outcome(sys.exit, 3)
     assert "SystemExit: 3" in str(text)
+
+
+def test_what_is_sent_by_value_still_names_its_file() -> None:
+    """cloudpickle 3.1.3 names every file <dynamic-code>: such a traceback tells nobody where to look."""
+
+    class Kept:
+        def method(self, n: int) -> object:
+            return [self.deep() for _ in range(n)]
+
+        def deep(self) -> object:
+            raise ValueError("by a method")  # of a class that goes by value too
+
+    _, error, text = outcome(lambda n: Kept().method(n), 2)
+    assert str(pickle.loads(error)) == "by a method"
+    assert str(text).count(f'File "{__file__}"') >= 3
+    assert 'in deep\n    raise ValueError("by a method")' in str(text)
+    assert "dynamic-code" not in str(text)
+    back = pickle.loads(by_value.dumps(lambda: Kept))
+    assert back.__code__.co_filename == __file__
+    assert back.__code__.co_firstlineno > 30
+    assert back().deep.__code__.co_filename == __file__
 
 
 def test_a_function_runs_in_a_vm(capfd: pytest.CaptureFixture[str]) -> None:

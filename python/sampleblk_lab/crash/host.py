@@ -99,7 +99,7 @@ def _range(check: bytes, parcel: Parcel, states: bytes, seconds: float | None, r
 
     They are not unpickled before they are back where the user's classes are.
     """
-    import cloudpickle  # type: ignore[import-untyped]
+    from sampleblk_lab import by_value
 
     begin = time.monotonic()
     until = float("inf") if seconds is None else begin + seconds
@@ -122,11 +122,11 @@ def _range(check: bytes, parcel: Parcel, states: bytes, seconds: float | None, r
                 checked += 1
                 if error is not None:
                     # The rest can wait: what was found is safe when it has been told.
-                    failed = (number, state.bare, packed(error, cloudpickle.dumps))
+                    failed = (number, state.bare, packed(error, by_value.dumps))
                     break
     except UnsupportedError as error:
-        return bytes(cloudpickle.dumps(Found(error=packed(error, cloudpickle.dumps))))
-    return bytes(cloudpickle.dumps(Found(checked, failed, None, setup_s, time.monotonic() - begin)))
+        return by_value.dumps(Found(error=packed(error, by_value.dumps)))
+    return by_value.dumps(Found(checked, failed, None, setup_s, time.monotonic() - begin))
 
 
 def _worker() -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
+from sampleblk_lab import by_value
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.sweeps import history, identity, pairwise, plan, store
 from sampleblk_lab.sweeps.choice import Choice, Optuna, Random, Search
@@ -252,7 +253,7 @@ def pickled(value: object, own: Iterable[str], what: str, source: str = "") -> b
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
     try:
-        data: bytes = cloudpickle.dumps(value)
+        data = by_value.dumps(value)
     except Exception as error:
         raise InputError(f"{what} cannot be sent to another process: {error}", source, expected="plain data") from error
     finally:

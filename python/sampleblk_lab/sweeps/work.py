@@ -132,12 +132,11 @@ def _perform(work: Work) -> tuple[Any, float, dict[str, Any]]:
     if work.machine is None:
         value, seconds = invoke(work.function, keywords)
         return value, seconds, {"release": os.uname().release, "accelerator": "none"}
-    import cloudpickle  # type: ignore[import-untyped]
-
+    from sampleblk_lab import by_value
     from sampleblk_lab.vm.calls import call_pickled
     from sampleblk_lab.vm.machine import VM
 
-    load = cloudpickle.dumps((invoke, (work.function, keywords), {}))
+    load = by_value.dumps((invoke, (work.function, keywords), {}))
     shape = {name: work.machine[name] for name in ("cpus", "memory_mib", "accel")}
     with VM(kernel=work.kernel, driver=work.machine["driver"] is not None, run_dir=work.directory, **shape) as vm:
         value, seconds = call_pickled(vm, load, "the function", work.deadline_s)

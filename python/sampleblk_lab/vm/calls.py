@@ -11,9 +11,7 @@ import pickle
 import sys
 from typing import TYPE_CHECKING, Any
 
-import cloudpickle  # type: ignore[import-untyped]
-
-from sampleblk_lab import called
+from sampleblk_lab import by_value, called
 from sampleblk_lab.vm.errors import CallError, RemoteTraceback
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 def call(machine: VM, function: Callable[..., Any], args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
     """Runs ``function(*args, **keywords)`` in `machine`; see :meth:`VM.call`."""
     name = getattr(function, "__qualname__", repr(function))
-    return call_pickled(machine, cloudpickle.dumps((function, args, dict(keywords))), name)
+    return call_pickled(machine, by_value.dumps((function, args, dict(keywords))), name)
 
 
 def call_pickled(machine: VM, load: bytes, name: str, timeout: float | None = None) -> Any:
