@@ -16,10 +16,13 @@ from sampleblk_lab.vm.errors import RemoteTraceback
 
 
 class OddError(Exception):
-    """Pickled by its text, which its two arguments are not."""
+    """Pickled by its text, which its two arguments are not: it cannot be unpickled."""
 
     def __init__(self, first: str, second: str) -> None:
         super().__init__(f"{first} {second}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return OddError, self.args  # said outright: tblib, which Dask may have installed, knows a way around
 
 
 def fails() -> None:

@@ -388,7 +388,9 @@ def test_every_change_survives_every_allocation_that_fails(mode: str) -> None:
             assert read(dev.path, len(data)) == data[:4096] + there + data[12288:]
     for name, (failed, made, errors) in told.items():
         print(f"{name}: {failed} failures, {made} that went on without, {sorted(errors)}", flush=True)
-        assert errors <= {errno.ENOMEM}, name
+        # device_add_disk() does not look whether dev_set_name() had memory; device_add() finds no name then (6.1, 7.2).
+        unnamed = {errno.EINVAL} if name == "snapshot_clone" else set()
+        assert errors <= {errno.ENOMEM} | unnamed, name
     # What copies its argument or keeps something must have failed.
     assert {name for name, (failed, *_) in told.items() if failed} >= {
         "set_timing", "set_faults", "snapshot_take", "snapshot_clone", "journal_start", "state_give", "state_take",
