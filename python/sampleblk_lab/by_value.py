@@ -8,12 +8,17 @@ without it tells nobody where to look.
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections import ChainMap
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle  # type: ignore[import-untyped]
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import ModuleType
 
 # Of the arguments of CodeType (CPython, Objects/clinic/codeobject.c.h).
 _FILENAME = 10
@@ -37,3 +42,17 @@ def dumps(value: object) -> bytes:
     with io.BytesIO() as stream:
         _Pickler(stream).dump(value)
         return stream.getvalue()
+
+
+@contextlib.contextmanager
+def whole(modules: Iterable[ModuleType]) -> Iterator[None]:
+    """While it lasts, what these modules define goes by value too, also by Dask: no other host needs their files."""
+    known = cloudpickle.list_registry_pickle_by_value()
+    new = [module for module in modules if module.__name__ not in known]
+    for module in new:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in new:
+            cloudpickle.unregister_pickle_by_value(module)

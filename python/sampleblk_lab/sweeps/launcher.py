@@ -28,7 +28,7 @@ STATUS = struct.Struct("<q")
 PLAIN, IN_VM, CRASH = b"p", b"v", b"c"
 
 # What all of them import; the others, when there is the first one of these.
-_COMMON = ("cloudpickle", "sampleblk_lab.errors", "sampleblk_lab.sweeps.work")
+_COMMON = ("sampleblk_lab.by_value", "sampleblk_lab.errors", "sampleblk_lab.sweeps.work")
 _IMPORTS = {
     PLAIN: (),
     IN_VM: ("sampleblk_lab.vm.machine", "sampleblk_lab.vm.calls", "sampleblk_lab.results.machine"),

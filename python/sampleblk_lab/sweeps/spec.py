@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
-
 from sampleblk_lab import by_value
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.sweeps import history, identity, pairwise, plan, store
@@ -248,18 +246,12 @@ def pickled(value: object, own: Iterable[str], what: str, source: str = "") -> b
     Raises:
         InputError: It cannot be pickled.
     """
-    known = cloudpickle.list_registry_pickle_by_value()
-    modules = [sys.modules[name] for name in own if name != "__main__" and name not in known]
-    for module in modules:
-        cloudpickle.register_pickle_by_value(module)
+    modules = [sys.modules[name] for name in own if name != "__main__"]
     try:
-        data = by_value.dumps(value)
+        with by_value.whole(modules):
+            return by_value.dumps(value)
     except Exception as error:
         raise InputError(f"{what} cannot be sent to another process: {error}", source, expected="plain data") from error
-    finally:
-        for module in modules:
-            cloudpickle.unregister_pickle_by_value(module)
-    return data
 
 
 class Course:

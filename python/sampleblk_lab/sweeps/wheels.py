@@ -13,13 +13,13 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sampleblk_lab import by_value
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.sweeps.place import connected
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
 
 _PREFIX = "sampleblk_lab-"
 
@@ -100,18 +100,6 @@ async def _installed(name: str, digest: str, data: bytes | None) -> tuple[str, s
         return "failed", "", str(error)
 
 
-@contextlib.contextmanager
-def _by_value() -> Iterator[None]:
-    import cloudpickle  # type: ignore[import-untyped]
-
-    own = sys.modules[__name__]
-    cloudpickle.register_pickle_by_value(own)
-    try:
-        yield
-    finally:
-        cloudpickle.unregister_pickle_by_value(own)
-
-
 def _checked(wheel: Path) -> bytes:
     data = wheel.read_bytes()
     if not (wheel.name.startswith(_PREFIX) and wheel.suffix == ".whl" and zipfile.is_zipfile(wheel)):
@@ -142,7 +130,7 @@ def install(client: Any, wheel: str | os.PathLike[str]) -> Table:
     with contextlib.ExitStack() as stack:
         if isinstance(client, str):
             client = stack.enter_context(connected(client))
-        stack.enter_context(_by_value())
+        stack.enter_context(by_value.whole([sys.modules[__name__]]))
         return _install(client, path.name, data)
 
 
