@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import os
 import random
 import signal
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,6 +23,7 @@ from hypothesis import strategies as st
 from crash.logs import DISCARD, FLUSH, FUA, MARK, SECTOR, Op, journal, log_writes
 from sampleblk_lab import FormatError, InputError, SampleblkError, ToolError, UnsupportedError, crash
 from sampleblk_lab._native import core
+from sampleblk_lab.crash import workers
 
 SECTORS = 6
 
@@ -497,6 +501,42 @@ def test_ctrl_c_ends_the_workers_and_keeps_what_they_found(tmp_path: Path) -> No
             os.kill(int(worker), 0)
     assert _images() == before
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_may_come_at_any_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the workers, while they start, check, tell of failures, or end."""
+    log = _two_transfers(tmp_path)
+    chance = random.Random(3)
+
+    def press(children: list[int]) -> None:
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGINT)
+
+    class Pressed(workers._Crew):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            children = list(self._ids.values())
+            delay = chance.choice((0.002, 0.01, 0.2)) * chance.random()
+            self.timer = threading.Timer(delay, press, [children])
+            self.timer.start()
+
+        def end(self) -> None:
+            if hasattr(self, "timer"):
+                self.timer.join()
+            super().end()
+
+    monkeypatch.setattr(workers, "_Crew", Pressed)
+
+    def check(image: Path, state: crash.State) -> None:
+        time.sleep(0.002)
+        _both_or_none(image, state)
+
+    outcomes = {
+        log.explore(check, model=crash.Sample(seed=5), seconds=5, failures=1000, workers=2, progress=False).interrupted
+        for _ in range(40)
+    }
+    assert True in outcomes
 
 
 class _OddError(Exception):

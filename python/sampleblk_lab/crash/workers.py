@@ -8,6 +8,7 @@ own: so each is checked by one of them, and which one depends on nothing but the
 from __future__ import annotations
 
 import contextlib
+import itertools
 import mmap
 import os
 import pickle
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from sampleblk_lab.crash.explore import Exploration, Failure, Position, Task, Walker, settle
 from sampleblk_lab.crash.log import State
 from sampleblk_lab.errors import SampleblkError
-from sampleblk_lab.interrupts import counted_ctrl_c
+from sampleblk_lab.interrupts import RaisedWithin, counted_ctrl_c
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +99,16 @@ def unpacked(sent: Exception | tuple[str, str]) -> Exception:
     return rebuilt
 
 
-def _work(task: Task, folder: Path, share: int, workers: int, shared: _Shared, to: Connection, parent: int) -> None:
+def _work(
+    task: Task,
+    folder: Path,
+    share: int,
+    workers: int,
+    shared: _Shared,
+    to: Connection,
+    parent: int,
+    ctrl_c: RaisedWithin,
+) -> None:
     """What a worker does. Sends ("failure", number, …) for each, then ("end", complete, interrupted)."""
     folder.mkdir()
     try:
@@ -106,9 +116,12 @@ def _work(task: Task, folder: Path, share: int, workers: int, shared: _Shared, t
             interrupted = False
             try:
                 # A parent that was killed cannot stop anybody.
-                for count, checked in enumerate(
-                    walker.run(lambda number: number > shared.last or os.getppid() != parent), start=1
-                ):
+                states = walker.run(lambda number: number > shared.last or os.getppid() != parent)
+                for count in itertools.count(1):
+                    with ctrl_c.block():
+                        checked = next(states, None)
+                    if checked is None:
+                        break
                     if (failure := checked.failure) is not None:
                         found = failure.state.bare, failure.reduced.bare, packed(failure.error)
                         to.send(("failure", checked.number, checked.looked_at, *found))
@@ -137,13 +150,14 @@ class _Crew:
                 if child == 0:
                     status = 1
                     try:
+                        # What it tells, it tells whole, and that it has ended in any case.
+                        ctrl_c = RaisedWithin()
                         # Out of reach of the terminal's Ctrl-C, which is the parent's to pass on.
                         os.setpgid(0, 0)
-                        signal.signal(signal.SIGINT, signal.default_int_handler)
                         here.close()
                         for other in self._ids:
                             other.close()
-                        _work(task, folder / f"worker-{share}", share, workers, shared, there, parent)
+                        _work(task, folder / f"worker-{share}", share, workers, shared, there, parent, ctrl_c)
                         status = 0
                     finally:
                         os._exit(status)
