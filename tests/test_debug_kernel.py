@@ -77,3 +77,12 @@ def test_other_complaints_always_count(runner: ModuleType) -> None:
     told, others = runner.complaints(text)
     assert (told, others) == ([1, 2], 0)
     assert "slab-use-after-free" in runner.complaint(text, told[0])
+
+
+def test_kcsan_that_is_off_or_saw_nothing_is_told(runner: ModuleType) -> None:
+    # As kernel/kcsan/debugfs.c prints it.
+    text = "enabled: {enabled}\nused_watchpoints: 3\nsetup_watchpoints: {count}\ndata_races: 0\n"
+    assert runner.watchpoints(text.format(enabled=1, count=812)) == 812
+    assert runner.watchpoints(text.format(enabled=1, count=0)) == 0
+    assert runner.watchpoints(text.format(enabled=0, count=812)) == 0
+    assert runner.watchpoints("") == 0

@@ -27,7 +27,7 @@ def has_b(mount, state):
         assert (mount / "a").read_bytes() == b"b", "b is not there"
 
 def _workload(crash, promise_too_early):
-    with crash.recording(before=lambda mount: _write(mount / "a", b"a")) as mount:
+    with crash.recording(before=lambda mount: _write(mount / "a", b"a"), stacks=True) as mount:
         if promise_too_early:
             crash.mark("b")
         _write(mount / "a", b"b")
@@ -79,8 +79,13 @@ def test_one_test_is_one_exploration(pytester: pytest.Pytester, tmp_path: Path) 
     [kept] = re.findall(r"kept in (\S*crash-1) of the run directories, without a test of its own", text)
     kept = f"{runs}/{kept}"
     names = {path.name for path in Path(saved).iterdir()}
-    assert names == {"test_crash_state.py", "log.gz", "base.img.gz", "checked_test_it.py"}
-    assert {path.name for path in Path(kept).iterdir()} == {"base.img", "log", "failure.txt"}
+    assert names == {"test_crash_state.py", "log.gz", "base.img.gz", "submitters.json", "checked_test_it.py"}
+    assert {path.name for path in Path(kept).iterdir()} == {"base.img", "log", "submitters.json", "failure.txt"}
+    [page] = re.findall(r"with pictures in (\S*crash-1.html)", text)[:1]
+    shown = (Path(runs) / page).read_text()
+    assert "b is not there" in shown
+    assert "<svg" in shown or "svg+xml" in shown
+    assert "pytest crash-1" in shown
     assert "b is not there" in (Path(kept) / "failure.txt").read_text()
     # It says the same by itself, in a VM of its own.
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", saved, saved]

@@ -159,7 +159,7 @@ def test_perfetto_has_every_sample_with_its_stack(profile, tmp_path):
     assert [sample[:4] for sample in samples] == list(
         zip(*(table[name].codes.tolist() for name in ("time", "cpu", "pid", "tid")), strict=True)
     )
-    assert [sample[4] for sample in samples] == [profile._native.stack(i) for i in range(len(profile))]
+    assert [sample[4] for sample in samples] == [profile.stack(i) for i in range(len(profile))]
     assert "deep" in threads.values()
     home = paths[mappings[next(f[3] for f in frames.values() if names[f[2]][2] == b"leaf")][7]][2]
     assert home.endswith(b"/deep")

@@ -67,7 +67,7 @@ def test_a_trace_points_stack_is_unwound(tmp_path):
         subprocess.run([str(program), "0.1"], check=True)
     profile = profiler.profile
     assert len(profile) > 10
-    stacks = [";".join(profile._native.stack(i)) for i in range(len(profile))]
+    stacks = [";".join(profile.stack(i)) for i in range(len(profile))]
     assert all("main;outer;middle;leaf" in stack for stack in stacks)
 
 

@@ -55,7 +55,7 @@ def perf_stacks(path: Path) -> Counter[tuple[str, ...]]:
 
 
 def our_stacks(profile: lab.Profile) -> Counter[tuple[str, ...]]:
-    named = (profile._native.stack(i) for i in range(len(profile)))
+    named = (profile.stack(i) for i in range(len(profile)))
     return Counter(tuple("[unknown]" if name.startswith("[") else name for name in stack) for stack in named)
 
 
@@ -63,7 +63,7 @@ def share_with(profile: lab.Profile, way: list[str]) -> float:
     """Of all samples, those whose stack has the functions of `way` one below the other."""
     hits = 0
     for i in range(len(profile)):
-        text = ";".join(profile._native.stack(i))
+        text = ";".join(profile.stack(i))
         hits += ";".join(way) in text
     return hits / len(profile)
 

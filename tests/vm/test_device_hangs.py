@@ -52,11 +52,17 @@ def test_a_torn_write_that_fails_with_a_passing_error_is_tried_once(mode: str, c
         assert read(dev.path, 4096) == b"t" * 1024 + bytes(3072)
 
 
-def stay_busy(path: str, stop: threading.Event, seed: int) -> None:
-    """I/O to a device until told to stop, whatever becomes of it."""
-    chance = random.Random(seed)
+def busy(path: str, stop: threading.Event, count: int) -> list[Background]:
+    """So many threads that do I/O to a device until told to stop, whatever becomes of it; all have opened it."""
+    return [
+        Background(stay_busy, os.open(path, os.O_RDWR | os.O_DIRECT), stop, random.Random(seed))
+        for seed in range(count)
+    ]
+
+
+def stay_busy(fd: int, stop: threading.Event, chance: random.Random) -> None:
+    """What each of them does."""
     data = aligned(b"b" * 4096)
-    fd = os.open(path, os.O_RDWR | os.O_DIRECT)
     while not stop.is_set():
         at = chance.randrange(64) * 4096
         try:
@@ -76,7 +82,7 @@ def test_nothing_hangs_on_after_its_rule_is_gone(mode: str) -> None:
     """Rules come and go while requests meet them; each that hung ends with the table that it hung by."""
     with lab.Device("1M", mode=mode, queues=2) as dev:
         stop = threading.Event()
-        workers = [Background(stay_busy, dev.path, stop, seed) for seed in range(6)]
+        workers = busy(dev.path, stop, 6)
         end = time.monotonic() + STRESS_S
         tables = 0
         while time.monotonic() < end:
@@ -115,7 +121,7 @@ def test_devices_go_under_rules_that_let_all_hang(mode: str) -> None:
     while rounds < 3 or time.monotonic() - begin < STRESS_S:
         dev = lab.Device("1M", mode=mode, queues=2, cache=rounds % 2 == 0)
         stop = threading.Event()
-        workers = [Background(stay_busy, dev.path, stop, seed) for seed in range(4)]
+        workers = busy(dev.path, stop, 4)
         dev.set_faults([lab.Fault(action="hang", ops=("read", "write", "flush"), every=2)])
         time.sleep(0.02)
         before = time.monotonic()
@@ -198,7 +204,7 @@ def test_the_number_of_queues_changes_under_rules_and_delays() -> None:
         dev.set_faults([lab.Fault(action="hang", ops="write", every=5)])
         dev.set_timing("constant", 20_000_000, ops=("read", "write"))
         stop = threading.Event()
-        workers = [Background(stay_busy, dev.path, stop, seed) for seed in range(4)]
+        workers = busy(dev.path, stop, 4)
         for n in range(6):
             assert dev.tune(queues=1 + n % 2)["queues"] == 1 + n % 2
         stop.set()

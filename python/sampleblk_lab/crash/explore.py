@@ -18,7 +18,7 @@ from sampleblk_lab.crash.disks import ImageFile, cloned
 from sampleblk_lab.crash.log import State, some
 from sampleblk_lab.crash.model import Sample
 from sampleblk_lab.crash.resident import ResidentTools
-from sampleblk_lab.crash.timeline import missing, missing_table
+from sampleblk_lab.crash.timeline import by_text, missing, missing_table
 from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.progress import Line
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sampleblk_lab.crash.disks import Clone, Disk
     from sampleblk_lab.crash.log import Log
     from sampleblk_lab.crash.model import Model
+    from sampleblk_lab.crash.submitters import Submitter
     from sampleblk_lab.table import Table
 
 # States that are looked at between two looks at the clock.
@@ -59,15 +60,21 @@ class Failure:
 
     @property
     def missing(self) -> list[str]:
-        """The writes that the reduced state misses, a line each: where, how much, and what they are."""
+        """The writes that the reduced state misses, a line each: where, how much, what they are, who submitted them."""
         return [
             f"write {write.sequence}: {write.sectors} sectors at {write.sector}"
             f"{': ' if write.names else ''}{some(write.names, '; ')}"
+            f"{', by ' if write.submitters else ''}{by_text(write)}"
             for write in missing(self.reduced)
         ]
 
+    @property
+    def submitters(self) -> dict[int, list[Submitter]]:
+        """Who submitted what is missing, by the writes' sequence, each once; empty where that was not recorded."""
+        return {write.sequence: write.submitters for write in missing(self.reduced) if write.submitters}
+
     def missing_table(self) -> Table:
-        """The same as a table: columns write, missing (how much of it), sectors, at and what."""
+        """The same as a table: columns write, missing (how much of it), sectors, at, what; submitted_by where known."""
         return missing_table(self.reduced)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
@@ -102,6 +109,19 @@ class Failure:
             "lost": self.reduced.lost,
             "torn": [list(torn) for torn in self.reduced.torn],
             "missing": self.missing,
+            "submitters": {
+                sequence: [
+                    {
+                        "task": one.task,
+                        "pid": one.pid,
+                        "syscall": one.syscall,
+                        "function": one.function,
+                        "stack": one.stack,
+                    }
+                    for one in who
+                ]
+                for sequence, who in self.submitters.items()
+            },
             "marks": self.reduced.marks,
             "error": type(self.error).__name__,
             "message": str(self.error),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sampleblk_lab._native import core
+from sampleblk_lab.crash import submitters
 from sampleblk_lab.crash.model import Reorder
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.table import Table
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from sampleblk_lab.crash.explore import Exploration
     from sampleblk_lab.crash.model import Model
+    from sampleblk_lab.crash.submitters import Submitter
 
 
 class State:
@@ -127,8 +129,9 @@ class Log:
         fua: The same of FUA.
 
     Raises:
-        FormatError: The file is truncated or malformed.
-        InputError: A journal that overflowed, or that has a power cut; a base that is not known or too large.
+        FormatError: The file is truncated or malformed, or the ``submitters.json`` beside it.
+        InputError: A journal that overflowed, or that has a power cut; a base that is not known or too large; a
+            ``submitters.json`` of another log.
         OSError: It cannot be read.
     """
 
@@ -155,6 +158,8 @@ class Log:
         if size_bytes is None:
             size_bytes = self.base.stat().st_size if self.base else self.native.end_sector * 512
         self.size_bytes = size_bytes
+        beside = self.path.with_name(submitters.FILE)
+        self._submitters = submitters.load(beside, (self.path, self.native.file_bytes)) if beside.exists() else {}
         self.order = self.native.by_submission
         table = self.table()
         self.sequences = table["sequence"].values
@@ -223,10 +228,30 @@ class Log:
         Raises:
             InputError: The log has no such write.
         """
+        return self._names.of(self._index(sequence))
+
+    @property
+    def has_submitters(self) -> bool:
+        """Whether it was recorded who submitted the writes (``recording(…, stacks=True)``)."""
+        return bool(self._submitters)
+
+    def submitters(self, sequence: int) -> list[tuple[int, int, Submitter]]:
+        """Who submitted a write: of each part, as requests are merged from what several have submitted.
+
+        Returns:
+            (first sector, counted from the write's own begin, sectors, who), in order; empty where that is not known.
+
+        Raises:
+            InputError: The log has no such write.
+        """
+        self._index(sequence)
+        return self._submitters.get(sequence, [])
+
+    def _index(self, sequence: int) -> int:
         index = np.flatnonzero(self.sequences == sequence)
         if not index.size:
             raise InputError(f"write {sequence}", str(self.path), expected="the sequence of one of its writes")
-        return self._names.of(int(index[0]))
+        return int(index[0])
 
     def image(self, path: str | os.PathLike[str]) -> core.CrashImage:
         """An image of the disk at `path` that takes one state after another; ``""``: it only tells them apart."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import pickle
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from sampleblk_lab.crash.files import digest
 from sampleblk_lab.crash.log import Log
-from sampleblk_lab.crash.recording import copy_start
 from sampleblk_lab.crash.reproduce import pack, unpack
 from sampleblk_lab.errors import SampleblkError
 from sampleblk_lab.paths import built_directory, cache_root, fingerprint, is_kept, locked, remove_unused
@@ -20,26 +19,9 @@ from sampleblk_lab.paths import built_directory, cache_root, fingerprint, is_kep
 _LOG, _BASE = "log", "base.img"
 
 
-class _Hash:
-    """A SHA-256 that can be written to as a file."""
-
-    def __init__(self) -> None:
-        self.sha256 = hashlib.sha256()
-
-    def write(self, data: bytes) -> int:
-        self.sha256.update(data)
-        return len(data)
-
-
 def _digest(log: Log) -> str:
-    made = _Hash()
-    for path, size in (
-        (log.path, log.native.file_bytes),
-        *([] if log.base is None else [(log.base, log.base.stat().st_size)]),
-    ):
-        made.sha256.update(size.to_bytes(8, "little"))
-        copy_start(path, made, size)
-    return made.sha256.hexdigest()
+    base = [] if log.base is None else [(log.base, log.base.stat().st_size)]
+    return digest((log.path, log.native.file_bytes), *base)
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sampleblk_lab.crash import submitters
+from sampleblk_lab.crash.files import copy_start
 from sampleblk_lab.errors import InputError, SampleblkError
+from sampleblk_lab.recording import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from _typeshed import SupportsWrite
 
     from sampleblk_lab.crash.log import Log
     from sampleblk_lab.device import Device
@@ -23,7 +24,9 @@ _BLOCK = 1 << 20
 
 
 @contextlib.contextmanager
-def recording(device: Device, folder: str | os.PathLike[str], *, journal: int | str = "64M") -> Iterator[Path]:
+def recording(
+    device: Device, folder: str | os.PathLike[str], *, journal: int | str = "64M", stacks: bool = False
+) -> Iterator[Path]:
     """Records what is written to a device in the block.
 
     ``dev.mark(text)`` puts a note into the recording, such as what was promised by then (:attr:`State.marks`).
@@ -32,30 +35,39 @@ def recording(device: Device, folder: str | os.PathLike[str], *, journal: int | 
         device: A device without a journal.
         folder: Where to put ``base.img``, what the device held, and ``log``; made if it is not there.
         journal: Room for the recording, in bytes or a string such as ``"64M"``.
+        stacks: Also trace who submits what, with the kernel's stack, into ``submitters.json``: :meth:`Log.submitters`.
 
     Yields:
         The path of ``log``, which is there when the block has ended.
 
     Raises:
         OSError: EBUSY, there is a journal; or the folder cannot be written.
-        SampleblkError: Somebody else wrote to the device while the recording began, or it has no room for all.
+        SampleblkError: Somebody else wrote to the device while the recording began, or it has no room for all; events
+            of the trace were lost.
+        UnsupportedError: `stacks` where the kernel cannot trace, or nobody may.
     """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     log = target / "log"
+    (target / submitters.FILE).unlink(missing_ok=True)
     os.sync()
     before = _changes(device)
     _copy(device.path, target / "base.img")
-    device.journal_start(journal)
-    try:
+    with contextlib.ExitStack() as stack:
+        recorder = record(events=submitters.EVENT, stacks=True) if stacks else None
+        if recorder is not None:
+            stack.callback(recorder.close)
+            recorder.start()
+        device.journal_start(journal)
+        stack.callback(device.journal_stop)
         if _changes(device) != before:
             raise SampleblkError(f"{device.path} was written to while its recording began: is it mounted?")
         yield log
         if overflow := device.journal_info().overflow:
             raise SampleblkError(f"the journal of {journal} has no room for {overflow} operations; give it more")
         device.save_journal(log)
-    finally:
-        device.journal_stop()
+        if recorder is not None:
+            submitters.keep(log, recorder.stop(), Path(device.path).stat().st_rdev)
 
 
 def keep(log: Log, folder: str | os.PathLike[str]) -> Path:
@@ -68,7 +80,7 @@ def keep(log: Log, folder: str | os.PathLike[str]) -> Path:
         OSError: It cannot be written.
     """
     target = Path(folder)
-    for name in ("base.img", "log"):
+    for name in ("base.img", "log", submitters.FILE):
         if (target / name).exists():
             raise InputError(f"{target / name} exists", expected="a new folder")
     if log.native.end_sector * 512 > log.size_bytes:
@@ -85,15 +97,8 @@ def keep(log: Log, folder: str | os.PathLike[str]) -> Path:
         _copy(str(log.base), target / "base.img", direct=False)
     with (target / "log").open("wb") as file:
         copy_start(log.path, file, log.native.file_bytes)
+    submitters.copy(log.path, target)
     return target
-
-
-def copy_start(source: Path, target: SupportsWrite[bytes], size: int) -> None:
-    """The first `size` bytes of a file or a device."""
-    with source.open("rb") as file:
-        while size and (data := file.read(min(size, _BLOCK))):
-            target.write(data)
-            size -= len(data)
 
 
 def _changes(device: Device) -> tuple[int, int, int]:

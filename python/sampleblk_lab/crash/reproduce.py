@@ -13,9 +13,10 @@ import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sampleblk_lab.crash import submitters
 from sampleblk_lab.crash.checks import Check
+from sampleblk_lab.crash.files import copy_start
 from sampleblk_lab.crash.log import Log
-from sampleblk_lab.crash.recording import copy_start
 from sampleblk_lab.crash.watch import Watched
 from sampleblk_lab.errors import InputError
 
@@ -75,7 +76,7 @@ def save(failure: Failure, folder: str | os.PathLike[str]) -> Path:
         ]
     )
     target.mkdir(parents=True, exist_ok=True)
-    for name in (TEST, _LOG, _BASE, *program.copies):
+    for name in (TEST, _LOG, _BASE, submitters.FILE, *program.copies):
         if (target / name).exists():
             raise InputError(f"{target / name} exists", expected="a folder without a saved failure")
     for name, source in program.copies.items():
@@ -90,6 +91,7 @@ def pack(log: Log, folder: Path) -> None:
     _compress(log.path, folder / _LOG, log.native.file_bytes)
     if log.base is not None:
         _compress(log.base, folder / _BASE, log.base.stat().st_size)
+    submitters.copy(log.path, folder)
 
 
 def _compress(source: Path, target: Path, size: int) -> None:
@@ -118,6 +120,7 @@ def unpack(
                     out.seek(len(data), os.SEEK_CUR)
             out.truncate()
     base = target / _BASE.removesuffix(".gz")
+    submitters.copy(source / _LOG, target)
     return Log(
         target / _LOG.removesuffix(".gz"),
         base=base if base.exists() else "zeros",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sampleblk_lab.crash.log import State
+    from sampleblk_lab.crash.submitters import Submitter
+
+T = TypeVar("T")
 
 # Shown at most; what is left out is counted.
 _WRITES = 40
@@ -40,6 +43,7 @@ class Written:
         fate: ``"lost"``, ``"torn"``, ``"kept"``, or ``"durable"``: no crash at this time may lose it.
         there: Of a torn one: the first sector that is there, counted from its begin, and how many.
         names: What it is in the terms of the file system; of a torn one, what is missing of it.
+        submitters: The same of who submitted it, as far as that was recorded.
     """
 
     sequence: int
@@ -54,6 +58,7 @@ class Written:
     fate: str
     there: tuple[int, int] | None
     names: list[str]
+    submitters: list[Submitter]
 
 
 @dataclass(frozen=True)
@@ -119,11 +124,10 @@ class _Writes:
         sequence = int(table["sequence"].values[write])
         there = self._torn.get(write)
         first, count = there or (0, 0)
-        names = [
-            what
-            for begin, sectors, what in self._log.names(sequence)
-            if not first <= begin <= begin + sectors <= first + count
-        ]
+
+        def missing(parts: list[tuple[int, int, T]]) -> list[T]:
+            return [what for begin, sectors, what in parts if not first <= begin <= begin + sectors <= first + count]
+
         return Written(
             sequence,
             kind=str(table["type"][write]),
@@ -136,7 +140,8 @@ class _Writes:
             complete=float(self.complete[write]),
             fate=self.fate(write, crash),
             there=there,
-            names=names,
+            names=missing(self._log.names(sequence)),
+            submitters=list(dict.fromkeys(missing(self._log.submitters(sequence)))),
         )
 
 
@@ -151,6 +156,7 @@ def missing_table(state: State) -> Table:
     from sampleblk_lab.plot.crash_state import readable
 
     rows = missing(state)
+    by = {"submitted_by": [readable(by_text(row)) for row in rows]} if state.log.has_submitters else {}
     return Table.of(
         {
             "write": np.array([row.sequence for row in rows], dtype=np.int64),
@@ -158,6 +164,7 @@ def missing_table(state: State) -> Table:
             "sectors": np.array([row.sectors for row in rows], dtype=np.int64),
             "at": np.array([row.sector for row in rows], dtype=np.int64),
             "what": [readable(some(row.names, "; ")) for row in rows],
+            **by,
         },
         units={"at": "sector"},
         key="write",
@@ -170,6 +177,11 @@ def missing_text(write: Written) -> str:
         return "all of it"
     first, count = write.there
     return f"all but sectors {first} to {first + count - 1}" if count != 1 else f"all but sector {first}"
+
+
+def by_text(write: Written) -> str:
+    """Who submitted it, each once; empty where that is not known."""
+    return some(list(dict.fromkeys(who.text() for who in write.submitters)), "; ")
 
 
 def timeline(state: State) -> Timeline:

@@ -97,6 +97,17 @@ class Profile:
         """One row a sample: time (ns), cpu, pid, tid, comm, period, symbol and module (the innermost), stack."""
         return Table(self._native.table(_selection(selection)))
 
+    def stack(self, sample: int) -> list[str]:
+        """The functions of one sample's stack, from the outermost to the innermost.
+
+        Args:
+            sample: Its number: the row of :meth:`samples` without a selection.
+
+        Raises:
+            IndexError: There is no such sample.
+        """
+        return self._native.stack(sample)
+
     def report(self, **selection: Any) -> Report:
         """The table that ``perf report`` prints, with its sums."""
         return Report(self._native.report(_selection(selection)))

@@ -34,15 +34,19 @@ class Exploring:
         self._parameters = parameters
         self._scratch = scratch
         self._recorded = 0
+        self._explored = 0
         self._saved = 0
 
     @contextlib.contextmanager
-    def recording(self, *, options: str = "", before: Callable[[Mount], object] | None = None) -> Iterator[Mount]:
+    def recording(
+        self, *, options: str = "", before: Callable[[Mount], object] | None = None, stacks: bool = False
+    ) -> Iterator[Mount]:
         """A fresh file system, mounted and recorded until the block ends.
 
         Args:
             options: As after ``mount -o``.
             before: Called with the mount before anything is recorded: what was there long ago.
+            stacks: Also who submits what: a failure then names the system calls and functions of what is missing.
         """
         import sampleblk_lab as lab
 
@@ -55,7 +59,7 @@ class Exploring:
                     before(mount)
             self.device = device
             try:
-                with lab.crash.recording(device, folder), filesystem.mount(options=options) as mount:
+                with lab.crash.recording(device, folder, stacks=stacks), filesystem.mount(options=options) as mount:
                     yield mount
             finally:
                 self.device = None
@@ -79,7 +83,9 @@ class Exploring:
             how: As of :meth:`sampleblk_lab.crash.Log.explore`: model, states, seconds, failures, workers.
         """
         from sampleblk_lab import crash
+        from sampleblk_lab.pytest_plugin import artefacts
 
+        self._explored += 1
         if self.log is None:
             pytest.fail("nothing was recorded: with crash.recording() as mount: …", pytrace=False)
         if not (isinstance(check, crash.Check) and check.name in ("mounted", "recovers")):
@@ -89,12 +95,17 @@ class Exploring:
             raise KeyboardInterrupt
         if not found.ok:
             lines = [found.text() if found.checked else f"nothing was checked: {found.text()}"]
-            lines += [self._keep(failure) for failure in found.failures]
+            kept = [self._keep(failure) for failure in found.failures]
+            lines += [text for _, text in kept]
+            if kept:
+                page = artefacts.directory_of(self._node) / f"crash-{self._explored}.html"
+                found.report(page, saved=[folder for folder, _ in kept])
+                lines.append(f"with pictures in {page.parent.name}/{page.name}")
             pytest.fail("\n".join(lines), pytrace=False)
         return found
 
-    def _keep(self, failure: Failure) -> str:
-        """Writes a failure to the run directory; returns what to do with it."""
+    def _keep(self, failure: Failure) -> tuple[str, str]:
+        """Writes a failure to the run directory; returns its folder if pytest runs it there, and what to do with it."""
         from sampleblk_lab.crash.recording import keep
         from sampleblk_lab.errors import InputError
         from sampleblk_lab.pytest_plugin import artefacts
@@ -109,8 +120,8 @@ class Exploring:
             # Its recording is worth keeping all the same.
             keep(failure.reduced.log, folder)
             (folder / "failure.txt").write_text(failure.text() + "\n")
-            return f"kept in {place} of the run directories, without a test of its own: {error}"
-        return f"reproduce it with pytest on {place} of the run directories"
+            return "", f"kept in {place} of the run directories, without a test of its own: {error}"
+        return folder.name, f"reproduce it with pytest on {place} of the run directories"
 
 
 @contextlib.contextmanager
