@@ -73,6 +73,18 @@ class Failure:
         """Who submitted what is missing, by the writes' sequence, each once; empty where that was not recorded."""
         return {write.sequence: write.submitters for write in missing(self.reduced) if write.submitters}
 
+    def stacks(self) -> str:
+        """Those of :attr:`submitters`, each once, with the writes that it submitted; empty where there are none."""
+        writes: dict[Submitter, list[int]] = {}
+        for sequence, who in self.submitters.items():
+            for one in who:
+                writes.setdefault(one, []).append(sequence)
+        parts = []
+        for one, sequences in writes.items():
+            head = f"write{'s' * (len(sequences) > 1)} {some(sequences)}: {one.text()} (pid {one.pid})"
+            parts.append("\n".join([head, *(f"  {name}" for name in one.stack)]))
+        return "\n\n".join(parts)
+
     def missing_table(self) -> Table:
         """The same as a table: columns write, missing (how much of it), sectors, at, what; submitted_by where known."""
         return missing_table(self.reduced)

@@ -7,16 +7,14 @@ import base64
 import html
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab.crash.log import some
 from sampleblk_lab.plot.crash_state import readable
 from sampleblk_lab.report.page import Page
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from sampleblk_lab.crash.explore import Exploration, Failure
-    from sampleblk_lab.crash.submitters import Submitter
 
 # With a picture each; of the others there is a line.
 _ON_A_PAGE = 20
@@ -109,24 +107,11 @@ def _failure(page: Page, failure: Failure, heading: str, saved: str) -> None:
         page.add_table(f"{heading}: missing writes", failure.missing_table(), readable(note))
     else:
         page.add_text(f"{heading}: missing writes", "none: all that was submitted is there", readable(marks))
-    if submitters := failure.submitters:
-        page.add_text(f"{heading}: submitted by", readable(_stacks(submitters)[:_MESSAGE], _KEPT))
+    if stacks := failure.stacks():
+        page.add_text(f"{heading}: submitted by", readable(stacks[:_MESSAGE], _KEPT))
     said = f"{type(failure.error).__name__}: {failure.error}"[:_MESSAGE]
     page.add_text(f"{heading}: what the check said", readable(said, _KEPT))
     page.add_text(f"{heading}: reproduce it", readable(_program(failure, saved), _KEPT))
-
-
-def _stacks(submitters: Mapping[int, Sequence[Submitter]]) -> str:
-    """The stacks of all of them, each once, with the writes that it submitted."""
-    writes: dict[Submitter, list[int]] = {}
-    for sequence, who in submitters.items():
-        for one in who:
-            writes.setdefault(one, []).append(sequence)
-    parts = []
-    for one, sequences in writes.items():
-        head = f"write{'s' * (len(sequences) > 1)} {some(sequences)}: {one.text()} (pid {one.pid})"
-        parts.append("\n".join([head, *(f"  {name}" for name in one.stack)]))
-    return "\n\n".join(parts)
 
 
 def _program(failure: Failure, saved: str) -> str:
