@@ -177,6 +177,10 @@ class Profiler:
         """See :meth:`Profile.samples`."""
         return self.profile.samples(**selection)
 
+    def stack(self, sample: int) -> list[str]:
+        """See :meth:`Profile.stack`."""
+        return self.profile.stack(sample)
+
     def stacks(self, *, weight: str = "samples", **selection: Any) -> Stacks:
         """See :meth:`Profile.stacks`."""
         return self.profile.stacks(weight=weight, **selection)
