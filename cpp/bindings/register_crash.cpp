@@ -160,8 +160,9 @@ void register_crash(py::module_& module) {
         .def("unmount", &crash::MountedImage::unmount, py::arg("detach") = false, Release());
 
     py::class_<crash::Walk>(module, "CrashWalk")
-        .def(py::init<const crash::Log&, const crash::Model&, crash::Image&>(), py::arg("log"), py::arg("model"),
-             py::arg("image"), py::keep_alive<1, 2>(), py::keep_alive<1, 4>())
+        .def(py::init<const crash::Log&, const crash::Model&, crash::Image&, std::vector<std::uint32_t>>(),
+             py::arg("log"), py::arg("model"), py::arg("image"), py::arg("kinds") = std::vector<std::uint32_t>(),
+             py::keep_alive<1, 2>(), py::keep_alive<1, 4>())
         .def(
             "next",
             [](crash::Walk& walk, std::uint64_t limit) -> std::optional<crash::State> {

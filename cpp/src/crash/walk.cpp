@@ -1,13 +1,124 @@
 // SPDX-License-Identifier: MIT
 #include "sampleblk/crash/walk.hpp"
 
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "sampleblk/error.hpp"
+
 namespace sampleblk::crash {
+
+namespace {
+
+// After so many that are like others, the next round begins: a model may be too large to be gone through at all.
+constexpr std::uint64_t patience = 1U << 16U;
+
+std::uint64_t mixed(std::uint64_t value) {
+    value = (value ^ (value >> 30U)) * 0xbf58476d1ce4e5b9ULL;
+    value = (value ^ (value >> 27U)) * 0x94d049bb133111ebULL;
+    return value ^ (value >> 31U);
+}
+
+}  // namespace
+
+Walk::Walk(const Log& log, const Model& model, Image& image, std::vector<std::uint32_t> kinds)
+    : log_(log), model_(model), states_(std::in_place, log, model), image_(image), kinds_(std::move(kinds)) {
+    if (kinds_.empty()) {
+        return;
+    }
+    if (kinds_.size() != log.writes().size()) {
+        throw InputError(std::to_string(kinds_.size()) + " kinds of " + std::to_string(log.writes().size()) + " writes",
+                         {}, 0, "one for each");
+    }
+    std::vector<std::uint64_t> events;
+    for (const Flush& flush : log.flushes()) {
+        events.push_back(flush.submit);
+    }
+    for (const Mark& mark : log.marks()) {
+        events.push_back(mark.order);
+    }
+    std::ranges::sort(events);
+    for (const std::uint32_t write : log.by_submission()) {
+        const auto after = std::ranges::lower_bound(events, log.writes()[write].submit);
+        before_.push_back(static_cast<std::uint32_t>(after - events.begin()));
+    }
+}
+
+// How many states that are like it a round looks at, and of which likeness.
+std::uint64_t Walk::wanted(unsigned round) {
+    return round == 0 ? 1 : std::uint64_t{1} << std::min(round - 1, 63U);
+}
+
+Walk::Turn Walk::turn_of(const State& state) {
+    const std::uint64_t at = at_++;
+    // Of a set the order of its members is nothing: a sum of what each gives once.
+    const std::uint64_t last = state.submitted == 0 ? 0 : kinds_[log_.by_submission()[state.submitted - 1]] + 1ULL;
+    std::vector<std::uint64_t> gone;
+    gone.reserve(state.lost.size() + state.torn.size());
+    for (const std::uint32_t write : state.lost) {
+        gone.push_back(std::uint64_t{kinds_[write]} << 1U);
+    }
+    for (const Tear& tear : state.torn) {
+        gone.push_back(std::uint64_t{kinds_[tear.write]} << 1U | 1U);
+    }
+    std::ranges::sort(gone);
+    std::uint64_t likeness = mixed(last + 1);
+    for (std::size_t i = 0; i < gone.size(); ++i) {
+        if (i == 0 || gone[i] != gone[i - 1]) {
+            likeness = mixed(likeness ^ (gone[i] + 0x9e3779b97f4a7c15ULL));
+        }
+    }
+    const std::uint64_t place = state.submitted == 0 ? 0 : before_[state.submitted - 1];
+    const std::uint64_t rough = alike_[likeness]++;
+    const std::uint64_t fine = round_ == 0 ? 0 : alike_[mixed(likeness ^ (place + 1))]++;
+    if ((round_ == 0 ? rough : fine) >= wanted(round_)) {
+        return Turn::later;
+    }
+    // Rounds take in more and more: what one has looked at, the next one would, too.
+    const bool earlier = round_ > 0 && at < end_ && (round_ == 1 ? rough : fine) < wanted(round_ - 1);
+    return earlier ? Turn::earlier : Turn::now;
+}
+
+void Walk::next_round() {
+    ++round_;
+    any_left_ = false;
+    left_in_a_row_ = 0;
+    end_ = 0;
+    // Draws do not come again.
+    if (model_.kind != Model::Kind::sample) {
+        states_.emplace(log_, model_);
+        alike_.clear();
+        end_ = std::exchange(at_, 0);
+    }
+}
 
 bool Walk::next(State& state, std::uint64_t limit) {
     for (std::uint64_t looked = 0; looked < limit; ++looked) {
-        if (!states_.next(state)) {
-            at_end_ = true;
-            return false;
+        if (!states_->next(state)) {
+            if (!any_left_) {
+                at_end_ = true;
+                return false;
+            }
+            next_round();
+            continue;
+        }
+        switch (kinds_.empty() ? Turn::now : turn_of(state)) {
+            case Turn::later:
+                any_left_ = true;
+                if (++left_in_a_row_ == patience) {
+                    next_round();
+                }
+                if (model_.kind == Model::Kind::sample) {
+                    --looked;  // its end is when so many bring nothing new
+                }
+                continue;
+            case Turn::earlier:
+                left_in_a_row_ = 0;
+                continue;
+            case Turn::now:
+                left_in_a_row_ = 0;
+                break;
         }
         ++looked_at_;
         image_.take(state);

@@ -51,6 +51,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     exploring.add_argument("--seed", type=int, default=1, help="sample: the same seed draws the same states (1)")
     exploring.add_argument("--seconds", type=float, metavar="N", help="begin no check after N seconds")
     exploring.add_argument("--states", type=int, metavar="N", help="check at most N states")
+    exploring.add_argument(
+        "--order",
+        choices=("log", "unlike"),
+        default="log",
+        help="unlike: states that are unlike each other first (log)",
+    )
     exploring.add_argument("--failures", type=int, default=1, metavar="N", help="stop after N failures (1)")
     exploring.add_argument("--workers", type=int, metavar="N", help="processes that check (one for each CPU)")
     exploring.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster to check on: tcp://host:8786")
@@ -134,6 +140,7 @@ def _explore(options: argparse.Namespace) -> int:
         workers=workers,
         client=options.scheduler,
         resume=options.resume,
+        order=options.order,
     )
     saved = []
     if options.save:

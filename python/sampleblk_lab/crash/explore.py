@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from sampleblk_lab.crash.submitters import Submitter
     from sampleblk_lab.table import Table
 
+#: In which states are explored: as the log has them, or those that are unlike each other first.
+ORDERS = ("log", "unlike")
+
 # States that are looked at between two looks at the clock.
 _LOOK = 100_000
 
@@ -331,6 +334,7 @@ class Task:
         after: Contents that were checked before: this many from the first one on.
         earlier: Those of them that failed, by their number, with the states that had been looked at by then.
         clones: Where it is explored, one for each worker; empty: in files.
+        kinds: Of each of the log's writes, so that unlike states come first; empty: in the log's order.
     """
 
     log: Log
@@ -341,6 +345,7 @@ class Task:
     after: int = 0
     earlier: Mapping[int, tuple[int, Failure]] = field(default_factory=dict)
     clones: Sequence[Clone] = ()
+    kinds: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -370,7 +375,7 @@ class Contents:
 
     def __init__(self, task: Task, image: core.CrashImage) -> None:
         self._task = task
-        self._walk = core.CrashWalk(task.log.native, task.model.native(), image)
+        self._walk = core.CrashWalk(task.log.native, task.model.native(), image, task.kinds)
         self.looked_at = 0
         self.complete = False
 
@@ -448,6 +453,7 @@ def explore(
     client: Any,
     clones: bool | None,
     resume: str | os.PathLike[str] | None,
+    order: str,
     progress: bool,
 ) -> Exploration:
     """See :meth:`Log.explore`."""
@@ -458,17 +464,21 @@ def explore(
             raise InputError(f"{name} {value}", expected="1 or more")
     if client is not None and clones:
         raise InputError("clones beside a client", expected="one of them")
+    if order not in ORDERS:
+        raise InputError(f"order={order!r}", expected=" or ".join(map(repr, ORDERS)))
     found = Exploration(total=float("inf") if isinstance(model, Sample) else log.count(model))
     found.log, found.model, found.check = log, model, check
     begin = time.monotonic()
     task = Task(log, check, model, states, None if seconds is None else begin + seconds)
+    if order == "unlike":
+        task = replace(task, kinds=log.kinds())
     line = Line(every_s=0.5, shown=progress and sys.stderr.isatty())
     with contextlib.ExitStack() as stack:
         note = _not_noted
         if resume is not None:
             from sampleblk_lab.crash.resume import Notes
 
-            notes = Notes(resume, log, model, check, begin)
+            notes = Notes(resume, log, model, check, order, begin)
             task = replace(task, after=notes.reached.number, earlier=notes.earlier())
             found.states, begin, note = notes.reached.looked_at, begin - notes.reached.elapsed_s, notes.note
             if len(task.earlier) >= failures:

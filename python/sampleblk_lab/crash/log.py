@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -230,6 +231,23 @@ class Log:
         """
         return self._names.of(self._index(sequence))
 
+    def kinds(self) -> list[int]:
+        """A number for each write, the same for those that are alike.
+
+        Alike are writes of which :meth:`names` says the same but for numbers, and that the same system calls and
+        functions have submitted, as far as these are known.
+        """
+        known: dict[object, int] = {}
+        found = []
+        table = self.table()
+        for sequence, kind, fua in zip(self.sequences.tolist(), table["type"], table["fua"].values, strict=True):
+            what = frozenset(
+                re.sub(r"[\d, ]+", " ", name).replace("inodes", "inode") for _, _, name in self.names(sequence)
+            )
+            by = frozenset((who.syscall, who.function) for _, _, who in self.submitters(sequence))
+            found.append(known.setdefault((str(kind), bool(fua), what, by), len(known)))
+        return found
+
     @property
     def has_submitters(self) -> bool:
         """Whether it was recorded who submitted the writes (``recording(…, stacks=True)``)."""
@@ -282,6 +300,7 @@ class Log:
         client: Any = None,
         clones: bool | None = None,
         resume: str | os.PathLike[str] | None = None,
+        order: str = "log",
         progress: bool = True,
     ) -> Exploration:
         """Builds the states, each content once, and checks them.
@@ -305,6 +324,8 @@ class Log:
             resume: A file for how far it has come, written every few seconds and at the end. Where it is there, of this
                 log, model and check, this run goes on behind the contents that those before have checked; `states` and
                 `seconds` bound each run, and what is returned counts all of them.
+            order: ``"unlike"``: first one state of each likeness, then two, four and so on. Alike are states in which
+                what is lost and torn, and what was submitted last, are writes of the same kinds: :meth:`kinds`.
             progress: Show it, on a terminal.
 
         Returns:
@@ -323,7 +344,7 @@ class Log:
         from sampleblk_lab.crash.explore import explore
 
         return explore(
-            self, check, model or Reorder(), states, seconds, failures, workers, client, clones, resume, progress
+            self, check, model or Reorder(), states, seconds, failures, workers, client, clones, resume, order, progress
         )
 
     def __len__(self) -> int:

@@ -93,13 +93,14 @@ class Notes:
         log: What is explored.
         model: Its states.
         check: What is asked of them.
+        order: In which they are explored.
         begin: Of this run, in seconds of the monotonic clock.
 
     Attributes:
         reached: What the runs before have reached.
 
     Raises:
-        InputError: The file is of another log, model or check; the check refers to what cannot be told apart.
+        InputError: The file is of another log, model, check or order; the check refers to what cannot be told apart.
         FormatError: It is another file, or damaged.
         OSError: It cannot be read, or written.
     """
@@ -110,6 +111,7 @@ class Notes:
         log: Log,
         model: Model,
         check: Callable[[Path, State], object],
+        order: str,
         begin: float,
     ) -> None:
         self._path = Path(path)
@@ -119,6 +121,7 @@ class Notes:
             "log": dataclasses.asdict(Parcel.of(log)),
             "model": repr(model),
             "check": _digest(check),
+            "order": order,
         }
         self.reached = self._read() if self._path.exists() else Reached()
         # That it cannot be written shall not be found out at the end.

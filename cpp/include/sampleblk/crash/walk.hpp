@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 #include "sampleblk/crash/image.hpp"
 #include "sampleblk/crash/states.hpp"
@@ -11,13 +14,20 @@
 namespace sampleblk::crash {
 
 // Not for several threads at once.
+//
+// With kinds of writes, unlike states come first: of each likeness one, then two, then four, until all were looked at.
+// Two states are alike if the last write submitted is of one kind in both, and what is lost and what is torn are writes
+// of the same kinds (representative testing, as in Pathfinder, FAST 2025); from the second round on also if as many
+// flushes were submitted and as many marks set before the crash. Each round goes through the model again, which costs
+// little beside a check.
 class Walk {
   public:
-    // `log` and `image` must stay.
-    Walk(const Log& log, const Model& model, Image& image) : states_(log, model), image_(image) {}
+    // `log` and `image` must stay. `kinds`: a number for each write of the log, or nothing, for the order of the log.
+    // Throws InputError for another count of them.
+    Walk(const Log& log, const Model& model, Image& image, std::vector<std::uint32_t> kinds = {});
 
     // Goes on to the next state whose contents have not been met, and has the image take it. False at the end, or when
-    // `limit` states more were looked at: then at_end() tells.
+    // `limit` states more were gone through: then at_end() tells. Of a sample, what is left for later does not count.
     bool next(State& state, std::uint64_t limit);
 
     // States that were looked at, and of those the ones whose contents had been met.
@@ -30,12 +40,30 @@ class Walk {
         std::size_t operator()(const Digest& digest) const noexcept { return digest[0]; }
     };
 
-    States states_;
+    enum class Turn : std::uint8_t { now, earlier, later };  // rounds
+
+    [[nodiscard]] static std::uint64_t wanted(unsigned round);
+    Turn turn_of(const State& state);
+    void next_round();
+
+    const Log& log_;
+    Model model_;
+    std::optional<States> states_;
     Image& image_;
     std::unordered_set<Digest, Hash> met_;
     std::uint64_t looked_at_ = 0;
     std::uint64_t repeated_ = 0;
     bool at_end_ = false;
+
+    std::vector<std::uint32_t> kinds_;
+    std::vector<std::uint32_t> before_;  // flushes and marks before each submission
+    unsigned round_ = 0;
+    // Of this round: states by likeness, how many there were, and whether any is left.
+    std::unordered_map<std::uint64_t, std::uint64_t> alike_;
+    std::uint64_t at_ = 0;
+    bool any_left_ = false;
+    std::uint64_t left_in_a_row_ = 0;
+    std::uint64_t end_ = 0;  // how far the round before came
 };
 
 }  // namespace sampleblk::crash
