@@ -234,7 +234,7 @@ def test_ctrl_c_keeps_what_was_found_and_ends_the_rest(cluster: Cluster, tmp_pat
     log = recorded(tmp_path)
     seen = tmp_path / "seen"
     seen.mkdir()
-    [known] = log.explore(picky).failures
+    [known] = log.explore(picky, order="log").failures
     after = known.state.submitted
     last_seen = [0, 0.0]
 
@@ -249,7 +249,7 @@ def test_ctrl_c_keeps_what_was_found_and_ends_the_rest(cluster: Cluster, tmp_pat
         return count > 0 and time.monotonic() - last_seen[1] > 3
 
     with cluster.client() as client, pressed_when(is_stuck):
-        found = log.explore(checks_that_note(seen, stuck), failures=1000, client=client)
+        found = log.explore(checks_that_note(seen, stuck), failures=1000, client=client, order="log")
     assert found.interrupted
     assert not found.complete
     assert 0 < found.checked < found.total

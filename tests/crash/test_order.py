@@ -136,7 +136,7 @@ def test_what_is_unlike_is_found_soon(tmp_path: Path, workers: int) -> None:
     log = named_log(tmp_path)
     assert sorted(Counter(log.kinds()).values()) == [1, 20]
     soon = log.explore(without_z, order="unlike", workers=workers, progress=False)
-    late = log.explore(without_z, workers=workers, progress=False)
+    late = log.explore(without_z, order="log", workers=workers, progress=False)
     assert soon.failures[0].reduced.lost == late.failures[0].reduced.lost == [20]
     assert soon.checked < 10
     assert late.checked > 100
@@ -159,7 +159,7 @@ def test_it_goes_on_in_its_own_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert parts.read_bytes() == whole.read_bytes()
     assert len(whole.read_bytes()) == 21 * log.size_bytes
     with pytest.raises(InputError, match="an exploration of another order"):
-        log.explore(write_down, states=7, resume=resume, progress=False)
+        log.explore(write_down, order="log", states=7, resume=resume, progress=False)
 
 
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:

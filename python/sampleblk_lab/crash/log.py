@@ -300,7 +300,7 @@ class Log:
         client: Any = None,
         clones: bool | None = None,
         resume: str | os.PathLike[str] | None = None,
-        order: str = "log",
+        order: str = "unlike",
         progress: bool = True,
     ) -> Exploration:
         """Builds the states, each content once, and checks them.
