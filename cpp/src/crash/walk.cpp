@@ -2,6 +2,7 @@
 #include "sampleblk/crash/walk.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -23,7 +24,7 @@ std::uint64_t mixed(std::uint64_t value) {
 }  // namespace
 
 Walk::Walk(const Log& log, const Model& model, Image& image, std::vector<std::uint32_t> kinds)
-    : log_(log), model_(model), states_(std::in_place, log, model), image_(image), kinds_(std::move(kinds)) {
+    : log_(log), model_(model), states_(std::make_unique<States>(log, model)), image_(image), kinds_(std::move(kinds)) {
     if (kinds_.empty()) {
         return;
     }
@@ -87,7 +88,7 @@ void Walk::next_round() {
     end_ = 0;
     // Draws do not come again.
     if (model_.kind != Model::Kind::sample) {
-        states_.emplace(log_, model_);
+        states_ = std::make_unique<States>(log_, model_);
         alike_.clear();
         end_ = std::exchange(at_, 0);
     }

@@ -119,5 +119,22 @@ TEST(CrashWalk, LooksAtNoMoreThanItIsTold) {
     EXPECT_EQ(walk.repeated(), 2U);
 }
 
+TEST(CrashWalk, BringsUnlikeStatesFirst) {
+    const Log log = Log::read(log_of({{0, 'a'}, {0, 'b'}, {0, 'c'}, {0, 'd'}}));
+    Image image(log, fuzz::ScratchFolder::one().file("image"), {}, sector_bytes);
+    Walk walk(log, {.kind = Model::Kind::prefix}, image, {7, 7, 7, 2});
+    State state;
+    std::vector<std::size_t> order;
+    while (walk.next(state, 100)) {
+        order.push_back(state.submitted);
+    }
+    // Nothing, the first of each kind, then one more, then the rest.
+    EXPECT_EQ(order, (std::vector<std::size_t>{0, 1, 4, 2, 3}));
+    EXPECT_TRUE(walk.at_end());
+    EXPECT_EQ(walk.looked_at(), 5U);
+    EXPECT_EQ(walk.repeated(), 0U);
+    EXPECT_THROW(Walk(log, {.kind = Model::Kind::prefix}, image, {7}), InputError);
+}
+
 }  // namespace
 }  // namespace sampleblk::crash

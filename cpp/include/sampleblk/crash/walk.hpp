@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -48,7 +48,7 @@ class Walk {
 
     const Log& log_;
     Model model_;
-    std::optional<States> states_;
+    std::unique_ptr<States> states_;
     Image& image_;
     std::unordered_set<Digest, Hash> met_;
     std::uint64_t looked_at_ = 0;
