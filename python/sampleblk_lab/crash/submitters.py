@@ -42,10 +42,9 @@ _COLUMNS = ("sequence", "sector", "sectors", "submit_order")
 
 # How a system call's own function is called: arch/*/include/asm/syscall_wrapper.h, include/linux/syscalls.h.
 _SYSCALL = re.compile(r"(?:__(?:x64|ia32|arm64|s390x?|riscv|se|do)_sys_|ksys_)(\w+)")
-# What all bios go through on their way from who makes them to the event.
-_ON_THE_WAY = re.compile(
-    r"(?:trace_event_|__traceiter_|__bpf_trace_|perf_trace_|submit_bio|__submit_bio|submit_bh|blk_)"
-)
+# What all bios go through on their way from who makes them to the event, and the event's own functions.
+_ON_THE_WAY = re.compile(r"(?:submit_bio|__submit_bio|submit_bh|blk_)")
+_TRACING = re.compile(r"(?:trace_event_|__traceiter_|__bpf_trace_|perf_trace_)")
 # And on their way in: arch/x86/entry.
 _ENTRY = re.compile(r"entry_\w+|do_(?:fast_)?syscall_\w+|x64_sys_call|ia32_sys_call|do_int80_\w+|el0\w*|invoke_syscall")
 _TASK_WORK = "task_work_run"
@@ -163,7 +162,7 @@ def submitters(writes: Mapping[str, NDArray[Any]], run: Run, device: int) -> dic
     for bio in ours.tolist():
         stack = int(samples["stack"].values[bio])
         if stack not in stacks:
-            stacks[stack] = tuple(profile.stack(bio))
+            stacks[stack] = tuple(name for name in profile.stack(bio) if not _TRACING.match(name))
         one = Submitter(str(samples["comm"][bio]), int(samples["tid"].values[bio]), stacks[stack])
         who.append(numbers.setdefault(one, len(numbers)))
     known = list(numbers)
