@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "sampleblk/crash/names.hpp"
 #include "sampleblk/crash/walk.hpp"
@@ -86,12 +87,21 @@ inline int fuzz_crash_log(const std::uint8_t* data, std::size_t size) {
              {Model::Kind::prefix, Model::Kind::reorder, Model::Kind::torn, Model::Kind::sample}) {
             Image image(log, fuzz::ScratchFolder::one().file("image"), {},
                         std::max<std::uint64_t>(log.end_sector(), 1) * sector_bytes);
-            Walk walk(log, {.kind = kind}, image);
-            State state;
-            for (int i = 0; i < states && walk.next(state, states); ++i) {
-                (void)image.write();
-                if (image.restore() != 0) {
-                    __builtin_trap();  // nobody changed it
+            std::vector<std::uint32_t> kinds;
+            for (const Write& write : log.writes()) {
+                kinds.push_back(static_cast<std::uint32_t>(write.sectors() % 3));
+            }
+            for (const std::vector<std::uint32_t>& of : {std::vector<std::uint32_t>(), kinds}) {
+                Walk walk(log, {.kind = kind}, image, of);
+                State state;
+                for (int i = 0; i < states && walk.next(state, states); ++i) {
+                    (void)image.write();
+                    if (image.restore() != 0) {
+                        __builtin_trap();  // nobody changed it
+                    }
+                }
+                if (walk.repeated() > walk.looked_at()) {
+                    __builtin_trap();
                 }
             }
         }

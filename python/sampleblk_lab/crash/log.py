@@ -240,11 +240,11 @@ class Log:
         known: dict[object, int] = {}
         found = []
         table = self.table()
-        for sequence, kind, fua in zip(self.sequences.tolist(), table["type"], table["fua"].values, strict=True):
-            what = frozenset(
-                re.sub(r"[\d, ]+", " ", name).replace("inodes", "inode") for _, _, name in self.names(sequence)
-            )
-            by = frozenset((who.syscall, who.function) for _, _, who in self.submitters(sequence))
+        rows = zip(self.sequences.tolist(), table["type"], table["fua"].values, strict=True)
+        for write, (sequence, kind, fua) in enumerate(rows):
+            names = {name for _, _, name in self._names.of(write)}
+            what = frozenset(re.sub(r"[\d, ]+", " ", name).replace("inodes", "inode") for name in names)
+            by = frozenset((who.syscall, who.function) for _, _, who in self._submitters.get(sequence, ()))
             found.append(known.setdefault((str(kind), bool(fua), what, by), len(known)))
         return found
 
