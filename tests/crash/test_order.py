@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from crash.logs import SECTOR, Op, journal
 from crash.test_states import ALL, SECTORS, recordings
 from sampleblk_lab import InputError, crash
 from sampleblk_lab._native import core
+from sampleblk_lab.cli import main
 from sampleblk_lab.crash import submitters
 
 small = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -168,3 +171,29 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         log.explore(without_z, order="random")
     with pytest.raises(InputError, match="2 kinds of 21 writes"):
         core.CrashWalk(log.native, ALL.native(), log.image(""), [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "soon"), [([], True), (["--order", "unlike"], True), (["--order", "log"], False)]
+)
+def test_the_command_has_it_too(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    soon: bool,
+) -> None:
+    named_log(tmp_path)
+    (tmp_path / "base.img").write_bytes(bytes(SECTORS * SECTOR))
+    (tmp_path / "rare.py").write_text(
+        "def without_z(image, state):\n    assert state.submitted < 21 or b'z' in image.read_bytes()\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "rare", raising=False)
+    given = ["crash", "explore", ".", "--check", "rare:without_z", "--workers", "1", "--json", *arguments]
+    assert main(given) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert (said["checked"] < 10) == soon
+    [who] = said["failures"][0]["submitters"]["20"]
+    assert (who["task"], who["syscall"]) == ("rare", "fsync")

@@ -53,9 +53,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     exploring.add_argument("--states", type=int, metavar="N", help="check at most N states")
     exploring.add_argument(
         "--order",
-        choices=("log", "unlike"),
-        default="log",
-        help="unlike: states that are unlike each other first (log)",
+        choices=("unlike", "log"),
+        default="unlike",
+        help="unlike: states that are unlike each other first; log: in the order of the log (unlike)",
     )
     exploring.add_argument("--failures", type=int, default=1, metavar="N", help="stop after N failures (1)")
     exploring.add_argument("--workers", type=int, metavar="N", help="processes that check (one for each CPU)")
