@@ -9,6 +9,7 @@ from sampleblk_lab.crash import ace as ace
 from sampleblk_lab.crash.checks import Check as Check
 from sampleblk_lab.crash.checks import all_of as all_of
 from sampleblk_lab.crash.checks import appended as appended
+from sampleblk_lab.crash.checks import fio as fio
 from sampleblk_lab.crash.checks import mounted as mounted
 from sampleblk_lab.crash.checks import promised as promised
 from sampleblk_lab.crash.checks import recovers as recovers

@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import json
 import operator
+import shutil
 import sqlite3
 import struct
 import tempfile
@@ -42,6 +44,7 @@ _REPLAY: dict[str, tuple[list[str], tuple[int, ...], str]] = {
 # debugfs has one exit status; what it complains of it says on standard error, after a line with its version.
 _DUMPED = "debugfs "
 
+_VERIFY_ONLY = ("--verify_only", "--verify_state_load=1")
 _LOOP_CONTROL = Path("/dev/loop-control")
 _BTRFS_CONTROL = Path("/dev/btrfs-control")
 # Since 6.7 a btrfs can be mounted beside another one of its UUID.
@@ -401,5 +404,54 @@ def sqlite(name: str, query: str, acknowledged: Mapping[str, Sequence[Any]]) -> 
             base.close()
         if gone := [row for row in wanted if row not in found]:
             raise AssertionError(f"{name}: {len(gone)} of {len(wanted)} acknowledged rows are gone, such as {gone[0]}")
+
+    return run
+
+
+@ready
+def fio(job: str, states: str, done: str | None = None) -> Callable[[Path, State], object]:
+    """A check by fio itself that what its verify state says was written is there (its ``verify_state_load``).
+
+    The job ran with ``--verify_state_save=1 --aux-path=STATES`` and a relative ``filename``, below the mount point as
+    ``--directory``; or its state was saved by fio's trigger. fio reads again what had completed by then.
+
+    Args:
+        job: Path of the job file; it has ``verify``. Its ``do_verify=0``, with which fio would look at nothing, does
+            not count here.
+        states: The folder of fio's files ``local-*-verify.state``.
+        done: The mark that was set when what they list was durable, such as after the job's ``end_fsync``; before it
+            nothing is asked. None: always.
+
+    Raises:
+        InputError: The job verifies nothing, or the folder has no such file.
+        OSError: The job file cannot be read.
+        UnsupportedError: fio is not installed.
+    """
+    tool = find_tool("fio", "fio")
+    lines = Path(job).read_text().splitlines()
+    names = [line.partition("=")[0].strip() for line in lines]
+    if "verify" not in names:
+        raise InputError("a job that verifies nothing", job, expected="verify=, such as crc32c")
+    text = "\n".join(line for name, line in zip(names, lines, strict=True) if name != "do_verify") + "\n"
+    if not list(Path(states).glob("local-*-verify.state")):
+        raise InputError("no verify state of fio", states, expected="files local-*-verify.state: --verify_state_save=1")
+
+    def run(path: Path, state: State) -> None:
+        if done is not None and done not in _set(state, {done: None}):
+            return
+        # A folder of its own: fio leaves its files there.
+        with tempfile.TemporaryDirectory(prefix="sampleblk-fio-") as folder:
+            (Path(folder) / "job.fio").write_text(text)
+            for saved in Path(states).glob("local-*-verify.state"):
+                shutil.copy(saved, folder)
+            said = Path(folder) / "said.json"
+            run_tool(
+                [
+                    *(tool, f"--directory={path}", f"--aux-path={folder}", *_VERIFY_ONLY),
+                    *("--output-format=json", f"--output={said}", f"{folder}/job.fio"),
+                ]
+            )
+            if not sum(each["read"]["total_ios"] for each in json.loads(said.read_bytes())["jobs"]):
+                raise InputError("fio read nothing", job, expected="a verify state with completed writes")
 
     return run
