@@ -9,6 +9,7 @@
 
 #include "sampleblk/error.hpp"
 #include "sampleblk/interrupt.hpp"
+#include "sampleblk/mix.hpp"
 
 namespace sampleblk::crash {
 
@@ -54,18 +55,12 @@ double binomial(std::size_t size, std::size_t chosen) {
     return std::round(found);
 }
 
-// Sebastiano Vigna's splitmix64, public domain: the same numbers on every machine, which the standard's distributions
-// do not promise.
+// splitmix64: the same numbers on every machine, which the standard's distributions do not promise.
 class Random {
   public:
     explicit Random(std::uint64_t seed) : state_(seed) {}
 
-    std::uint64_t next() {
-        std::uint64_t z = (state_ += 0x9e3779b97f4a7c15ULL);
-        z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9ULL;
-        z = (z ^ (z >> 27U)) * 0x94d049bb133111ebULL;
-        return z ^ (z >> 31U);
-    }
+    std::uint64_t next() { return mix(state_ += mix_step); }
 
     // Below `bound` > 0, which is so small beside 2^64 that the bias is nothing.
     std::uint64_t below(std::uint64_t bound) { return next() % bound; }

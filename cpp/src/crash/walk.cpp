@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "sampleblk/error.hpp"
+#include "sampleblk/mix.hpp"
 
 namespace sampleblk::crash {
 
@@ -14,12 +15,6 @@ namespace {
 
 // After so many that are like others, the next round begins: a model may be too large to be gone through at all.
 constexpr std::uint64_t patience = 1U << 16U;
-
-std::uint64_t mixed(std::uint64_t value) {
-    value = (value ^ (value >> 30U)) * 0xbf58476d1ce4e5b9ULL;
-    value = (value ^ (value >> 27U)) * 0x94d049bb133111ebULL;
-    return value ^ (value >> 31U);
-}
 
 }  // namespace
 
@@ -46,14 +41,13 @@ Walk::Walk(const Log& log, const Model& model, Image& image, std::vector<std::ui
     }
 }
 
-// How many states that are like it a round looks at, and of which likeness.
+// How many states of a likeness a round looks at.
 std::uint64_t Walk::wanted(unsigned round) {
     return round == 0 ? 1 : std::uint64_t{1} << std::min(round - 1, 63U);
 }
 
 Walk::Turn Walk::turn_of(const State& state) {
     const std::uint64_t at = at_++;
-    // Of a set the order of its members is nothing: a sum of what each gives once.
     const std::uint64_t last = state.submitted == 0 ? 0 : kinds_[log_.by_submission()[state.submitted - 1]] + 1ULL;
     std::vector<std::uint64_t> gone;
     gone.reserve(state.lost.size() + state.torn.size());
@@ -63,16 +57,16 @@ Walk::Turn Walk::turn_of(const State& state) {
     for (const Tear& tear : state.torn) {
         gone.push_back(std::uint64_t{kinds_[tear.write]} << 1U | 1U);
     }
+    // Which kinds they are, not how many of each.
     std::ranges::sort(gone);
-    std::uint64_t likeness = mixed(last + 1);
-    for (std::size_t i = 0; i < gone.size(); ++i) {
-        if (i == 0 || gone[i] != gone[i - 1]) {
-            likeness = mixed(likeness ^ (gone[i] + 0x9e3779b97f4a7c15ULL));
-        }
+    gone.erase(std::ranges::unique(gone).begin(), gone.end());
+    std::uint64_t likeness = mix(last + 1);
+    for (const std::uint64_t kind : gone) {
+        likeness = mix(likeness ^ (kind + mix_step));
     }
     const std::uint64_t place = state.submitted == 0 ? 0 : before_[state.submitted - 1];
     const std::uint64_t rough = alike_[likeness]++;
-    const std::uint64_t fine = round_ == 0 ? 0 : alike_[mixed(likeness ^ (place + 1))]++;
+    const std::uint64_t fine = round_ == 0 ? 0 : alike_[mix(likeness ^ (place + 1))]++;
     if ((round_ == 0 ? rough : fine) >= wanted(round_)) {
         return Turn::later;
     }
@@ -104,22 +98,20 @@ bool Walk::next(State& state, std::uint64_t limit) {
             next_round();
             continue;
         }
-        switch (kinds_.empty() ? Turn::now : turn_of(state)) {
-            case Turn::later:
-                any_left_ = true;
-                if (++left_in_a_row_ == patience) {
-                    next_round();
-                }
-                if (model_.kind == Model::Kind::sample) {
-                    --looked;  // its end is when so many bring nothing new
-                }
-                continue;
-            case Turn::earlier:
-                left_in_a_row_ = 0;
-                continue;
-            case Turn::now:
-                left_in_a_row_ = 0;
-                break;
+        const Turn turn = kinds_.empty() ? Turn::now : turn_of(state);
+        if (turn == Turn::later) {
+            any_left_ = true;
+            if (++left_in_a_row_ == patience) {
+                next_round();
+            }
+            if (model_.kind == Model::Kind::sample) {
+                --looked;  // its end is when so many bring nothing new
+            }
+            continue;
+        }
+        left_in_a_row_ = 0;
+        if (turn == Turn::earlier) {
+            continue;
         }
         ++looked_at_;
         image_.take(state);

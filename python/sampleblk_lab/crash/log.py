@@ -326,6 +326,7 @@ class Log:
                 `seconds` bound each run, and what is returned counts all of them.
             order: ``"unlike"``: first one state of each likeness, then two, four and so on. Alike are states in which
                 what is lost and torn, and what was submitted last, are writes of the same kinds: :meth:`kinds`.
+                ``"log"``: as :meth:`states` has them.
             progress: Show it, on a terminal.
 
         Returns:
@@ -333,9 +334,9 @@ class Log:
 
         Raises:
             FormatError: `resume` is another file, or damaged.
-            InputError: A model, or an endless one without `states` or `seconds`; `resume` is of another log, model or
-                check, or the check cannot be told from others; `client` is none of these, or there
-                are `workers` or `clones` beside it; the check cannot be sent.
+            InputError: A model, or an endless one without `states` or `seconds`; another `order`; `resume` is of
+                another log, model, check or order, or the check cannot be told from others; `client` is none of
+                these, or there are `workers` or `clones` beside it; the check cannot be sent.
             OSError: The image cannot be written.
             SampleblkError: A worker was killed; with `client`, a range of states could not be checked, however often it
                 was tried.

@@ -65,41 +65,37 @@ class Submitter:
     stack: tuple[str, ...]
 
     @functools.cached_property
+    def _names(self) -> list[str]:
+        # Without what the compiler appends, as in ext4_map_blocks.part.0.
+        return [name.partition(".")[0] for name in self.stack]
+
+    @functools.cached_property
     def syscall(self) -> str:
         """The system call that it was in, such as ``"fsync"``.
 
         Empty for a kernel's thread, for what a task does on its way out of one, such as the end of umount, and where
         the kernel was compiled so that the call's own function is not on the stack.
         """
-        for name in self.stack:
-            if found := _SYSCALL.fullmatch(_plain(name)):
-                return found[1]
-        return ""
+        calls = map(_SYSCALL.fullmatch, self._names)
+        return next((call[1] for call in calls if call), "")
 
     @functools.cached_property
     def function(self) -> str:
         """The innermost function that is not of the block layer; empty where there is no stack."""
-        names = [_plain(name) for name in self.stack]
-        return next((name for name in reversed(names) if not _ON_THE_WAY.match(name)), "")
+        return next((name for name in reversed(self._names) if not _ON_THE_WAY.match(name)), "")
 
     def text(self) -> str:
         """A phrase: ``"fsync of python3 in ext4_io_submit"``."""
-        names = [_plain(name) for name in self.stack]
-        below = next((name for name in names if not _ENTRY.fullmatch(name)), "")
+        below = next((name for name in self._names if not _ENTRY.fullmatch(name)), "")
         if self.syscall:
             who = f"{self.syscall} of {self.task}"
-        elif _TASK_WORK in names:
+        elif _TASK_WORK in self._names:
             who = f"{self.task} on its return to user space"
-        elif below and below != names[0]:  # it came through an entry
+        elif below and below != self._names[0]:  # it came through an entry
             who = f"{below} of {self.task}"
         else:
             who = self.task
         return f"{who} in {self.function}" if self.function else who
-
-
-def _plain(name: str) -> str:
-    """Without what the compiler appends, as in ``ext4_map_blocks.part.0``."""
-    return name.partition(".")[0]
 
 
 #: (first sector, counted from the write's begin, sectors, who submitted them)

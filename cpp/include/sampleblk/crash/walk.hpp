@@ -17,7 +17,7 @@ namespace sampleblk::crash {
 //
 // With kinds of writes, unlike states come first: of each likeness one, then two, then four, until all were looked at.
 // Two states are alike if the last write submitted is of one kind in both, and what is lost and what is torn are writes
-// of the same kinds (representative testing, as in Pathfinder, FAST 2025); from the second round on also if as many
+// of the same kinds (representative testing, as in Pathfinder, OOPSLA 2025); from the second round on also if as many
 // flushes were submitted and as many marks set before the crash. Each round goes through the model again, which costs
 // little beside a check.
 class Walk {

@@ -6,14 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-namespace sampleblk::profile {
+#include "sampleblk/mix.hpp"
 
-[[nodiscard]] constexpr std::uint64_t mix(std::uint64_t value) noexcept {
-    // The finalizer of splitmix64 (https://prng.di.unimi.it/splitmix64.c, public domain).
-    value = (value ^ (value >> 30U)) * 0xbf58476d1ce4e5b9ULL;
-    value = (value ^ (value >> 27U)) * 0x94d049bb133111ebULL;
-    return value ^ (value >> 31U);
-}
+namespace sampleblk::profile {
 
 class FlatMap {
   public:

@@ -7,16 +7,15 @@
 #include <bit>
 #include <cstdint>
 
+#include "sampleblk/mix.hpp"
+
 namespace sampleblk::workload {
 
 __extension__ using Uint128 = unsigned __int128;
 
 // splitmix64, to spread a seed over the state and to derive seeds from seeds.
 [[nodiscard]] constexpr std::uint64_t mix64(std::uint64_t value) noexcept {
-    value += 0x9e3779b97f4a7c15;
-    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
-    value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
-    return value ^ (value >> 31);
+    return mix(value + mix_step);
 }
 
 class Random {
