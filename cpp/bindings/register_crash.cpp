@@ -94,6 +94,8 @@ void register_crash(py::module_& module) {
         .def_property_readonly("by_submission", &crash::Log::by_submission)
         .def_property_readonly("marks", &marks_of)
         .def("may_lose", &crash::Log::may_lose, py::arg("write"), py::arg("submitted"))
+        .def("marks_set", &crash::marks_set, py::arg("state"), "How many of the marks, at the latest.")
+        .def("at_last_mark", &crash::at_last_mark, py::arg("state"))
         .def("table", &crash::Log::table, Release())
         .def("replay", &crash::replay, py::arg("device"), Release());
 

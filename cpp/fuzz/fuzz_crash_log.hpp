@@ -95,6 +95,14 @@ inline int fuzz_crash_log(const std::uint8_t* data, std::size_t size) {
                 Walk walk(log, {.kind = kind}, image, of);
                 State state;
                 for (int i = 0; i < states && walk.next(state, states); ++i) {
+                    // The latest crash that leaves it leaves the same, and no later one does.
+                    const Digest digest = image.digest();
+                    const State late = at_last_mark(log, state);
+                    image.take(late);
+                    if (image.digest() != digest || marks_set(log, late) != marks_set(log, state) ||
+                        at_last_mark(log, late) != late) {
+                        __builtin_trap();
+                    }
                     (void)image.write();
                     if (image.restore() != 0) {
                         __builtin_trap();  // nobody changed it

@@ -12,16 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from crash.logs import MARK, SECTOR, log_writes
+from crash.logs import FLUSH, MARK, SECTOR, log_writes
 from sampleblk_lab import InputError, ToolError, crash
 from sampleblk_lab.paths import find_program
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> crash.Log:
-    """Marks "one" and "two", each after a write: its prefixes have none, the first, both."""
+    """Marks "one" and "two", each after a write that is flushed: its prefixes have none, the first, both."""
     data = b"\1" * SECTOR
-    (tmp_path / "log").write_bytes(log_writes((0, 0, data), (MARK, 0, b"one"), (0, 1, data), (MARK, 0, b"two")))
+    (tmp_path / "log").write_bytes(
+        log_writes((0, 0, data), (FLUSH, 0, 0), (MARK, 0, b"one"), (0, 1, data), (FLUSH, 0, 0), (MARK, 0, b"two"))
+    )
     return crash.Log(tmp_path / "log", base="zeros")
 
 
@@ -162,7 +164,8 @@ def ext4(tmp_path: Path) -> crash.Log:
     asked = subprocess.run([debugfs, "-R", "blocks /folder/file", base], capture_output=True, text=True, check=True)
     bitmap = subprocess.run([debugfs, "-R", "stats", base], capture_output=True, text=True, check=True).stdout
     at = int(bitmap.partition("block bitmap at ")[2].partition(",")[0])
-    writes = (0, 2 * int(asked.stdout), b"b" * 1024), (MARK, 0, b"new"), (0, 2 * at, b"\xff" * 1024)
+    written = (0, 2 * int(asked.stdout), b"b" * 1024)
+    writes = written, (FLUSH, 0, 0), (MARK, 0, b"new"), (0, 2 * at, b"\xff" * 1024)
     (tmp_path / "log").write_bytes(log_writes(*writes))
     return crash.Log(tmp_path / "log", base=base)
 

@@ -87,10 +87,16 @@ def _durable(op: Op, ops: list[Op], now: int, *, flush: bool = True, fua: bool =
     return flushed or (fua and op.fua)
 
 
-def _left_by_crashes(ops: list[Op], *, torn: bool = False, **promises: bool) -> set[bytes]:
-    """The image after a crash at any time, with any of the writes that are not durable then."""
+def _image_of(state: crash.State, ops: list[Op]) -> bytes:
+    """A state's image: its log's sequences are places in `ops`, from 1."""
+    there = state.log.sequences[state.log.order[: state.submitted]]
+    return _image([op.contents for number, op in enumerate(ops, 1) if number in there and number not in state.lost])
+
+
+def _left_by_crashes(ops: list[Op], *, torn: bool = False, since: int = 0, **promises: bool) -> set[bytes]:
+    """The image after a crash at any time from `since` on, with any of the writes that are not durable then."""
     found = set()
-    for now in range(2 * len(ops) + 2):
+    for now in range(since, 4 * len(ops) + 3):
         there = [op for op in ops if op.contents and op.submit < now]
         volatile = [op for op in there if not _durable(op, ops, now, **promises)]
         for lost in itertools.product([False, True], repeat=len(volatile)):
@@ -192,16 +198,52 @@ def test_marks_are_those_that_a_crash_after_them_may_leave_so(tmp_path: Path, op
     marks = [Op("mark", 2 * i + 1, 2 * i + 1, data=b"%d" % (2 * i + 1)) for i in range(2 * len(ops) + 1)]
     log = _log(tmp_path, journal([*doubled, *marks]))
     for state in log.states(ALL):
-        lost = [doubled[sequence - 1] for sequence in state.lost]
-        possible = []
-        for mark in marks:
-            now = mark.submit
-            submitted = [one for one in doubled if one.contents and one.submit < now]
-            # What was submitted later than the crash is not there, so that it must not have been submitted at all.
-            right = len(submitted) <= state.submitted and not any(_durable(one, doubled, now) for one in lost)
-            if right:
-                possible.append(str(now))
+        there = [doubled[log.sequences[write] - 1] for write in log.order[: state.submitted]]
+        there = [op for op in there if doubled.index(op) + 1 not in state.lost]
+        possible = [
+            str(mark.submit)
+            for mark in marks
+            if all(
+                op in there or not op.contents or op.submit > mark.submit or not _durable(op, doubled, mark.submit)
+                for op in doubled
+            )
+        ]
         assert state.marks == possible
+        # The same by a crash after the last of them, of which it is known by then what was submitted.
+        late = state.at_last_mark()
+        assert late.marks == possible
+        before = [op for op in doubled if op.contents and op.submit < int(possible[-1])] if possible else []
+        assert len(before) <= late.submitted
+        assert set(late.lost) - set(state.lost) == {
+            doubled.index(op) + 1 for op in before if op not in there and doubled.index(op) + 1 not in state.lost
+        }
+
+
+@_HYPOTHESIS
+@given(data=st.data(), ops=recordings(most=6), promises=st.sampled_from([{}, {"flush": False}, {"fua": False}]))
+@pytest.mark.parametrize("order", ["log", "unlike"])
+def test_what_is_promised_of_contents_is_asked_wherever_a_crash_may_break_it(
+    tmp_path: Path, order: str, data: st.DataObject, ops: list[Op], promises: dict[str, bool]
+) -> None:
+    """A promise is that contents are gone from its mark on: explored, it is broken as in plain Python."""
+    number = data.draw(st.integers(0, 2 * len(ops)))
+    doubled = [
+        Op(one.kind, 2 * one.submit, 2 * one.complete, one.sector, one.data, one.fua, one.atomic, one.failed)
+        for one in ops
+    ]
+    mark = Op("mark", 2 * number + 1, 2 * number + 1, data=b"gone")
+    log = _log(tmp_path, journal([*doubled, mark]), **promises)
+    after = _left_by_crashes(doubled, since=mark.submit, **promises)
+    bad = data.draw(st.sampled_from(sorted(_left_by_crashes(doubled, **promises))))
+
+    def check(image: Path, state: crash.State) -> None:
+        assert "gone" not in state.marks or image.read_bytes() != bad
+
+    found = log.explore(check, model=ALL, order=order, progress=False)
+    assert found.complete or found.failures
+    assert found.ok == (bad not in after)
+    for failure in found.failures:
+        assert _image_of(failure.reduced, doubled) == bad
 
 
 # --- logs of dm-log-writes -------------------------------------------------------------------------------------------

@@ -214,14 +214,8 @@ void Image::refresh(std::uint32_t write) {
 }
 
 void Image::take(const State& state) {
+    check_of(log_, state);
     const std::vector<std::uint32_t>& order = log_.by_submission();
-    const auto can_be = [&](std::uint32_t write) { return log_.may_lose(write, state.submitted); };
-    if (state.submitted > order.size() || !std::ranges::all_of(state.lost, can_be) ||
-        !std::ranges::all_of(state.torn, [&](const Tear& tear) { return can_be(tear.write); }) ||
-        std::ranges::adjacent_find(state.torn, std::ranges::greater_equal{}, &Tear::write) != state.torn.end()) {
-        throw InputError("a state of " + std::to_string(state.submitted) + " submissions", path_, 0,
-                         "one of this log, of " + std::to_string(order.size()));
-    }
     std::vector<std::uint32_t> changed;
     const auto set = [&](std::uint32_t write, Presence presence) {
         if (presence_[write] != presence || presence == Presence::torn) {

@@ -228,6 +228,11 @@ void Log::finish(Promises promises) {
     for (std::uint32_t place = 0; place < by_submission_.size(); ++place) {
         place_[by_submission_[place]] = place;
     }
+    std::ranges::stable_sort(marks_, {}, &Mark::order);
+    rest_lost_until_.assign(writes_.size() + 1, never);
+    for (std::size_t place = writes_.size(); place-- > 0;) {
+        rest_lost_until_[place] = std::min(rest_lost_until_[place + 1], writes_[by_submission_[place]].durable_at);
+    }
 }
 
 bool Log::may_lose(std::uint32_t write, std::size_t submitted) const {

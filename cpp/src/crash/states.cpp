@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "sampleblk/error.hpp"
@@ -315,6 +317,43 @@ class States::Source {
     std::vector<Tear> tears_;
     std::size_t next_tear_ = 0;
 };
+
+void check_of(const Log& log, const State& state) {
+    const auto can_be = [&](std::uint32_t write) { return log.may_lose(write, state.submitted); };
+    if (state.submitted > log.writes().size() || !std::ranges::all_of(state.lost, can_be) ||
+        !std::ranges::all_of(state.torn, [&](const Tear& tear) { return can_be(tear.write); }) ||
+        std::ranges::adjacent_find(state.torn, std::ranges::greater_equal{}, &Tear::write) != state.torn.end()) {
+        throw InputError("a state of " + std::to_string(state.submitted) + " submissions", {}, 0,
+                         "one of this log, of " + std::to_string(log.writes().size()));
+    }
+}
+
+std::size_t marks_set(const Log& log, const State& state) {
+    check_of(log, state);
+    std::uint64_t until = log.rest_lost_until(state.submitted);
+    for (const std::uint32_t write : state.lost) {
+        until = std::min(until, log.writes()[write].durable_at);
+    }
+    for (const Tear& tear : state.torn) {
+        until = std::min(until, log.writes()[tear.write].durable_at);
+    }
+    const auto after = std::ranges::upper_bound(log.marks(), until, {}, &Mark::order);
+    return static_cast<std::size_t>(after - log.marks().begin());
+}
+
+State at_last_mark(const Log& log, State state) {
+    const std::size_t set = marks_set(log, state);
+    const std::vector<std::uint32_t>& order = log.by_submission();
+    const std::uint64_t crash = set == 0 ? 0 : log.marks()[set - 1].order;
+    const std::size_t before = state.lost.size();
+    while (state.submitted < order.size() && log.writes()[order[state.submitted]].submit < crash) {
+        state.lost.push_back(order[state.submitted++]);
+    }
+    if (state.lost.size() != before) {
+        std::ranges::sort(state.lost);
+    }
+    return state;
+}
 
 States::States(const Log& log, const Model& model) : source_(std::make_unique<Source>(log, model)) {}
 States::~States() = default;

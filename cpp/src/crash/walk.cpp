@@ -115,7 +115,10 @@ bool Walk::next(State& state, std::uint64_t limit) {
         }
         ++looked_at_;
         image_.take(state);
-        if (met_.insert(image_.digest()).second) {
+        const std::size_t set = marks_set(log_, state);
+        const auto [met, is_new] = met_.try_emplace(image_.digest(), set);
+        if (is_new || met->second < set) {
+            met->second = set;
             return true;
         }
         ++repeated_;

@@ -119,6 +119,43 @@ TEST(CrashWalk, LooksAtNoMoreThanItIsTold) {
     EXPECT_EQ(walk.repeated(), 2U);
 }
 
+// A log of dm-log-writes of a write, a mark, and another write: with a flush before the mark, or without.
+std::string marked_log(bool flushed) {
+    const std::uint64_t entries[][4]{{0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 8, 4}, {1, 1, 0, 0}};
+    std::string log(sector_bytes, '\0');
+    const std::uint64_t super[]{0x6a736677736872ULL, 1, flushed ? 4U : 3U, sector_bytes};
+    std::memcpy(log.data(), super, sizeof(super));
+    for (const auto& entry : entries) {
+        if (entry[2] == 1 && !flushed) {
+            continue;
+        }
+        std::string head(sector_bytes, '\0');
+        std::memcpy(head.data(), entry, sizeof(entry));
+        std::memcpy(head.data() + sizeof(entry), "mark", entry[3]);
+        log += head + std::string(entry[1] * sector_bytes, 'x');
+    }
+    const std::string path = fuzz::ScratchFolder::one().file("log");
+    std::ofstream(path, std::ios::binary) << log;
+    return path;
+}
+
+TEST(CrashStates, AMarkCountsAsLongAsACrashMayLeaveTheState) {
+    const State nothing;
+    const Log volatile_log = Log::read(marked_log(false));
+    ASSERT_EQ(volatile_log.marks().size(), 1U);
+    EXPECT_EQ(marks_set(volatile_log, nothing), 1U);
+    EXPECT_EQ(at_last_mark(volatile_log, nothing), (State{.submitted = 1, .lost = {0}, .torn = {}}));
+    const Log log = Log::read(marked_log(true));
+    EXPECT_EQ(marks_set(log, nothing), 0U);
+    EXPECT_EQ(at_last_mark(log, nothing), nothing);
+    const State first{.submitted = 1, .lost = {}, .torn = {}};
+    EXPECT_EQ(marks_set(log, first), 1U);
+    EXPECT_EQ(at_last_mark(log, first), first);
+    EXPECT_THROW((void)marks_set(log, {.submitted = 3, .lost = {}, .torn = {}}), InputError);
+    EXPECT_THROW((void)marks_set(log, {.submitted = 2, .lost = {0}, .torn = {}}), InputError);
+    EXPECT_THROW((void)at_last_mark(log, {.submitted = 1, .lost = {7}, .torn = {}}), InputError);
+}
+
 TEST(CrashWalk, BringsUnlikeStatesFirst) {
     const Log log = Log::read(log_of({{0, 'a'}, {0, 'b'}, {0, 'c'}, {0, 'd'}}));
     Image image(log, fuzz::ScratchFolder::one().file("image"), {}, sector_bytes);

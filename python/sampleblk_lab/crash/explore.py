@@ -274,23 +274,30 @@ class Bench:
         return tried, self.check(tried)
 
 
+def _missing(state: State) -> list[int]:
+    """Numbers for what a state loses, and then for what it tears."""
+    return list(range(len(state.native.lost) + len(state.native.torn)))
+
+
 def reduce(bench: Bench, state: State, error: Exception) -> tuple[State, Exception, bool]:
     """Delta debugging (Zeller and Hildebrandt, 2002): a failing state of which nothing can be spared.
 
     Returns:
         The state, what the check said of it, and whether Ctrl-C ended the reducing.
     """
-    missing = list(range(len(state.native.lost) + len(state.native.torn)))
-    best, said = state, error
+    best, said = state.at_last_mark(), error
+    missing = _missing(best)
     parts = 2
     try:
         while missing:
             size = -(-len(missing) // parts)
             for start in range(0, len(missing), size):
                 fewer = missing[:start] + missing[start + size :]
-                tried, found = bench.try_without(state, fewer)
-                if found is not None:
-                    missing, best, said = fewer, tried, found
+                tried, found = bench.try_without(best, fewer)
+                # With less lost a later crash may leave the same, after which more is missing.
+                tried = tried.at_last_mark()
+                if found is not None and len(_missing(tried)) < len(missing):
+                    missing, best, said = _missing(tried), tried, found
                     parts = max(parts - 1, 2)
                     break
             else:

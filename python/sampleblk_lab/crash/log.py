@@ -72,17 +72,17 @@ class State:
 
     @property
     def marks(self) -> list[str]:
-        """The marks that had been set for certain, so that what they promise holds.
+        """The marks that may have been set, so that what they promise must hold.
 
-        Those before the crash, and those after it that left the disk as it is: a crash just after such a mark may leave
-        this state too.
+        Those before the crash, and those after it that left the disk as it is, or as it may be again: until a later
+        write is durable, a crash may lose all later ones.
         """
-        gone = [*self.native.lost, *(write for write, _, _ in self.native.torn)]
-        order = self.log.order
-        until = self.log.submissions[order[self.submitted]] if self.submitted < len(order) else np.inf
-        if gone:
-            until = min(until, float(self.log.durable[gone].min()) + 1)
-        return [text for _, at, text in self.log.native.marks if at < until]
+        native = self.log.native
+        return [text for _, _, text in native.marks[: native.marks_set(self.native)]]
+
+    def at_last_mark(self) -> State:
+        """The same contents left by a crash just after the last of :attr:`marks`: what came until then is lost, too."""
+        return State(self.log, self.log.native.at_last_mark(self.native))
 
     def picture(self, *, dark: bool = False) -> str:
         """The writes around the crash and what became of each, as an SVG document: lost, torn, kept, durable.
@@ -164,7 +164,6 @@ class Log:
         self.order = self.native.by_submission
         table = self.table()
         self.sequences = table["sequence"].values
-        self.submissions = table["submit_order"].values
         durable = table["durable_order"].values.astype(np.float64)
         self.durable = np.where(durable == 0, np.inf, durable)
 
@@ -303,7 +302,7 @@ class Log:
         order: str = "unlike",
         progress: bool = True,
     ) -> Exploration:
-        """Builds the states, each content once, and checks them.
+        """Builds the states, each content once, and checks them; again where it comes with more :attr:`State.marks`.
 
         Args:
             check: Called with the image's path and the state; it may write to the image. What it raises is a failure.

@@ -79,6 +79,7 @@ class Log {
     // "dm-log-writes" or "journal".
     [[nodiscard]] const std::string& format() const noexcept { return format_; }
     [[nodiscard]] const std::vector<Write>& writes() const noexcept { return writes_; }
+    // In the order in which they were set.
     [[nodiscard]] const std::vector<Mark>& marks() const noexcept { return marks_; }
     // By submission; also where flushes are not believed.
     [[nodiscard]] const std::vector<Flush>& flushes() const noexcept { return flushes_; }
@@ -91,6 +92,9 @@ class Log {
 
     // Whether a crash after so many submissions, from 1, may lose a write: it is one of them, and not durable by then.
     [[nodiscard]] bool may_lose(std::uint32_t write, std::size_t submitted) const;
+
+    // The last moment, in the log's count, at which all writes but so many of the first submissions may still be lost.
+    [[nodiscard]] std::uint64_t rest_lost_until(std::size_t submitted) const { return rest_lost_until_[submitted]; }
 
     // Columns sequence, type, sector, sectors, fua, atomic, failed, submit_order, complete_order, durable_order (0: not
     // within the log); a row for each write.
@@ -109,6 +113,7 @@ class Log {
     std::vector<Flush> flushes_;
     std::vector<std::uint32_t> by_submission_;
     std::vector<std::uint32_t> place_;  // of each write in it
+    std::vector<std::uint64_t> rest_lost_until_;
     std::uint64_t end_sector_ = 0;
     std::uint64_t file_bytes_ = 0;
 };

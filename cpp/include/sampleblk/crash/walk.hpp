@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Through the states of a model, each content once.
+// Through the states of a model, each content once for the most that may have been promised of it.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "sampleblk/crash/image.hpp"
@@ -26,7 +25,8 @@ class Walk {
     // Throws InputError for another count of them.
     Walk(const Log& log, const Model& model, Image& image, std::vector<std::uint32_t> kinds = {});
 
-    // Goes on to the next state whose contents have not been met, and has the image take it. False at the end, or when
+    // Goes on to the next state whose contents have not been met, or only with fewer marks set (see marks_set()), and has
+    // the image take it. False at the end, or when
     // `limit` states more were gone through: then at_end() tells. Of a sample, what is left for later does not count.
     bool next(State& state, std::uint64_t limit);
 
@@ -50,7 +50,7 @@ class Walk {
     Model model_;
     std::unique_ptr<States> states_;
     Image& image_;
-    std::unordered_set<Digest, Hash> met_;
+    std::unordered_map<Digest, std::size_t, Hash> met_;  // contents, with the most marks that were set
     std::uint64_t looked_at_ = 0;
     std::uint64_t repeated_ = 0;
     bool at_end_ = false;
