@@ -15,6 +15,7 @@
 #include "sampleblk/crash/names.hpp"
 #include "sampleblk/crash/replay.hpp"
 #include "sampleblk/crash/states.hpp"
+#include "sampleblk/crash/verdicts.hpp"
 #include "sampleblk/crash/walk.hpp"
 
 namespace sampleblk::bindings {
@@ -160,6 +161,22 @@ void register_crash(py::module_& module) {
              py::arg("target"), py::arg("fstype"), py::arg("options"), Release())
         .def_property_readonly("device", &crash::MountedImage::device)
         .def("unmount", &crash::MountedImage::unmount, py::arg("detach") = false, Release());
+
+    py::class_<crash::Verdicts>(module, "CrashVerdicts")
+        .def(py::init<>())
+        .def("__len__", &crash::Verdicts::size)
+        .def("is_sound", &crash::Verdicts::is_sound, py::arg("path"), Release())
+        .def(
+            "learn",
+            [](crash::Verdicts& verdicts, const std::string& path,
+               const std::vector<std::pair<std::uint64_t, std::uint64_t>>& reads) {
+                std::vector<crash::Read> list;
+                for (const auto& [offset, length] : reads) {
+                    list.push_back({offset, length});
+                }
+                verdicts.learn(path, list);
+            },
+            py::arg("path"), py::arg("reads"), "With the (offset, length) of each read.", Release());
 
     py::class_<crash::Walk>(module, "CrashWalk")
         .def(py::init<const crash::Log&, const crash::Model&, crash::Image&, std::vector<std::uint32_t>>(),

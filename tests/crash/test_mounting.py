@@ -75,6 +75,22 @@ def test_options_mean_what_they_mean_to_mount_8(options: str, image: Path, tmp_p
     assert not path.exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "left"), [("", True), ("nosuid", True), ("strictatime", False), ("relatime", False), ("atime", False)]
+)
+def test_looking_at_a_file_changes_nothing_unless_it_is_asked_for(options: str, left: bool, image: Path) -> None:
+    times: list[int] = []
+
+    def looks(path: Path, _state: object) -> None:
+        (path / "file").write_bytes(b"content")
+        os.utime(path / "file", ns=(1, 10**18))
+        (path / "file").read_bytes()
+        times.append((path / "file").stat().st_atime_ns)
+
+    crash.mounted("ext4", looks, options=options)(image, STATE)
+    assert (times == [1]) == left
+
+
 def test_what_is_written_is_in_the_image(image: Path) -> None:
     def writes(path: Path, _state: object) -> None:
         (path / "file").write_bytes(b"content" * 1000)

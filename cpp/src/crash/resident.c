@@ -11,15 +11,23 @@
  * a zero byte, and one descriptor (SCM_RIGHTS) for standard output and error; a packet that is too long, or without a descriptor, is
  * answered with -1. The answer to any other is the child's wait status, an int. The end of the socket ends the server;
  * the end of whoever started it does too, and a child ends with the server.
+ *
+ * SAMPLEBLK_READS=FD is a file of whole pages, where a child leaves what it reads of the file or device that is the last
+ * word of its command: struct reads, with as many entries as there is room for.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,6 +40,178 @@ typedef int (*start_function)(main_function, int, char **, function, function, f
 
 static main_function tool_main;
 static int server = -1;
+
+/* --- what is read of the disk */
+
+struct reads {
+	uint32_t count; /* also of those for which there is no room */
+	uint32_t incomplete; /* it was read in a way of which no account is kept */
+	struct {
+		uint64_t offset;
+		uint64_t length; /* that was asked for */
+	} list[];
+};
+
+static struct reads *reads; /* or NULL */
+static size_t reads_room;
+static struct stat disk;
+static bool watching;
+
+static void *next_function(const char *name)
+{
+	void *symbol = dlsym(RTLD_NEXT, name);
+
+	if (!symbol)
+		_exit(127);
+	return symbol;
+}
+
+/* `next` is the libc's own function of a name, found at its first call. */
+#define NEXT(function)                                                           \
+	static void *found_##function;                                           \
+	void *symbol = __atomic_load_n(&found_##function, __ATOMIC_RELAXED);     \
+	__typeof__(function) *next;                                              \
+                                                                                 \
+	if (!symbol) {                                                           \
+		symbol = next_function(#function);                               \
+		__atomic_store_n(&found_##function, symbol, __ATOMIC_RELAXED);   \
+	}                                                                        \
+	memcpy(&next, &symbol, sizeof(next))
+
+static bool is_disk(int fd)
+{
+	int before = errno;
+	struct stat about;
+	bool found;
+
+	found = watching && fd >= 0 && !fstat(fd, &about) &&
+		(S_ISBLK(disk.st_mode) ? S_ISBLK(about.st_mode) && about.st_rdev == disk.st_rdev :
+					 about.st_dev == disk.st_dev && about.st_ino == disk.st_ino);
+	errno = before;
+	return found;
+}
+
+static void note_read(int fd, off_t offset, size_t length)
+{
+	uint32_t at;
+
+	if (!is_disk(fd))
+		return;
+	at = __atomic_fetch_add(&reads->count, 1, __ATOMIC_RELAXED);
+	if (at >= reads_room) {
+		reads->incomplete = 1;
+		return;
+	}
+	reads->list[at].offset = (uint64_t)offset;
+	reads->list[at].length = length;
+}
+
+static void note_other(int fd)
+{
+	if (is_disk(fd))
+		reads->incomplete = 1;
+}
+
+#define EXPORT __attribute__((visibility("default")))
+
+ssize_t __pread_chk(int fd, void *to, size_t length, off_t offset, size_t room);
+ssize_t __pread64_chk(int fd, void *to, size_t length, off_t offset, size_t room);
+ssize_t __read_chk(int fd, void *to, size_t length, size_t room);
+
+EXPORT ssize_t pread(int fd, void *to, size_t length, off_t offset)
+{
+	NEXT(pread);
+	note_read(fd, offset, length);
+	return next(fd, to, length, offset);
+}
+
+EXPORT ssize_t pread64(int fd, void *to, size_t length, off_t offset)
+{
+	NEXT(pread64);
+	note_read(fd, offset, length);
+	return next(fd, to, length, offset);
+}
+
+EXPORT ssize_t __pread_chk(int fd, void *to, size_t length, off_t offset, size_t room)
+{
+	NEXT(__pread_chk);
+	note_read(fd, offset, length);
+	return next(fd, to, length, offset, room);
+}
+
+EXPORT ssize_t __pread64_chk(int fd, void *to, size_t length, off_t offset, size_t room)
+{
+	NEXT(__pread64_chk);
+	note_read(fd, offset, length);
+	return next(fd, to, length, offset, room);
+}
+
+EXPORT ssize_t read(int fd, void *to, size_t length)
+{
+	NEXT(read);
+	note_other(fd);
+	return next(fd, to, length);
+}
+
+EXPORT ssize_t __read_chk(int fd, void *to, size_t length, size_t room)
+{
+	NEXT(__read_chk);
+	note_other(fd);
+	return next(fd, to, length, room);
+}
+
+EXPORT ssize_t readv(int fd, const struct iovec *parts, int count)
+{
+	NEXT(readv);
+	note_other(fd);
+	return next(fd, parts, count);
+}
+
+EXPORT ssize_t preadv(int fd, const struct iovec *parts, int count, off_t offset)
+{
+	NEXT(preadv);
+	note_other(fd);
+	return next(fd, parts, count, offset);
+}
+
+EXPORT ssize_t preadv64(int fd, const struct iovec *parts, int count, off_t offset)
+{
+	NEXT(preadv64);
+	note_other(fd);
+	return next(fd, parts, count, offset);
+}
+
+EXPORT void *mmap(void *address, size_t length, int access, int flags, int fd, off_t offset)
+{
+	NEXT(mmap);
+	note_other(fd);
+	return next(address, length, access, flags, fd, offset);
+}
+
+EXPORT void *mmap64(void *address, size_t length, int access, int flags, int fd, off_t offset)
+{
+	NEXT(mmap64);
+	note_other(fd);
+	return next(address, length, access, flags, fd, offset);
+}
+
+/* In the server, once. Without the file no account is kept. */
+static void keep_account(int fd)
+{
+	struct stat about;
+	void *there;
+
+	if (fstat(fd, &about) || about.st_size < (off_t)sizeof(*reads))
+		return;
+	there = mmap(NULL, (size_t)about.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (there == MAP_FAILED)
+		return;
+	reads = there;
+	reads_room = ((size_t)about.st_size - sizeof(*reads)) / sizeof(reads->list[0]);
+}
+
+/* --- commands */
 
 /* The length of a command, with its descriptor in *output; 0 at the end, -1 for a packet that is none. */
 static ssize_t receive(char *command, size_t room, int *output)
@@ -74,6 +254,7 @@ static int run(int count, char **given, char *command, ssize_t length, int outpu
 			_exit(127);
 		arguments[count++] = word;
 	}
+	watching = reads && !stat(arguments[count - 1], &disk);
 	if (dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0)
 		_exit(127);
 	close(output);
@@ -100,6 +281,10 @@ static int serve(int argc, char **argv, char **envp)
 
 		if (!length)
 			_exit(0);
+		if (reads) {
+			reads->count = 0;
+			reads->incomplete = 0;
+		}
 		if (length > 0) {
 			child = fork();
 			if (!child) {
@@ -118,10 +303,10 @@ static int serve(int argc, char **argv, char **envp)
 	}
 }
 
-__attribute__((visibility("default"))) int __libc_start_main(main_function main, int argc, char **argv, function init,
-							     function fini, function rtld_fini, void *stack_end)
+EXPORT int __libc_start_main(main_function main, int argc, char **argv, function init, function fini, function rtld_fini,
+			     void *stack_end)
 {
-	const char *given = getenv("SAMPLEBLK_RESIDENT");
+	const char *given = getenv("SAMPLEBLK_RESIDENT"), *account = getenv("SAMPLEBLK_READS");
 	start_function start;
 	void *symbol = dlsym(RTLD_NEXT, "__libc_start_main");
 
@@ -129,7 +314,10 @@ __attribute__((visibility("default"))) int __libc_start_main(main_function main,
 	if (given) {
 		server = atoi(given);
 		/* What the tool starts is started as ever. */
+		if (account)
+			keep_account(atoi(account));
 		unsetenv("SAMPLEBLK_RESIDENT");
+		unsetenv("SAMPLEBLK_READS");
 		unsetenv("LD_PRELOAD");
 		tool_main = main;
 		main = serve;

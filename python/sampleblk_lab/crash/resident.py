@@ -4,6 +4,9 @@
 Starting e2fsck takes longer than what it does, most of all in an emulated machine. ``sampleblk-resident.so`` (see
 ``cpp/src/crash/resident.c``) lets a server run instead of a tool's main(), which forks a child for each command; what
 the tool does is the same.
+
+Most states of an exploration recover to what others have recovered to. :func:`check` does not ask a checker again that
+would read the same as before.
 """
 
 from __future__ import annotations
@@ -14,8 +17,10 @@ import socket
 import struct
 import subprocess
 from contextvars import ContextVar
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sampleblk_lab._native import core
 from sampleblk_lab.device.filesystem import run_tool, tool_output
 from sampleblk_lab.paths import resource
 
@@ -23,6 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _STATUS = struct.Struct("i")
+# What a tool leaves of its reads: how many, whether others are missing; (offset, length) of each.
+_READS = struct.Struct("II")
+_READ = struct.Struct("QQ")
+_READS_BYTES = 1 << 20
+# Checkers that only read, and of which the tests know that no read is overlooked. What xfs and f2fs recover to is
+# different for nearly every state (log sequence numbers, checkpoints), and btrfs check takes no time.
+_ACCOUNTABLE = frozenset({"e2fsck"})
 
 
 class ResidentTool:
@@ -39,6 +51,9 @@ class ResidentTool:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with contextlib.ExitStack() as stack:
             stack.enter_context(ours)
+            self._reads = os.memfd_create("reads", os.MFD_CLOEXEC)
+            stack.callback(os.close, self._reads)
+            os.ftruncate(self._reads, _READS_BYTES)
             with theirs:
                 self._process = subprocess.Popen(
                     [path],
@@ -46,8 +61,9 @@ class ResidentTool:
                         **os.environ,
                         "LD_PRELOAD": str(resource("crash/bin/sampleblk-resident.so")),
                         "SAMPLEBLK_RESIDENT": str(theirs.fileno()),
+                        "SAMPLEBLK_READS": str(self._reads),
                     },
-                    pass_fds=[theirs.fileno()],
+                    pass_fds=[theirs.fileno(), self._reads],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
@@ -76,6 +92,13 @@ class ResidentTool:
             raise OSError("a resident tool ended")
         return os.waitstatus_to_exitcode(status), os.pread(self._output, os.fstat(self._output).st_size, 0)
 
+    def reads(self) -> list[tuple[int, int]]:
+        """(offset, length) of what the last command read of the file that it named last; empty if some is not known."""
+        count, incomplete = _READS.unpack(os.pread(self._reads, _READS.size, 0))
+        if incomplete:
+            return []
+        return list(_READ.iter_unpack(os.pread(self._reads, count * _READ.size, _READS.size)))
+
     def close(self) -> None:
         """Ends it, and what it may still be doing. Any number of times."""
         self._stack.close()
@@ -90,6 +113,7 @@ class ResidentTools:
 
     def __init__(self) -> None:
         self._tools: dict[str, ResidentTool | None] = {}
+        self._verdicts: dict[tuple[str, ...], core.CrashVerdicts] = {}
 
     @contextlib.contextmanager
     def used(self) -> Iterator[None]:
@@ -118,6 +142,19 @@ class ResidentTools:
             raise
         return run_tool(command, ok=ok) if done is None else tool_output(command, *done, ok)
 
+    def check(self, command: Sequence[str], image: str) -> None:
+        """As :func:`check`."""
+        if Path(command[0]).name not in _ACCOUNTABLE:
+            self.run([*command, image], (0,))
+            return
+        verdicts = self._verdicts.setdefault(tuple(command), core.CrashVerdicts())
+        if verdicts.is_sound(image):
+            return
+        self.run([*command, image], (0,))
+        tool = self._tools[command[0]]
+        if tool is not None:
+            verdicts.learn(image, tool.reads())
+
     def _drop(self, path: str) -> None:
         tool = self._tools.get(path)
         self._tools[path] = None
@@ -133,6 +170,27 @@ class ResidentTools:
 
 
 _used: ContextVar[ResidentTools | None] = ContextVar("resident tools", default=None)
+
+
+def check(command: Sequence[str], image: str) -> None:
+    """Runs a checker that changes nothing on an image or a device; within an exploration if it may say anything new.
+
+    It says what it has said where it reads what it has read: one that found nothing wrong is not run again on a disk
+    that has the same wherever it looked (``cpp/include/sampleblk/crash/verdicts.hpp``).
+
+    Args:
+        command: The checker and its options.
+        image: What is checked, and not changed meanwhile.
+
+    Raises:
+        OSError: The image cannot be read.
+        ToolError: It found something.
+    """
+    tools = _used.get()
+    if tools is None:
+        run_tool([*command, image])
+    else:
+        tools.check(command, image)
 
 
 def run(command: Sequence[str], *, ok: Sequence[int] = (0,)) -> str:

@@ -33,12 +33,12 @@ struct State {
 // Throws InputError for a state that is not of the log: it loses what is not submitted by then, or durable.
 void check_of(const Log& log, const State& state);
 
-// How many of the log's marks are set at the last moment at which a crash may leave a state's contents. Writes that were
-// submitted later than the state's last may be lost, too, until one of them is durable. Throws as check_of().
+// How many of the log's marks are set at the last moment at which a crash may leave a state's contents. Writes that
+// were submitted later than the state's last may be lost, too, until one of them is durable. Throws as check_of().
 [[nodiscard]] std::size_t marks_set(const Log& log, const State& state);
 
-// The state with the same contents by a crash just after the last mark that marks_set() counts: what was submitted since
-// then is lost as well. Throws as check_of().
+// The state with the same contents by a crash just after the last mark that marks_set() counts: what was submitted
+// since then is lost as well. Throws as check_of().
 [[nodiscard]] State at_last_mark(const Log& log, State state);
 
 // Which states to go through. Each model has the empty state first, and no state twice by what it loses and tears.

@@ -25,9 +25,9 @@ class Walk {
     // Throws InputError for another count of them.
     Walk(const Log& log, const Model& model, Image& image, std::vector<std::uint32_t> kinds = {});
 
-    // Goes on to the next state whose contents have not been met, or only with fewer marks set (see marks_set()), and has
-    // the image take it. False at the end, or when
-    // `limit` states more were gone through: then at_end() tells. Of a sample, what is left for later does not count.
+    // Goes on to the next state whose contents have not been met, or only with fewer marks set (see marks_set()), and
+    // has the image take it. False at the end, or when `limit` states more were gone through: then at_end() tells. Of a
+    // sample, what is left for later does not count.
     bool next(State& state, std::uint64_t limit);
 
     // States that were looked at, and of those the ones whose contents had been met.

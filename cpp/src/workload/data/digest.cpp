@@ -7,14 +7,11 @@
 #include <cstring>
 #include <memory>
 
+#include "sampleblk/crc.hpp"
 #include "sampleblk/error.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
-
-#if defined(__x86_64__)
-#include <nmmintrin.h>
-#endif
 
 namespace sampleblk::workload {
 
@@ -53,31 +50,9 @@ Algorithm& algorithm_of(Verify kind) noexcept {
     return algorithms[static_cast<std::size_t>(kind)];
 }
 
-// The CRCs of one table, a byte at a time: neither zlib nor libcrypto has them, and fio's are made the same way.
-template <typename T>
-constexpr std::array<T, 256> make_table(T reversed_polynomial) {
-    std::array<T, 256> table{};
-    for (std::size_t byte = 0; byte < 256; ++byte) {
-        T value = static_cast<T>(byte);
-        for (int bit = 0; bit < 8; ++bit) {
-            value = static_cast<T>((value >> 1) ^ ((value & 1) != 0 ? reversed_polynomial : 0));
-        }
-        table[byte] = value;
-    }
-    return table;
-}
-
-template <typename T>
-T reflected(const std::array<T, 256>& table, T value, std::span<const std::byte> data) noexcept {
-    for (const std::byte byte : data) {
-        value = static_cast<T>((value >> 8) ^ table[(value ^ static_cast<std::uint8_t>(byte)) & 0xff]);
-    }
-    return value;
-}
-
-constexpr auto crc16_table = make_table<std::uint16_t>(0xa001U);
-constexpr auto crc32c_table = make_table<std::uint32_t>(0x82f63b78U);
-constexpr auto crc64_table = make_table<std::uint64_t>(0xc96c5795d7870f42U);
+// fio makes them the same way.
+constexpr auto crc16_table = make_crc_table<std::uint16_t>(0xa001U);
+constexpr auto crc64_table = make_crc_table<std::uint64_t>(0xc96c5795d7870f42U);
 
 // CRC-7 is not reflected; shifted up by one bit it is a CRC-8 of polynomial 0x12.
 std::uint8_t crc7(std::span<const std::byte> data) noexcept {
@@ -90,24 +65,6 @@ std::uint8_t crc7(std::span<const std::byte> data) noexcept {
     }
     return static_cast<std::uint8_t>(value >> 1 & 0x7f);
 }
-
-#if defined(__x86_64__)
-__attribute__((target("sse4.2"))) std::uint32_t crc32c_by_cpu(std::span<const std::byte> data) noexcept {
-    std::uint64_t value = 0xffffffffU;
-    const std::byte* at = data.data();
-    std::size_t left = data.size();
-    for (; left >= 8; left -= 8, at += 8) {
-        std::uint64_t word = 0;
-        std::memcpy(&word, at, sizeof(word));
-        value = _mm_crc32_u64(value, word);
-    }
-    auto rest = static_cast<std::uint32_t>(value);
-    for (; left != 0; --left, ++at) {
-        rest = _mm_crc32_u8(rest, static_cast<std::uint8_t>(*at));
-    }
-    return ~rest;
-}
-#endif
 
 void by_libcrypto(Digest& out, const EVP_MD* algorithm, std::span<const std::byte> data) noexcept {
     thread_local const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(::EVP_MD_CTX_new(),
@@ -156,10 +113,10 @@ Digest digest_of(Verify kind, std::span<const std::byte> data) noexcept {
                    static_cast<std::uint32_t>(::crc32_z(0, reinterpret_cast<const Bytef*>(data.data()), data.size())));
             break;
         case Verify::crc64:
-            put_le(out, ~reflected(crc64_table, ~std::uint64_t{0}, data));
+            put_le(out, ~reflected_crc(crc64_table, ~std::uint64_t{0}, data));
             break;
         case Verify::crc16:
-            put_le(out, reflected(crc16_table, std::uint16_t{0}, data));
+            put_le(out, reflected_crc(crc16_table, std::uint16_t{0}, data));
             break;
         case Verify::crc7:
             put_le(out, crc7(data));
@@ -173,16 +130,6 @@ Digest digest_of(Verify kind, std::span<const std::byte> data) noexcept {
             }
     }
     return out;
-}
-
-std::uint32_t crc32c(std::span<const std::byte> data) noexcept {
-#if defined(__x86_64__)
-    static const bool has_instruction = __builtin_cpu_supports("sse4.2") != 0;
-    if (has_instruction) {
-        return crc32c_by_cpu(data);
-    }
-#endif
-    return ~reflected(crc32c_table, 0xffffffffU, data);
 }
 
 }  // namespace sampleblk::workload

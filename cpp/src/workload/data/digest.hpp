@@ -28,7 +28,4 @@ void load_digest(Verify kind);
 
 [[nodiscard]] std::size_t digest_size(Verify kind) noexcept;
 
-// CRC-32C (Castagnoli), by the CPU's instruction where it has one.
-[[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> data) noexcept;
-
 }  // namespace sampleblk::workload

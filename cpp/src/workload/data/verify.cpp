@@ -8,6 +8,7 @@
 
 #include "data/buffers.hpp"
 #include "data/digest.hpp"
+#include "sampleblk/crc.hpp"
 #include "sampleblk/error.hpp"
 #include "sampleblk/fd.hpp"
 

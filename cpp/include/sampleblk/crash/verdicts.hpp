@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+// Disks that a checker has found sound, known again by what it read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "sampleblk/crash/image.hpp"
+
+namespace sampleblk::crash {
+
+// Bytes of a disk that a checker asked for at once.
+struct Read {
+    std::uint64_t offset = 0;
+    std::uint64_t length = 0;
+};
+
+// A checker that only reads, and depends on nothing but what it reads, says the same of a disk on which the same is
+// there: which it reads next depends on what it has read. So what it has once found sound is a path in a tree of reads
+// and their contents; of one with several threads there are several, as they may read in another order. Not for several
+// threads at once.
+//
+// Of the superblock of an ext4 the times and counters that each mount changes do not count, of which e2fsck(8) asks
+// only that the times are past; of its checksum, whether it is right.
+class Verdicts {
+  public:
+    // Whether the disk has at `path` what some run read that found it sound. Throws SystemError when it cannot be read.
+    [[nodiscard]] bool is_sound(const std::string& path);
+
+    // A run that found sound what is at `path`, and has been there unchanged since, read this, in this order.
+    void learn(const std::string& path, std::span<const Read> reads);
+
+    // Known paths through the tree.
+    [[nodiscard]] std::size_t size() const noexcept { return sound_; }
+
+  private:
+    struct Hash {
+        std::size_t operator()(const Digest& digest) const noexcept { return digest[0]; }
+    };
+    using Nodes = std::vector<std::uint32_t>;
+    // One read, and where it may go on by what was there.
+    struct Node {
+        Read read;
+        std::unordered_map<Digest, Nodes, Hash> next;
+    };
+
+    [[nodiscard]] Digest contents(int fd, const std::string& path, const Read& read);
+    [[nodiscard]] bool is_sound_from(const Nodes& nodes, int fd, const std::string& path);
+
+    std::deque<Node> nodes_;  // whose maps are pointed to while others are added
+    Nodes first_;
+    std::vector<std::byte> buffer_;
+    std::size_t sound_ = 0;
+};
+
+}  // namespace sampleblk::crash
