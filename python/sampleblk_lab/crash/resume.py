@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from sampleblk_lab.crash.log import Log
     from sampleblk_lab.crash.model import Model
 
-_FORMAT = "sampleblk-lab crash exploration 1"
+# Counted up where walks go through their contents in another order, or through others.
+_FORMAT = "sampleblk-lab crash exploration 2"
 _EVERY_S = 5.0
 
 # As State.bare.
