@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""``sampleblk-lab completion bash|zsh|fish``: what makes the shell complete the commands and their options."""
+"""``sampleblk-lab completion bash|zsh|fish``: what makes the shell complete the commands and their options.
+
+Not shtab's (1.13): in zsh that does not complete options before positional arguments (``compare --ro``), and cannot be
+sourced; argcomplete starts Python at each TAB.
+"""
 
 from __future__ import annotations
 
