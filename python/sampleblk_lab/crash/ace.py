@@ -21,6 +21,7 @@ import contextlib
 import ctypes
 import hashlib
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -198,32 +199,51 @@ def run(
                 (os.fsync if workload.durable == "fsync" else os.fdatasync)(fd)
             finally:
                 os.close(fd)
-        promises[workload.name] = [{**fact, "folder": _folder(index)} for fact in _promised(folder, workload, rule)]
+        promises[workload.name] = [
+            {**fact, "folder": _folder(index)} for fact in _promised(str(folder), workload, rule)
+        ]
         mark(workload.name)
     return promises
 
 
-def _facts(path: Path) -> Facts:
+# What follows runs for every state, in an emulated machine: by os, as pathlib takes most of the time.
+def _facts(path: str) -> Facts:
     """What a file or folder is; of a file its contents and extended attributes."""
-    if path.is_dir():
-        return {"type": "folder"}
-    data = path.read_bytes()
-    attributes = {name: os.getxattr(path, name).hex() for name in os.listxattr(path) if name.startswith("user.")}
+    # Whatever a crash has made of it: nobody writes to a FIFO.
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            return {"type": "folder"}
+        with os.fdopen(fd, "rb", buffering=0, closefd=False) as file:
+            data = file.read()
+        attributes = {name: os.getxattr(fd, name).hex() for name in os.listxattr(fd) if name.startswith("user.")}
+    finally:
+        os.close(fd)
     return {"type": "file", "size": len(data), "sha256": hashlib.sha256(data).hexdigest(), "xattrs": attributes}
 
 
-def _names(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+def _names(folder: str, *, flat: bool = False) -> list[str]:
+    """What is in a folder and below it, by names that begin there."""
+    found = []
+    below = [""]
+    while below:
+        prefix = below.pop()
+        with os.scandir(f"{folder}/{prefix}") as entries:
+            for entry in entries:
+                found.append(prefix + entry.name)
+                if not flat and entry.is_dir(follow_symlinks=False):
+                    below.append(f"{prefix}{entry.name}/")
+    return sorted(found)
 
 
-def _promised(folder: Path, workload: Workload, rule: str) -> list[Facts]:
+def _promised(folder: str, workload: Workload, rule: str) -> list[Facts]:
     """Facts, each with `at`: names of which one has it; or `names`: all there are in a folder."""
     if workload.durable == "sync":
         names = _names(folder)
-        return [{"names": names, "of": _TOP}, *({"at": [name], **_facts(folder / name)} for name in names)]
+        return [{"names": names, "of": _TOP}, *({"at": [name], **_facts(f"{folder}/{name}")} for name in names)]
     operation, target = workload.operation, workload.target
-    is_folder = (folder / target).is_dir()
-    facts = _facts(folder / target)
+    facts = _facts(f"{folder}/{target}")
+    is_folder = facts["type"] == "folder"
     if workload.durable == "fdatasync":
         # fdatasync(2): only the metadata that it takes to read the data.
         facts.pop("xattrs")
@@ -240,7 +260,7 @@ def _promised(folder: Path, workload: Workload, rule: str) -> list[Facts]:
     if committed:
         found.append({"names": _names(folder), "of": _TOP})
     elif is_folder and target not in operation.made and len(at) == 1:
-        found.append({"names": sorted(entry.name for entry in (folder / target).iterdir()), "of": target, "flat": True})
+        found.append({"names": _names(f"{folder}/{target}", flat=True), "of": target, "flat": True})
     return found
 
 
@@ -256,20 +276,20 @@ def kept(promises: dict[str, list[Facts]], *, xattrs: bool = True) -> Callable[[
     def check(path: Path, state: State) -> None:
         for mark in dict.fromkeys(state.marks):
             for fact in promises.get(mark, ()):
-                wrong = _wrong(path / fact["folder"], fact, xattrs)
+                wrong = _wrong(f"{path}/{fact['folder']}", fact, xattrs)
                 if wrong:
                     raise AssertionError(f"{mark!r} in {fact['folder']}: {wrong}")
 
     return check
 
 
-def _wrong(folder: Path, fact: Facts, xattrs: bool) -> str:
+def _wrong(folder: str, fact: Facts, xattrs: bool) -> str:
     """What a folder has otherwise than a fact says; empty when it is right."""
     if "names" in fact:
-        place = folder / fact["of"]
-        if not place.is_dir():
+        try:
+            found = _names(f"{folder}/{fact['of']}", flat=fact.get("flat", False))
+        except (FileNotFoundError, NotADirectoryError):
             return f"the folder {fact['of']} is gone"
-        found = sorted(entry.name for entry in place.iterdir()) if fact.get("flat") else _names(place)
         return "" if found == fact["names"] else f"{fact['of']} has {found}, not {fact['names']}"
     wanted = {name: value for name, value in fact.items() if name in ("type", "size", "sha256", "xattrs")}
     if not xattrs:
@@ -277,7 +297,7 @@ def _wrong(folder: Path, fact: Facts, xattrs: bool) -> str:
     said = []
     for name in fact["at"]:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            facts = _facts(folder / name)
+            facts = _facts(f"{folder}/{name}")
             different = [
                 f"{key} {facts.get(key)}, not {value}" for key, value in wanted.items() if facts.get(key) != value
             ]
