@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import socket
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -84,3 +86,8 @@ class Cluster:
                 continue
             process.kill()
             process.wait()
+        # distributed leaves the sockets of a scheduler that was lost to the garbage collector, whose warning of them would
+        # fail whichever case runs then.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
