@@ -86,8 +86,8 @@ class Cluster:
                 continue
             process.kill()
             process.wait()
-        # distributed leaves the sockets of a scheduler that was lost to the garbage collector, whose warning of them would
-        # fail whichever case runs then.
+        # distributed leaves the sockets of a scheduler that was lost to the garbage collector, and its warning of them
+        # would fail whichever case runs then.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()
