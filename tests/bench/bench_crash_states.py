@@ -25,17 +25,18 @@ from sampleblk_lab.crash.disks import cloned
 from sampleblk_lab.crash.resident import ResidentTools
 from sampleblk_lab.device.filesystem import checker
 
-STATES = 200
+STATES = 400
 FILE_STATES = 20
 PEER_STATES = 8
 PHASE_STATES = 30
 WORKERS = os.cpu_count() or 1
+FILES = 30
 FILE_BYTES = 6000
 DISCARD = 4  # of dm-log-writes
 
 
 def _workload(mount: Path) -> None:
-    for number in range(12):
+    for number in range(FILES):
         with (mount / "new").open("wb") as file:
             file.write(os.urandom(FILE_BYTES))
             os.fsync(file.fileno())

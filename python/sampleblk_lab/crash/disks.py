@@ -72,6 +72,8 @@ class Clone:
         self.image = log.image("")
         self._device = device
         self._writes = writes
+        self._whole = [[(sequence, 0, length) for sequence, length in entries] for entries in writes]
+        self._sectors = [sum(length for _, length in entries) for entries in writes]
         self._snapshot = snapshot
         self._clone = device.snapshot_clone(snapshot)
         self.path = Path(self._clone.path)
@@ -91,13 +93,17 @@ class Clone:
     def restore(self) -> None:
         """Nothing is kept of what a check did."""
 
-    def _parts(self, write: int, first: int, sectors: int) -> Iterator[tuple[int, int, int]]:
+    def _parts(self, write: int, first: int, sectors: int) -> list[tuple[int, int, int]]:
         """Some of the sectors of a write, as those of the entries that it has become."""
+        if sectors == self._sectors[write]:
+            return self._whole[write]
+        found = []
         for sequence, length in self._writes[write]:
             begin, end = max(first, 0), min(first + sectors, length)
             if begin < end:
-                yield sequence, begin, end - begin
+                found.append((sequence, begin, end - begin))
             first -= length
+        return found
 
 
 @contextlib.contextmanager
