@@ -58,6 +58,8 @@ def note(kind: str, key: str, **detail: Any) -> None:
         detail: What undoing it takes.
     """
     with _lock:
+        if _owner == os.getpid() and _noted.get((kind, key)) == detail:
+            return
         _noted[kind, key] = detail
         _append({"kind": kind, "key": key, **detail})
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from sampleblk_lab import BusyError, UnsupportedError, crash, leftovers
-from sampleblk_lab.crash import checks
+from sampleblk_lab.crash import checks, resident
 from sampleblk_lab.paths import find_program
 
 pytestmark = pytest.mark.skipif(
@@ -107,6 +107,50 @@ def test_a_check_that_fails_leaves_nothing(image: Path) -> None:
 
     with pytest.raises(AssertionError):
         crash.mounted("ext4", fails)(image, STATE)
+
+
+def test_an_exploration_mounts_at_one_place_and_leaves_none(image: Path) -> None:
+    seen: list[Path] = []
+    kept: list[Any] = []
+
+    def looks(path: Path, _state: object) -> None:
+        seen.append(path)
+        assert _mounted_as(path)
+        if len(seen) == 2:
+            kept.append((path / "file").open("w"))
+
+    check = crash.mounted("ext4", looks, fsck=False)
+    tools = resident.ResidentTools()
+    with tools.used():
+        check(image, STATE)
+        with pytest.raises(BusyError):
+            check(image, STATE)
+        kept.pop().close()
+        check(image, STATE)
+    # Whoever finds this process dead finds it.
+    notes = "".join(file.read_text() for file in leftovers.directory().glob(f"{os.getpid()}-*"))
+    assert notes.count(str(seen[0])) <= 3
+    assert seen[0].is_dir()
+    assert len(set(seen)) == 1
+    tools.close()
+    assert not seen[0].exists()
+    check(image, STATE)
+    assert seen[-1] != seen[0]
+    assert not seen[-1].exists()
+
+
+def test_what_cannot_be_unmounted_is_not_mounted_over(image: Path) -> None:
+    tools = resident.ResidentTools()
+    with tools.used():
+        with resident.mount_point("place-") as first:
+            subprocess.run(["mount", "-t", "tmpfs", "none", first], check=True)
+        with resident.mount_point("place-") as second:
+            assert second != first
+    subprocess.run(["umount", first], check=True)
+    tools.close()
+    assert not Path(second).exists()
+    Path(first).rmdir()
+    assert image.exists()
 
 
 def test_a_file_left_open_is_told_and_detached(image: Path) -> None:

@@ -197,18 +197,13 @@ def mounted(
 @contextlib.contextmanager
 def _mounted(image: Path, fstype: str, options: str) -> Iterator[Path]:
     """An image's files, for the block. Raises BusyError where somebody still uses them at its end."""
-    path = Path(tempfile.mkdtemp(prefix=f"{image.name}-"))
-    place = str(path.resolve())
-    try:
+    with resident.mount_point(f"{image.name}-") as place:
         mount = _mount(image, place, fstype, options)
         leftovers.note("mount", place, device=mount.device, made=True)
         try:
-            yield path
+            yield Path(place)
         finally:
-            _unmount(mount, path, place)
-    finally:
-        with contextlib.suppress(OSError):
-            path.rmdir()
+            _unmount(mount, Path(place))
 
 
 def _mount(image: Path, place: str, fstype: str, options: str) -> core.CrashMount:
@@ -221,7 +216,7 @@ def _mount(image: Path, place: str, fstype: str, options: str) -> core.CrashMoun
         raise
 
 
-def _unmount(mount: core.CrashMount, path: Path, place: str) -> None:
+def _unmount(mount: core.CrashMount, path: Path) -> None:
     busy = None
     try:
         mount.unmount()
@@ -229,7 +224,6 @@ def _unmount(mount: core.CrashMount, path: Path, place: str) -> None:
         held = holders(path)
         mount.unmount(detach=True)
         busy = BusyError(["umount", str(path)], error.errno or 0, str(error), path, held)
-    leftovers.drop("mount", place)
     if busy is not None:
         raise busy
 

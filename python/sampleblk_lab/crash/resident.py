@@ -16,10 +16,12 @@ import os
 import socket
 import struct
 import subprocess
+import tempfile
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sampleblk_lab import leftovers
 from sampleblk_lab._native import core
 from sampleblk_lab.device.filesystem import run_tool, tool_output
 from sampleblk_lab.paths import resource
@@ -108,12 +110,23 @@ class ResidentTool:
         self._process.wait()
 
 
+def _made_folder(prefix: str) -> str:
+    return os.path.realpath(tempfile.mkdtemp(prefix=prefix))
+
+
+def _remove_folder(place: str) -> None:
+    leftovers.drop("mount", place)
+    with contextlib.suppress(OSError):
+        Path(place).rmdir()
+
+
 class ResidentTools:
-    """Those of one exploration, started when they are first needed."""
+    """Those of one exploration, started when they are first needed, and where it mounts."""
 
     def __init__(self) -> None:
         self._tools: dict[str, ResidentTool | None] = {}
         self._verdicts: dict[tuple[str, ...], core.CrashVerdicts] = {}
+        self._folders: dict[str, str] = {}
 
     @contextlib.contextmanager
     def used(self) -> Iterator[None]:
@@ -155,6 +168,18 @@ class ResidentTools:
         if tool is not None:
             verdicts.learn(image, tool.reads())
 
+    @contextlib.contextmanager
+    def mount_point(self, prefix: str) -> Iterator[str]:
+        """As :func:`mount_point`, the same one each time."""
+        place = self._folders.get(prefix)
+        if place is None:
+            place = self._folders[prefix] = _made_folder(prefix)
+        try:
+            yield place
+        finally:
+            if os.path.ismount(place):
+                del self._folders[prefix]
+
     def _drop(self, path: str) -> None:
         tool = self._tools.get(path)
         self._tools[path] = None
@@ -167,9 +192,30 @@ class ResidentTools:
             _, tool = self._tools.popitem()
             if tool is not None:
                 tool.close()
+        while self._folders:
+            _, place = self._folders.popitem()
+            _remove_folder(place)
 
 
 _used: ContextVar[ResidentTools | None] = ContextVar("resident tools", default=None)
+
+
+@contextlib.contextmanager
+def mount_point(prefix: str) -> Iterator[str]:
+    """An empty folder to mount on, and to note as such; within an exploration the same one as long as it lasts.
+
+    Making one, noting it and removing it again takes longer than mounting.
+    """
+    tools = _used.get()
+    if tools is not None:
+        with tools.mount_point(prefix) as place:
+            yield place
+        return
+    place = _made_folder(prefix)
+    try:
+        yield place
+    finally:
+        _remove_folder(place)
 
 
 def check(command: Sequence[str], image: str) -> None:
