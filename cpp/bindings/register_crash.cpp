@@ -191,6 +191,7 @@ void register_crash(py::module_& module) {
             py::arg("limit"), Release())
         .def_property_readonly("looked_at", &crash::Walk::looked_at)
         .def_property_readonly("repeated", &crash::Walk::repeated)
+        .def_property_readonly("passed_over", &crash::Walk::passed_over)
         .def_property_readonly("at_end", &crash::Walk::at_end);
 }
 

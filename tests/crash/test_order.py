@@ -128,6 +128,16 @@ def test_a_sample_goes_on_with_what_is_unlike(tmp_path: Path) -> None:
         assert found.states >= found.checked
 
 
+def test_what_is_rarely_drawn_does_not_keep_a_round_going(tmp_path: Path) -> None:
+    ops = [Op("write", number + 1, sector=number % SECTORS, data=bytes([number]) * SECTOR) for number in range(20)]
+    log = a_log(tmp_path, ops)
+    # Nearly all of what is drawn is alike, and there is always something that was not drawn yet.
+    walk = core.CrashWalk(log.native, crash.Sample(seed=3).native(), log.image(""), [0] * 12 + list(range(1, 9)))
+    while walk.looked_at < 20_000:
+        walk.next(100)
+    assert walk.passed_over <= 9 * walk.looked_at + 40 * 1025
+
+
 def named_log(folder: Path) -> crash.Log:
     """Many writes of one task, and one of another near the end."""
     ops = [Op("write", number + 1, sector=number % 3, data=bytes([number + 1]) * SECTOR) for number in range(19)]

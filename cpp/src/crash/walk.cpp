@@ -15,6 +15,10 @@ namespace {
 
 // After so many that are like others, the next round begins: a model may be too large to be gone through at all.
 constexpr std::uint64_t patience = 1U << 16U;
+// Of draws, those that are rarely drawn would keep a round going for ever: it ends where so many for each that was
+// looked at, and as many again as a first look takes, were like others.
+constexpr std::uint64_t draws_for_each = 8;
+constexpr std::uint64_t draws_at_first = 1024;
 
 }  // namespace
 
@@ -78,7 +82,8 @@ Walk::Turn Walk::turn_of(const State& state) {
 void Walk::next_round() {
     ++round_;
     any_left_ = false;
-    left_in_a_row_ = 0;
+    left_ = 0;
+    looked_in_round_ = 0;
     end_ = 0;
     // Draws do not come again.
     if (model_.kind != Model::Kind::sample) {
@@ -101,15 +106,22 @@ bool Walk::next(State& state, std::uint64_t limit) {
         const Turn turn = kinds_.empty() ? Turn::now : turn_of(state);
         if (turn == Turn::later) {
             any_left_ = true;
-            if (++left_in_a_row_ == patience) {
-                next_round();
-            }
+            ++left_;
+            ++passed_over_;
             if (model_.kind == Model::Kind::sample) {
                 --looked;  // its end is when so many bring nothing new
+                if (left_ > draws_at_first + draws_for_each * looked_in_round_) {
+                    next_round();
+                }
+            } else if (left_ == patience) {
+                next_round();
             }
             continue;
         }
-        left_in_a_row_ = 0;
+        if (model_.kind != Model::Kind::sample) {
+            left_ = 0;
+        }
+        ++looked_in_round_;
         if (turn == Turn::earlier) {
             continue;
         }

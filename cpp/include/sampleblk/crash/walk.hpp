@@ -33,6 +33,8 @@ class Walk {
     // States that were looked at, and of those the ones whose contents had been met.
     [[nodiscard]] std::uint64_t looked_at() const noexcept { return looked_at_; }
     [[nodiscard]] std::uint64_t repeated() const noexcept { return repeated_; }
+    // States that were left for a later round; of an enumeration each may be counted in several.
+    [[nodiscard]] std::uint64_t passed_over() const noexcept { return passed_over_; }
     [[nodiscard]] bool at_end() const noexcept { return at_end_; }
 
   private:
@@ -53,6 +55,7 @@ class Walk {
     std::unordered_map<Digest, std::size_t, Hash> met_;  // contents, with the most marks that were set
     std::uint64_t looked_at_ = 0;
     std::uint64_t repeated_ = 0;
+    std::uint64_t passed_over_ = 0;
     bool at_end_ = false;
 
     std::vector<std::uint32_t> kinds_;
@@ -62,7 +65,8 @@ class Walk {
     std::unordered_map<std::uint64_t, std::uint64_t> alike_;
     std::uint64_t at_ = 0;
     bool any_left_ = false;
-    std::uint64_t left_in_a_row_ = 0;
+    std::uint64_t left_ = 0;  // for later rounds: of draws in this round, else in a row
+    std::uint64_t looked_in_round_ = 0;
     std::uint64_t end_ = 0;  // how far the round before came
 };
 
