@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 
+#include "names_of.hpp"
 #include "sampleblk/crc.hpp"
 #include "sampleblk/error.hpp"
 #include "sampleblk/fd.hpp"
@@ -47,20 +48,13 @@ struct Field {
 // Last mount and write, number of mounts, where it was mounted, kilobytes written, and the times' high bytes.
 constexpr Field of_each_mount[]{{0x2c, 4}, {0x30, 4}, {0x34, 2}, {0x88, 64}, {0x178, 8}, {0x274, 1}, {0x275, 1}};
 
-template <typename T>
-T at(std::span<const std::byte> bytes, std::size_t offset) {
-    T value = 0;
-    std::memcpy(&value, bytes.data() + offset, sizeof(value));
-    return value;
-}
-
 // Makes the superblock of an ext4 the same for those that differ in what does not count. Leaves others alone.
 void level(std::span<std::byte> super) {
-    if (at<std::uint16_t>(super, magic_at) != 0xef53) {
+    if (u16(super, magic_at) != 0xef53) {
         return;
     }
-    if ((at<std::uint32_t>(super, feature_ro_compat_at) & metadata_csum) != 0) {
-        const bool right = at<std::uint32_t>(super, checksum_at) == ~crc32c(super.first(checksum_at));
+    if ((u32(super, feature_ro_compat_at) & metadata_csum) != 0) {
+        const bool right = u32(super, checksum_at) == ~crc32c(super.first(checksum_at));
         const std::uint32_t told = right ? 1 : 0;
         std::memcpy(super.data() + checksum_at, &told, sizeof(told));
     }

@@ -17,6 +17,11 @@ namespace sampleblk::crash {
 // What an image holds, as a number: equal for equal contents, whatever led to them.
 using Digest = std::array<std::uint64_t, 2>;
 
+// For tables of them.
+struct DigestHash {
+    std::size_t operator()(const Digest& digest) const noexcept { return digest[0]; }
+};
+
 // So many of a write's sectors, from that one of its own on.
 struct Part {
     std::uint32_t write = 0;  // of Log::writes()

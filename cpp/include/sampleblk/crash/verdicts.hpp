@@ -39,14 +39,11 @@ class Verdicts {
     [[nodiscard]] std::size_t size() const noexcept { return sound_; }
 
   private:
-    struct Hash {
-        std::size_t operator()(const Digest& digest) const noexcept { return digest[0]; }
-    };
     using Nodes = std::vector<std::uint32_t>;
     // One read, and where it may go on by what was there.
     struct Node {
         Read read;
-        std::unordered_map<Digest, Nodes, Hash> next;
+        std::unordered_map<Digest, Nodes, DigestHash> next;
     };
 
     [[nodiscard]] Digest contents(int fd, const std::string& path, const Read& read);

@@ -38,10 +38,6 @@ class Walk {
     [[nodiscard]] bool at_end() const noexcept { return at_end_; }
 
   private:
-    struct Hash {
-        std::size_t operator()(const Digest& digest) const noexcept { return digest[0]; }
-    };
-
     enum class Turn : std::uint8_t { now, earlier, later };  // rounds
 
     [[nodiscard]] static std::uint64_t wanted(unsigned round);
@@ -52,7 +48,7 @@ class Walk {
     Model model_;
     std::unique_ptr<States> states_;
     Image& image_;
-    std::unordered_map<Digest, std::size_t, Hash> met_;  // contents, with the most marks that were set
+    std::unordered_map<Digest, std::size_t, DigestHash> met_;  // contents, with the most marks that were set
     std::uint64_t looked_at_ = 0;
     std::uint64_t repeated_ = 0;
     std::uint64_t passed_over_ = 0;
