@@ -162,8 +162,12 @@ void register_crash(py::module_& module) {
         .def_property_readonly("device", &crash::MountedImage::device)
         .def("unmount", &crash::MountedImage::unmount, py::arg("detach") = false, Release());
 
+    py::class_<crash::VerdictBoard>(module, "CrashVerdictBoard").def(py::init<>());
+
     py::class_<crash::Verdicts>(module, "CrashVerdicts")
         .def(py::init<>())
+        .def(py::init<const crash::VerdictBoard&, std::string_view>(), py::arg("board"), py::arg("checker"),
+             py::keep_alive<1, 2>(), "With what others learn, that are forked once the board is there.")
         .def("__len__", &crash::Verdicts::size)
         .def("is_sound", &crash::Verdicts::is_sound, py::arg("path"), Release())
         .def(

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -192,6 +193,32 @@ def test_a_disk_that_is_not_sound_is_checked_each_time(tmp_path: Path) -> None:
                 resident.check(checker("ext4"), str(tmp_path / "no such image"))
     finally:
         tools.close()
+
+
+def test_workers_learn_from_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = _image(tmp_path)
+    (tmp_path / "log").write_bytes(log_writes(*((0, number, bytes([number]) * SECTOR) for number in range(9))))
+    log = crash.Log(tmp_path / "log", base="zeros", size_bytes=1 << 16)
+    runs, begun = tmp_path / "runs", tmp_path / "begun"
+    run = resident.ResidentTools.run
+
+    def counted(tools: resident.ResidentTools, command: Sequence[str], ok: Sequence[int]) -> str:
+        with runs.open("a") as file:
+            file.write(f"{command[0]} {os.getpid()}\n")
+        return run(tools, command, ok)
+
+    def check(_: Path, __: crash.State) -> None:
+        with begun.open("a") as file:
+            # One after another: who is second can know what the first has learned.
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.write(f"{os.getpid()}\n")
+            resident.check(checker("ext4"), str(image))
+
+    monkeypatch.setattr(resident.ResidentTools, "run", counted)
+    found = log.explore(check, states=40, workers=2, progress=False)
+    assert found.ok, found.text()
+    assert len(set(begun.read_text().split())) == 2
+    assert len(runs.read_text().splitlines()) == 1
 
 
 def test_states_are_judged_as_without(tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 #include "sampleblk/crash/verdicts.hpp"
 
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "names_of.hpp"
 #include "sampleblk/crc.hpp"
@@ -31,6 +34,18 @@ constexpr std::size_t deepest = 4096;
 constexpr std::size_t most_ways = 4;
 // In the place of a node: the run is at its end.
 constexpr std::uint32_t sound_end = std::numeric_limits<std::uint32_t>::max();
+
+constexpr const char* board_name = "the board of verdicts";
+// As much as all trees could take together.
+constexpr std::uint64_t most_board_bytes = 64U << 20U;
+
+// What precedes the steps of a run on the board. A writer that is killed may leave a part of a record: it is told by
+// the checksum, which is of all that follows it, and nothing is heard of what comes after it.
+struct RecordHeader {
+    std::uint64_t checksum;
+    std::uint64_t checker;
+    std::uint64_t steps;
+};
 
 // Documentation/filesystems/ext4/globals.rst, super.rst.
 constexpr std::size_t super_offset = 1024;
@@ -82,13 +97,11 @@ std::vector<Read> joined(std::span<const Read> reads) {
     return found;
 }
 
-}  // namespace
-
-Digest Verdicts::contents(int fd, const std::string& path, const Read& read) {
-    buffer_.resize(longest);
+// Returns the bytes that were there.
+std::size_t read_at(int fd, std::uint64_t offset, std::span<std::byte> buffer, const std::string& path) {
     std::size_t got = 0;
-    while (got < read.length) {
-        const ssize_t now = ::pread(fd, buffer_.data() + got, read.length - got, static_cast<off_t>(read.offset + got));
+    while (got < buffer.size()) {
+        const ssize_t now = ::pread(fd, buffer.data() + got, buffer.size() - got, static_cast<off_t>(offset + got));
         if (now < 0 && errno == EINTR) {
             continue;
         }
@@ -100,6 +113,22 @@ Digest Verdicts::contents(int fd, const std::string& path, const Read& read) {
         }
         got += static_cast<std::size_t>(now);
     }
+    return got;
+}
+
+std::uint64_t checksum_of(std::span<const std::byte> record) {
+    const std::span<const std::byte> summed = record.subspan(sizeof(RecordHeader::checksum));
+    return XXH3_64bits(summed.data(), summed.size());
+}
+
+}  // namespace
+
+Verdicts::Verdicts(const VerdictBoard& board, std::string_view checker)
+    : board_(&board), checker_(XXH3_64bits(checker.data(), checker.size())) {}
+
+Digest Verdicts::contents(int fd, const std::string& path, const Read& read) {
+    buffer_.resize(longest);
+    const std::size_t got = read_at(fd, read.offset, std::span(buffer_).first(read.length), path);
     if (read.offset <= super_offset && read.offset + got >= super_offset + super_bytes) {
         level(std::span(buffer_).subspan(super_offset - read.offset, super_bytes));
     }
@@ -118,39 +147,128 @@ bool Verdicts::is_sound_from(const Nodes& nodes, int fd, const std::string& path
 }
 
 bool Verdicts::is_sound(const std::string& path) {
-    if (nodes_.empty()) {
+    if (nodes_.empty() && !hear()) {
         return false;
     }
     const Fd fd = open_file(path, O_RDONLY);
-    return is_sound_from(first_, fd.get(), path);
+    return is_sound_from(first_, fd.get(), path) || (hear() && is_sound_from(first_, fd.get(), path));
 }
 
 void Verdicts::learn(const std::string& path, std::span<const Read> reads) {
     const std::vector<Read> list = joined(reads);
-    if (list.empty() || list.size() > deepest || nodes_.size() + list.size() > most_nodes) {
+    if (list.empty() || list.size() > deepest) {
         return;
     }
     const Fd fd = open_file(path, O_RDONLY);
-    Nodes* ways = &first_;
+    std::vector<Step> steps;
+    steps.reserve(list.size());
     for (const Read& read : list) {
+        steps.push_back({read, contents(fd.get(), path, read)});
+    }
+    if (add(steps) && board_ != nullptr) {
+        tell(steps);
+    }
+}
+
+bool Verdicts::add(std::span<const Step> steps) {
+    if (nodes_.size() + steps.size() > most_nodes) {
+        return false;
+    }
+    Nodes* ways = &first_;
+    for (const auto& [read, contents] : steps) {
         auto way = std::ranges::find_if(*ways, [&](std::uint32_t node) {
             return node != sound_end && nodes_[node].read.offset == read.offset &&
                    nodes_[node].read.length == read.length;
         });
         if (way == ways->end()) {
             if (ways->size() == most_ways) {
-                return;
+                return false;
             }
             ways->push_back(static_cast<std::uint32_t>(nodes_.size()));
             way = ways->end() - 1;
             nodes_.push_back({read, {}});
         }
-        ways = &nodes_[*way].next[contents(fd.get(), path, read)];
+        ways = &nodes_[*way].next[contents];
     }
-    if (std::ranges::find(*ways, sound_end) == ways->end()) {
-        ways->push_back(sound_end);
-        ++sound_;
+    if (std::ranges::find(*ways, sound_end) != ways->end()) {
+        return false;
     }
+    ways->push_back(sound_end);
+    ++sound_;
+    return true;
+}
+
+void Verdicts::tell(std::span<const Step> steps) const {
+    static_assert(std::has_unique_object_representations_v<Step>);
+    const std::span<const std::byte> body = std::as_bytes(steps);
+    std::vector<std::byte> record(sizeof(RecordHeader) + body.size());
+    RecordHeader header{0, checker_, steps.size()};
+    std::memcpy(record.data(), &header, sizeof(header));
+    std::ranges::copy(body, record.begin() + sizeof(header));
+    header.checksum = checksum_of(record);
+    std::memcpy(record.data(), &header, sizeof(header));
+    board_->append(record);
+}
+
+bool Verdicts::hear() {
+    if (board_ == nullptr) {
+        return false;
+    }
+    const std::vector<std::byte> told = board_->from(heard_);
+    bool is_new = false;
+    std::span<const std::byte> rest = told;
+    while (rest.size() >= sizeof(RecordHeader)) {
+        RecordHeader header{};
+        std::memcpy(&header, rest.data(), sizeof(header));
+        const std::uint64_t room = (rest.size() - sizeof(header)) / sizeof(Step);
+        if (header.steps > room) {
+            break;
+        }
+        const std::span<const std::byte> record = rest.first(sizeof(header) + header.steps * sizeof(Step));
+        if (checksum_of(record) != header.checksum) {
+            break;
+        }
+        if (header.checker == checker_) {
+            std::vector<Step> steps(header.steps);
+            std::memcpy(steps.data(), record.data() + sizeof(header), header.steps * sizeof(Step));
+            is_new |= add(steps);
+        }
+        rest = rest.subspan(record.size());
+    }
+    heard_ += told.size() - rest.size();
+    return is_new;
+}
+
+VerdictBoard::VerdictBoard() : memory_(::memfd_create("sampleblk-verdicts", MFD_CLOEXEC)) {
+    // Who appends holds the inode's lock: records do not mix (mm/filemap.c, generic_file_write_iter()).
+    if (!memory_ || ::fcntl(memory_.get(), F_SETFL, O_APPEND) != 0) {
+        throw_errno("memfd_create", board_name);
+    }
+}
+
+void VerdictBoard::append(std::span<const std::byte> record) const {
+    if (size() + record.size() > most_board_bytes) {
+        return;
+    }
+    // In one call, that may write less where there is no memory: then nobody hears any more, and each learns by itself.
+    if (::write(memory_.get(), record.data(), record.size()) < 0 && errno != ENOSPC && errno != ENOMEM) {
+        throw_errno("write", board_name);
+    }
+}
+
+std::vector<std::byte> VerdictBoard::from(std::uint64_t offset) const {
+    const std::uint64_t end = size();
+    std::vector<std::byte> found(end > offset ? end - offset : 0);
+    found.resize(read_at(memory_.get(), offset, found, board_name));
+    return found;
+}
+
+std::uint64_t VerdictBoard::size() const {
+    struct stat about{};
+    if (::fstat(memory_.get(), &about) != 0) {
+        throw_errno("fstat", board_name);
+    }
+    return static_cast<std::uint64_t>(about.st_size);
 }
 
 }  // namespace sampleblk::crash

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
 // tests/crash/test_verdicts.py has e2fsck's reads; here are those of one that reads what no checker does.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cstddef>
 #include <fstream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -79,6 +83,69 @@ TEST(CrashVerdicts, LongReadsAndThoseThatGoOnAreTheSame) {
     parts.learn(disk_of(disk), reads);
     EXPECT_TRUE(parts.is_sound(disk_of(disk)));
     EXPECT_FALSE(parts.is_sound(disk_of(disk.substr(0, 299'999))));
+}
+
+TEST(CrashVerdicts, WhatOneLearnsOthersKnow) {
+    const VerdictBoard board;
+    Verdicts one(board, "checker -n");
+    Verdicts other(board, "checker -n");
+    Verdicts of_another(board, "checker");
+    const std::string disk = disk_of("a23456789");
+    EXPECT_FALSE(other.is_sound(disk));
+    one.learn(disk, std::vector<Read>{{0, 1}, {3, 2}});
+    const std::size_t told = board.from(0).size();
+    EXPECT_TRUE(other.is_sound(disk_of("a..45....")));
+    EXPECT_FALSE(other.is_sound(disk_of("a..46....")));
+    EXPECT_FALSE(of_another.is_sound(disk_of("a..45....")));
+    EXPECT_EQ(other.size(), 1U);
+    // What was heard is not told again, nor what was found out once more.
+    other.learn(disk_of("a23456789"), std::vector<Read>{{0, 1}, {3, 2}});
+    EXPECT_EQ(board.from(0).size(), told);
+    const std::string another = disk_of("b23456789");
+    const pid_t child = ::fork();
+    if (child == 0) {
+        other.learn(another, std::vector<Read>{{0, 1}, {8, 1}});
+        ::_exit(0);
+    }
+    ::waitpid(child, nullptr, 0);
+    EXPECT_GT(board.from(0).size(), told);
+    EXPECT_TRUE(one.is_sound(another));
+}
+
+TEST(CrashVerdicts, NothingIsHeardAfterARecordThatIsNotWhole) {
+    const std::string disk = disk_of("abc");
+    const VerdictBoard whole;
+    Verdicts writer(whole, "checker");
+    writer.learn(disk, std::vector<Read>{{0, 1}, {2, 1}});
+    std::vector<std::byte> record = whole.from(0);
+    for (std::size_t length = 0; length < record.size(); ++length) {
+        const VerdictBoard board;
+        board.append(std::span(record).first(length));
+        Verdicts verdicts(board, "checker");
+        EXPECT_FALSE(verdicts.is_sound(disk)) << length;
+        // The rest of it, as one who is slow to write it.
+        board.append(std::span(record).subspan(length));
+        EXPECT_TRUE(verdicts.is_sound(disk)) << length;
+    }
+    for (std::size_t at = 0; at < record.size(); ++at) {
+        record[at] ^= std::byte{1};
+        const VerdictBoard board;
+        board.append(record);
+        board.append(whole.from(0));
+        Verdicts verdicts(board, "checker");
+        EXPECT_FALSE(verdicts.is_sound(disk)) << at;
+        record[at] ^= std::byte{1};
+    }
+}
+
+TEST(CrashVerdicts, ABoardThatIsFullTakesNoMore) {
+    const std::vector<std::byte> much(32U << 20U);
+    const VerdictBoard board;
+    board.append(much);
+    board.append(much);
+    board.append(std::span(much).first(1));
+    EXPECT_EQ(board.from(0).size(), 64U << 20U);
+    EXPECT_TRUE(board.from(65U << 20U).empty());
 }
 
 TEST(CrashVerdicts, NothingIsKnownOfNothing) {

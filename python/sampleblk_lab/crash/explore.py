@@ -234,11 +234,13 @@ class Exploration:
 class Bench:
     """A disk, on which states are checked. To be closed by the thread that uses it."""
 
-    def __init__(self, log: Log, check: Callable[[Path, State], object], disk: Disk) -> None:
+    def __init__(
+        self, log: Log, check: Callable[[Path, State], object], disk: Disk, board: core.CrashVerdictBoard | None = None
+    ) -> None:
         self._log = log
         self._check = check
         self._disk = disk
-        self._tools = ResidentTools()
+        self._tools = ResidentTools(board)
 
     def close(self) -> None:
         """Ends the tools that checked."""
@@ -408,14 +410,20 @@ class Contents:
 
 
 class Walker:
-    """Goes through the contents of a model and checks every `of`-th of them, beginning with `share`."""
+    """Goes through the contents of a model and checks every `of`-th of them, beginning with `share`.
 
-    def __init__(self, task: Task, folder: Path, share: int = 0, of: int = 1) -> None:
+    Args:
+        board: Where those with the other shares are told what its tools have learned, and tell.
+    """
+
+    def __init__(
+        self, task: Task, folder: Path, share: int = 0, of: int = 1, board: core.CrashVerdictBoard | None = None
+    ) -> None:
         self._task = task
         self._share = share
         self._of = of
         disk: Disk = task.clones[share] if task.clones else ImageFile(task.log, folder)
-        self._bench = Bench(task.log, task.check, disk)
+        self._bench = Bench(task.log, task.check, disk, board)
         self._contents = Contents(task, disk.image)
         self.looked_at = 0
         self.complete = False

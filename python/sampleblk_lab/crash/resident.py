@@ -123,11 +123,16 @@ def _remove_folder(place: str) -> None:
 
 
 class ResidentTools:
-    """Those of one exploration, started when they are first needed, and where it mounts."""
+    """Those of one exploration, started when they are first needed, and where it mounts.
 
-    def __init__(self) -> None:
+    Args:
+        board: Where other processes of the same exploration tell what they have learned, and are told.
+    """
+
+    def __init__(self, board: core.CrashVerdictBoard | None = None) -> None:
+        self._board = board
         self._tools: dict[str, ResidentTool | None] = {}
-        self._verdicts: dict[tuple[str, ...], core.CrashVerdicts] = {}
+        self._verdicts: dict[str, core.CrashVerdicts] = {}
         self._folders: dict[str, str] = {}
 
     @contextlib.contextmanager
@@ -162,13 +167,20 @@ class ResidentTools:
         if Path(command[0]).name not in _ACCOUNTABLE:
             self.run([*command, image], (0,))
             return
-        verdicts = self._verdicts.setdefault(tuple(command), core.CrashVerdicts())
+        verdicts = self._verdicts_of(command)
         if verdicts.is_sound(image):
             return
         self.run([*command, image], (0,))
         tool = self._tools[command[0]]
         if tool is not None:
             verdicts.learn(image, tool.reads())
+
+    def _verdicts_of(self, command: Sequence[str]) -> core.CrashVerdicts:
+        name = "\0".join(command)
+        if name not in self._verdicts:
+            board = self._board
+            self._verdicts[name] = core.CrashVerdicts() if board is None else core.CrashVerdicts(board, name)
+        return self._verdicts[name]
 
     @contextlib.contextmanager
     def mount_point(self, prefix: str) -> Iterator[str]:

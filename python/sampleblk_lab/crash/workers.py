@@ -18,6 +18,7 @@ import warnings
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import TYPE_CHECKING, Any
 
+from sampleblk_lab._native import core
 from sampleblk_lab.crash.explore import Exploration, Failure, Position, Task, Walker, settle
 from sampleblk_lab.crash.log import State
 from sampleblk_lab.errors import SampleblkError
@@ -43,9 +44,10 @@ _WORDS = 3
 
 
 class _Shared:
-    """Numbers that all processes see, each written by one of them."""
+    """What all processes see: numbers, each written by one of them, and what their tools have learned."""
 
     def __init__(self, workers: int) -> None:
+        self.board = core.CrashVerdictBoard()
         self._words = memoryview(mmap.mmap(-1, 8 * (1 + _WORDS * workers))).cast("Q")
         self.last = _NEVER
 
@@ -112,7 +114,7 @@ def _work(
     """What a worker does. Sends ("failure", number, …) for each, then ("end", complete, interrupted)."""
     folder.mkdir()
     try:
-        with contextlib.closing(Walker(task, folder, share, workers)) as walker:
+        with contextlib.closing(Walker(task, folder, share, workers, shared.board)) as walker:
             interrupted = False
             try:
                 # A parent that was killed cannot stop anybody.
