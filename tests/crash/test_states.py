@@ -496,9 +496,9 @@ def test_each_content_is_checked_by_one_worker(tmp_path: Path) -> None:
     workers = {worker for worker, _ in lines}
     assert len(workers) == 2
     assert str(os.getpid()) not in workers
-    # Half of them each.
+    # Half of them each, but for the last run of neighbours (test_shares.py).
     counts = sorted(sum(worker == one for worker, _ in lines) for one in workers)
-    assert counts[1] - counts[0] <= 1
+    assert 0 < counts[0] <= counts[1] <= counts[0] + 16
 
 
 def _images() -> set[str]:

@@ -18,6 +18,7 @@ from sampleblk_lab.crash.disks import ImageFile, cloned
 from sampleblk_lab.crash.log import State, some
 from sampleblk_lab.crash.model import Sample
 from sampleblk_lab.crash.resident import ResidentTools
+from sampleblk_lab.crash.shares import Share
 from sampleblk_lab.crash.timeline import by_text, missing, missing_table
 from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.paths import scratch_directory
@@ -410,19 +411,19 @@ class Contents:
 
 
 class Walker:
-    """Goes through the contents of a model and checks every `of`-th of them, beginning with `share`.
+    """Goes through the contents of a model and checks those of a share.
 
     Args:
+        share: None: all of them.
         board: Where those with the other shares are told what its tools have learned, and tell.
     """
 
     def __init__(
-        self, task: Task, folder: Path, share: int = 0, of: int = 1, board: core.CrashVerdictBoard | None = None
+        self, task: Task, folder: Path, share: Share | None = None, board: core.CrashVerdictBoard | None = None
     ) -> None:
         self._task = task
-        self._share = share
-        self._of = of
-        disk: Disk = task.clones[share] if task.clones else ImageFile(task.log, folder)
+        self._share = share or Share()
+        disk: Disk = task.clones[self._share.number] if task.clones else ImageFile(task.log, folder)
         self._bench = Bench(task.log, task.check, disk, board)
         self._contents = Contents(task, disk.image)
         self.looked_at = 0
@@ -443,7 +444,7 @@ class Walker:
             if stop(number):
                 return
             # Whose the contents are depends on nothing but how many there were before them.
-            if number % self._of == self._share:
+            if self._share.has(number - self._task.after):
                 self.looked_at = self._contents.looked_at
                 error = self._bench.check(state)
                 failure = None

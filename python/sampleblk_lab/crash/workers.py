@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Exploring in several processes, each with an image of its own.
 
-Every worker walks through all contents, which costs little beside checking them, and checks those whose number is its
-own: so each is checked by one of them, and which one depends on nothing but the log, the model and how many there are.
+Every worker walks through all contents, which costs little beside checking them, and checks those of its share: so each
+is checked by one of them, and which one depends on nothing but the log, the model and how many there are.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from sampleblk_lab._native import core
 from sampleblk_lab.crash.explore import Exploration, Failure, Position, Task, Walker, settle
 from sampleblk_lab.crash.log import State
+from sampleblk_lab.crash.shares import Share
 from sampleblk_lab.errors import SampleblkError
 from sampleblk_lab.interrupts import RaisedWithin, counted_ctrl_c
 
@@ -79,8 +80,7 @@ class _Shared:
     def all_before(self, after: int) -> int:
         """The first contents from `after` on that are still to be checked."""
         counts = self._words[3::_WORDS]
-        of = len(counts)
-        return min(after + (share - after) % of + of * count for share, count in enumerate(counts))
+        return after + min(Share(number, len(counts)).number_of(count) for number, count in enumerate(counts))
 
 
 def packed(error: Exception, dumps: Callable[[object], bytes] = pickle.dumps) -> Exception | tuple[str, str]:
@@ -104,8 +104,7 @@ def unpacked(sent: Exception | tuple[str, str]) -> Exception:
 def _work(
     task: Task,
     folder: Path,
-    share: int,
-    workers: int,
+    share: Share,
     shared: _Shared,
     to: Connection,
     parent: int,
@@ -114,7 +113,7 @@ def _work(
     """What a worker does. Sends ("failure", number, …) for each, then ("end", complete, interrupted)."""
     folder.mkdir()
     try:
-        with contextlib.closing(Walker(task, folder, share, workers, shared.board)) as walker:
+        with contextlib.closing(Walker(task, folder, share, shared.board)) as walker:
             interrupted = False
             try:
                 # A parent that was killed cannot stop anybody.
@@ -128,7 +127,7 @@ def _work(
                         found = failure.state.bare, failure.reduced.bare, packed(failure.error)
                         to.send(("failure", checked.number, checked.looked_at, *found))
                     # After it: what counts as checked has been told of.
-                    shared.report(share, count, checked.looked_at, count - walker.interrupted)
+                    shared.report(share.number, count, checked.looked_at, count - walker.interrupted)
             except KeyboardInterrupt:
                 interrupted = True
             to.send(("end", walker.complete, interrupted or walker.interrupted, walker.looked_at))
@@ -159,7 +158,7 @@ class _Crew:
                         here.close()
                         for other in self._ids:
                             other.close()
-                        _work(task, folder / f"worker-{share}", share, workers, shared, there, parent, ctrl_c)
+                        _work(task, folder / f"worker-{share}", Share(share, workers), shared, there, parent, ctrl_c)
                         status = 0
                     finally:
                         os._exit(status)
