@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 from pathlib import Path
@@ -135,15 +136,33 @@ def _fill(log: Log, device: Device) -> int:
     fd = os.open(device.path, os.O_WRONLY | os.O_DIRECT)
     try:
         with mmap.mmap(-1, _BLOCK) as buffer, log.base.open("rb", buffering=0) as file:
-            at = 0
-            while count := file.readinto(buffer):
-                if buffer[:count] != zeros[:count]:
-                    os.pwrite(fd, memoryview(buffer)[:count], at)
-                    held += count
-                at += count
+            for begin, end in _with_data(file.fileno()):
+                at = begin
+                while at < end:
+                    count = os.preadv(file.fileno(), [memoryview(buffer)[: end - at]], at)
+                    if not count:
+                        break
+                    if buffer[:count] != zeros[:count]:
+                        os.pwrite(fd, memoryview(buffer)[:count], at)
+                        held += count
+                    at += count
     finally:
         os.close(fd)
     return held
+
+
+def _with_data(fd: int) -> Iterator[tuple[int, int]]:
+    """Begin and end of the parts of a file that are no holes, in whole pages. Two may have a page in common."""
+    end = 0
+    while True:
+        try:
+            begin = os.lseek(fd, end, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            return
+        end = os.lseek(fd, begin, os.SEEK_HOLE)
+        yield begin // _PAGE * _PAGE, -(-end // _PAGE) * _PAGE
 
 
 def _room(log: Log, held: int) -> int:
