@@ -30,5 +30,3 @@ def test_what_is_no_hole_is_all_that_is_not_zero(tmp_path: Path, seed: int) -> N
     # Holes are passed over, where the file system has them.
     held = -(-path.stat().st_blocks * 512 // 4096) * 4096
     assert sum(end - begin for begin, end in parts) <= held + 8192 * len(parts)
-        parts
-    )
