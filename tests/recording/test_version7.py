@@ -53,6 +53,13 @@ def test_a_window_of_a_compressed_file(tmp_path):
     assert window["time"].codes.tolist() == whole[(whole >= start) & (whole < stop)].tolist()
 
 
+def test_what_is_exported_of_chunks_that_end_within_a_page_is_the_same(tmp_path):
+    version7.convert(DATA / "6.12-io.dat", tmp_path / "v7.dat", pages_a_chunk=1, cut_pages=True)
+    assert rows(tmp_path / "v7.dat") == rows(DATA / "6.12-io.dat")
+    lab.open_run(tmp_path / "v7.dat").export_trace_dat(tmp_path / "v6.dat")
+    assert rows(tmp_path / "v6.dat") == rows(DATA / "6.12-io.dat")
+
+
 def test_a_chunk_that_does_not_unpack_is_an_error_or_counted(tmp_path):
     path = tmp_path / "v7.dat"
     version7.convert(DATA / "6.12-io.dat", path, pages_a_chunk=2, spoil_chunk=True)

@@ -39,12 +39,19 @@ class _Reader:
         return self.data[start : self.at]
 
 
+def _end_of_data(chunk: bytes) -> int:
+    """Where the committed data of its last page end (include/linux/ring_buffer.h)."""
+    page = len(chunk) - PAGE
+    return page + 16 + int(struct.unpack_from("<Q", chunk, page + 8)[0] & 0xFFFFF)
+
+
 def convert(
     source: Path,
     target: Path,
     *,
     pages_a_chunk: int = 3,
     spoil_chunk: bool = False,
+    cut_pages: bool = False,
     clocks: dict[str, str] | None = None,
     cpu_numbers: list[int] | None = None,
 ) -> None:
@@ -54,6 +61,7 @@ def convert(
         source: A version 6 file.
         target: What is written.
         pages_a_chunk: How many pages are compressed as one.
+        cut_pages: Each chunk ends where the data of its last page does.
         spoil_chunk: Makes the first chunk of pages unreadable.
         clocks: Buffers by name, each with all the pages, and their clocks; default one, of mono.
         cpu_numbers: What the CPUs are numbered as, instead of 0, 1, …
@@ -120,6 +128,8 @@ def convert(
             own = data[offset : offset + size]
             step = PAGE * pages_a_chunk
             chunks = [own[at : at + step] for at in range(0, len(own), step)]
+            if cut_pages:
+                chunks = [chunk[: _end_of_data(chunk)] for chunk in chunks]
             start = len(out)
             out += struct.pack("<I", len(chunks))
             for chunk in chunks:

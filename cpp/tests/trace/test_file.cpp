@@ -175,6 +175,34 @@ TEST(TraceFile, DamageIsAnErrorOrIsCounted) {
     EXPECT_NE(decoded.tables.at("an_event").metadata().at("unread_because").find("broken.dat"), std::string::npos);
 }
 
+TEST(TraceFile, APageThatIsNoneIsNotExportedAsIfItHadBeenEmpty) {
+    const auto made = make(PageLayout{});
+    std::string bytes;
+    {
+        std::ifstream in(made->path, std::ios::binary);
+        bytes.assign(std::istreambuf_iterator<char>(in), {});
+    }
+    const TraceFile whole(made->path);
+    const auto page = static_cast<std::size_t>(whole.buffers()[0].cpus[0].offset);
+    // More than a page is committed, at a time after that of anything else.
+    bytes.replace(page, 16, 16, '\x7f');
+    bytes.replace(page, 8, 8, '\xff');
+    const std::string copy = made->directory.file("copy.dat");
+    const TraceFile strict(bytes_of(bytes), "broken.dat");
+    try {
+        export_trace_file(strict, copy, {});
+        FAIL() << "no error";
+    } catch (const FormatError& error) {
+        EXPECT_EQ(error.offset(), page);
+        EXPECT_EQ(error.expected(), "a commit length that fits in its page");
+    }
+    const TraceFile lenient(bytes_of(bytes), "broken.dat", OnError::skip);
+    export_trace_file(lenient, copy, {});
+    const TraceFile again(copy);
+    EXPECT_EQ(decode(again, {}).tables.at("an_event").rows(), decode(lenient, {}).tables.at("an_event").rows());
+    EXPECT_GT(decode(again, {}).tables.at("an_event").rows(), 0U);
+}
+
 TEST(TraceFile, EveryTruncationIsAnErrorThatNamesAnOffsetInTheFile) {
     const auto made = make(PageLayout{});
     std::ifstream in(made->path, std::ios::binary);

@@ -64,6 +64,15 @@ class Scratch {
     std::string path_;
 };
 
+// Whether nothing of a page can be read.
+PageFault fault_of(std::span<const std::byte> page, const PageLayout& layout, bool swap) {
+    const auto begin = [&](auto walker) {
+        walker.begin(page, layout);
+        return walker.fault();
+    };
+    return swap ? begin(PageWalker<true>{}) : begin(PageWalker<false>{});
+}
+
 SpoolFile spool_pages(const TraceFile& file, const BufferData& buffer, const CpuData& cpu, const ExportRequest& request,
                       const std::string& path) {
     const bool swap = swap_needed(file.big_endian());
@@ -75,11 +84,25 @@ SpoolFile spool_pages(const TraceFile& file, const BufferData& buffer, const Cpu
     }
     std::span<const std::byte> page;
     while (source.next(page)) {
-        if (page.size() >= 8 && file.time().apply(load<std::uint64_t>(page.data(), swap)) >= request.to) {
+        // First of all: of what is no page the time means nothing.
+        if (const PageFault fault = fault_of(page, buffer.layout, swap); fault != PageFault::none) {
+            if (file.on_error() == OnError::strict) {
+                file.check_length();
+                throw FormatError(file.path(), source.file_offset(), expected_by(fault));
+            }
+            continue;
+        }
+        if (file.time().apply(load<std::uint64_t>(page.data(), swap)) >= request.to) {
             break;
         }
         try {
             write_full(fd.get(), page, path);
+            // A compressed chunk may end within a page, of which nothing is missing. Without its rest, the page after
+            // it would be read as that.
+            if (const std::size_t rest = buffer.layout.page_size - page.size(); rest != 0) {
+                write_full(fd.get(), std::vector<std::byte>(rest), path);
+                out.bytes += rest;
+            }
         } catch (const SystemError&) {
             file.check_length();  // write(2) says EFAULT of a page that is gone
             throw;
