@@ -725,7 +725,7 @@ void sblk_cmd_worker(struct work_struct *work)
 void sblk_slow_path_on(struct sblk_device *dev, enum sblk_slow reason)
 {
 	if (!test_and_set_bit(reason, &dev->slow_path))
-		synchronize_rcu();
+		synchronize_rcu_expedited();
 }
 
 void sblk_slow_path_off(struct sblk_device *dev, enum sblk_slow reason)

@@ -116,7 +116,8 @@ void sblk_cmd_release(struct sblk_device *dev, unsigned int ways, blk_status_t s
 
 /*
  * Requests leave the plain path for a reason, or return to it. After it was switched on none is in the plain path any
- * more. May sleep.
+ * more, and whatever ran then has ended or sees what was stored before: a grace period of RCU is over, an expedited one, as
+ * everywhere here: whoever calls waits, often in a loop, and an interrupt of each CPU is nothing beside that. May sleep.
  */
 void sblk_slow_path_on(struct sblk_device *dev, enum sblk_slow reason);
 void sblk_slow_path_off(struct sblk_device *dev, enum sblk_slow reason);

@@ -81,6 +81,6 @@ void sblk_close(struct sblk_device *dev)
 	WRITE_ONCE(dev->closing, true);
 	/* From here on every command sees it before it could wait, and none is in the plain path any more. */
 	set_bit(SBLK_SLOW_CLOSING, &dev->slow_path);
-	synchronize_rcu();
+	synchronize_rcu_expedited();
 	sblk_cmd_release(dev, SBLK_EVERY_WAY, BLK_STS_IOERR, SBLK_EVERY_RULE);
 }

@@ -70,9 +70,8 @@ static int power_cut(struct sblk_device *dev, struct sampleblk_power *power)
 	err = sblk_medium_power_off(&dev->medium);
 	if (err)
 		goto out;
-	/* … once those are through who had just looked: in the plain path, in the slow one, and in the worker. */
+	/* … once those are through who had just looked: in the plain path and the slow one, and in the worker. */
 	sblk_slow_path_on(dev, SBLK_SLOW_POWER);
-	synchronize_rcu();
 	mutex_lock(&dev->worker_lock);
 	mutex_unlock(&dev->worker_lock);
 	sblk_medium_cut(&dev->medium, &cut, ktime_get_ns());

@@ -520,7 +520,7 @@ static int device_remove(struct sblk_device *dev, bool force)
 	wait_event(dev->bios_wait, !atomic_read(&dev->bios));
 	flush_work(&dev->deferred_work);
 	/* What ended the last bio may still be at it. */
-	synchronize_rcu();
+	synchronize_rcu_expedited();
 	sblk_put_disk(dev->disk);
 	if (!dev->bio_mode)
 		blk_mq_free_tag_set(&dev->tag_set);

@@ -255,7 +255,7 @@ int sblk_set_timing(struct sblk_device *dev, const struct sampleblk_timing *timi
 			latency[op] = rcu_replace_pointer(dev->latency[op], latency[op],
 							  lockdep_is_held(&dev->control));
 	update_timing(dev);
-	synchronize_rcu();
+	synchronize_rcu_expedited();
 free:
 	for (op = 0; op < SAMPLEBLK_OPS; op++)
 		sblk_latency_destroy(latency[op]);
@@ -331,7 +331,7 @@ int sblk_set_limits(struct sblk_device *dev, const struct sampleblk_limits *limi
 	}
 	throttle = rcu_replace_pointer(dev->throttle, throttle, lockdep_is_held(&dev->control));
 	update_timing(dev);
-	synchronize_rcu();
+	synchronize_rcu_expedited();
 	kfree(throttle);
 	return 0;
 }
@@ -368,7 +368,7 @@ int sblk_set_faults(struct sblk_device *dev, const struct sampleblk_faults *faul
 	WRITE_ONCE(dev->faults_generation, dev->faults_generation + 1);
 	table = rcu_replace_pointer(dev->faults, table, lockdep_is_held(&dev->control));
 	sblk_slow_path_set(dev, SBLK_SLOW_FAULTS, faults->nr_rules);
-	synchronize_rcu();
+	synchronize_rcu_expedited();
 	sblk_faults_destroy(table);
 	/* What old rules let wait is among these: what comes to wait later sees that its table is gone. */
 	sblk_cmd_release(dev, BIT(SBLK_WAIT_HUNG), BLK_STS_IOERR, dev->faults_generation);
