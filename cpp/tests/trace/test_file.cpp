@@ -175,6 +175,28 @@ TEST(TraceFile, DamageIsAnErrorOrIsCounted) {
     EXPECT_NE(decoded.tables.at("an_event").metadata().at("unread_because").find("broken.dat"), std::string::npos);
 }
 
+TEST(TraceFile, WhereAClockWentBackThreadsLoseNothing) {
+    const auto made = make(PageLayout{});
+    std::string bytes;
+    {
+        std::ifstream in(made->path, std::ios::binary);
+        bytes.assign(std::istreambuf_iterator<char>(in), {});
+    }
+    const TraceFile whole(made->path);
+    const CpuData& cpu = whole.buffers()[0].cpus[0];
+    ASSERT_EQ(cpu.size, 2U * 4096);
+    // The second page begins before the first one's 100.
+    bytes.replace(static_cast<std::size_t>(cpu.offset) + 4096, 8, std::string("\x32\0\0\0\0\0\0\0", 8));
+    const TraceFile file(bytes_of(bytes), "went-back.dat");
+    DecodeRequest request;
+    request.threads = 1;
+    const Decoded one = decode(file, request);
+    request.threads = 2;
+    const Decoded two = decode(file, request);
+    EXPECT_EQ(one.stats.events, 4U);
+    EXPECT_EQ(two.stats.events, one.stats.events);
+}
+
 TEST(TraceFile, APageThatIsNoneIsNotExportedAsIfItHadBeenEmpty) {
     const auto made = make(PageLayout{});
     std::string bytes;

@@ -15,6 +15,9 @@
 namespace sampleblk::trace {
 
 // Which part of a recording to look at.
+// The times of a CPU's pages ascend, as the kernel writes them: pages before `from` are passed over by bisection, and
+// what comes after the first event at `to` is not looked at. Where a clock went back, only a walk through all is
+// complete.
 struct Selection {
     std::optional<std::string> buffer;                             // see TraceFile::select()
     std::vector<std::uint32_t> cpus;                               // empty: all

@@ -294,8 +294,22 @@ namespace {
 constexpr std::uint64_t kParallelBytes = 16U << 20;
 constexpr unsigned kMaxThreads = 8;
 
+// Whether no page of a CPU begins before the one before it, as where its clock went back.
+bool ascends(const TraceFile& file, const CpuData& cpu, std::uint64_t page_size, bool swap) {
+    std::uint64_t before = 0;
+    for (std::uint64_t at = 0; at + page_size <= cpu.size; at += page_size) {
+        const std::uint64_t time = file.time().apply(load<std::uint64_t>(file.bytes().data() + cpu.offset + at, swap));
+        if (time < before) {
+            return false;
+        }
+        before = time;
+    }
+    return true;
+}
+
 // Moments that cut a recording into about equal parts, by the pages of its fullest CPU. Empty where it is to stay
-// whole: small or compressed, or read past damage, which must not be counted by both neighbours of a cut.
+// whole: small or compressed, or read past damage, which must not be counted by both neighbours of a cut; or with a
+// clock that went back, of which a moment has more than one place.
 std::vector<std::uint64_t> cuts(const TraceFile& file, const DecodeRequest& request) {
     const unsigned processors = std::max(1U, std::thread::hardware_concurrency());
     const unsigned threads = std::min(request.threads == 0 ? processors : request.threads, kMaxThreads);
@@ -321,6 +335,13 @@ std::vector<std::uint64_t> cuts(const TraceFile& file, const DecodeRequest& requ
     const std::uint64_t pages = fullest->size / page_size;
     if (pages == 0) {
         return {};
+    }
+    for (const BufferData* buffer : file.select(request.selection.buffer)) {
+        for (const CpuData& cpu : buffer->cpus) {
+            if (!ascends(file, cpu, buffer->layout.page_size, swap)) {
+                return {};
+            }
+        }
     }
     std::vector<std::uint64_t> out;
     for (unsigned i = 1; i < threads; ++i) {
