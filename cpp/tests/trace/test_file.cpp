@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "sampleblk/error.hpp"
+#include "sampleblk/fd.hpp"
 #include "sampleblk/trace/decode.hpp"
 #include "sampleblk/trace/writer.hpp"
 #include "synthetic.hpp"
@@ -148,11 +149,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, FileOfEveryLayout,
 TEST(TraceFile, DamageIsAnErrorOrIsCounted) {
     const PageLayout layout;
     const auto made = make(layout);
-    std::string bytes;
-    {
-        std::ifstream in(made->path, std::ios::binary);
-        bytes.assign(std::istreambuf_iterator<char>(in), {});
-    }
+    std::string bytes = read_file(made->path);
     // The second record of CPU 0's first page claims more than its page holds.
     const TraceFile whole(made->path);
     const std::size_t page = static_cast<std::size_t>(whole.buffers()[0].cpus[0].offset);
@@ -177,11 +174,7 @@ TEST(TraceFile, DamageIsAnErrorOrIsCounted) {
 
 TEST(TraceFile, WhereAClockWentBackThreadsLoseNothing) {
     const auto made = make(PageLayout{});
-    std::string bytes;
-    {
-        std::ifstream in(made->path, std::ios::binary);
-        bytes.assign(std::istreambuf_iterator<char>(in), {});
-    }
+    std::string bytes = read_file(made->path);
     const TraceFile whole(made->path);
     const CpuData& cpu = whole.buffers()[0].cpus[0];
     ASSERT_EQ(cpu.size, 2U * 4096);
@@ -199,11 +192,7 @@ TEST(TraceFile, WhereAClockWentBackThreadsLoseNothing) {
 
 TEST(TraceFile, APageThatIsNoneIsNotExportedAsIfItHadBeenEmpty) {
     const auto made = make(PageLayout{});
-    std::string bytes;
-    {
-        std::ifstream in(made->path, std::ios::binary);
-        bytes.assign(std::istreambuf_iterator<char>(in), {});
-    }
+    std::string bytes = read_file(made->path);
     const TraceFile whole(made->path);
     const auto page = static_cast<std::size_t>(whole.buffers()[0].cpus[0].offset);
     // More than a page is committed, at a time after that of anything else.
@@ -227,8 +216,7 @@ TEST(TraceFile, APageThatIsNoneIsNotExportedAsIfItHadBeenEmpty) {
 
 TEST(TraceFile, EveryTruncationIsAnErrorThatNamesAnOffsetInTheFile) {
     const auto made = make(PageLayout{});
-    std::ifstream in(made->path, std::ios::binary);
-    const std::string bytes(std::istreambuf_iterator<char>(in), {});
+    const std::string bytes = read_file(made->path);
     const TraceFile whole(made->path);
     const std::size_t data = static_cast<std::size_t>(whole.buffers()[0].cpus[0].offset);
     for (std::size_t size = 0; size < data; size += 7) {

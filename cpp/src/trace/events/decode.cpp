@@ -317,7 +317,8 @@ std::vector<std::uint64_t> cuts(const TraceFile& file, const DecodeRequest& requ
     std::uint64_t page_size = 1;
     std::uint64_t bytes = 0;
     bool compressed = false;
-    for (const BufferData* buffer : file.select(request.selection.buffer)) {
+    const auto buffers = file.select(request.selection.buffer);
+    for (const BufferData* buffer : buffers) {
         compressed = compressed || buffer->compressed;
         for (const CpuData& cpu : buffer->cpus) {
             bytes += cpu.size;
@@ -336,7 +337,7 @@ std::vector<std::uint64_t> cuts(const TraceFile& file, const DecodeRequest& requ
     if (pages == 0) {
         return {};
     }
-    for (const BufferData* buffer : file.select(request.selection.buffer)) {
+    for (const BufferData* buffer : buffers) {
         for (const CpuData& cpu : buffer->cpus) {
             if (!ascends(file, cpu, buffer->layout.page_size, swap)) {
                 return {};

@@ -99,15 +99,12 @@ SpoolFile spool_pages(const TraceFile& file, const BufferData& buffer, const Cpu
             write_full(fd.get(), page, path);
             // A compressed chunk may end within a page, of which nothing is missing. Without its rest, the page after
             // it would be read as that.
-            if (const std::size_t rest = buffer.layout.page_size - page.size(); rest != 0) {
-                write_full(fd.get(), std::vector<std::byte>(rest), path);
-                out.bytes += rest;
-            }
+            write_full(fd.get(), std::vector<std::byte>(buffer.layout.page_size - page.size()), path);
         } catch (const SystemError&) {
             file.check_length();  // write(2) says EFAULT of a page that is gone
             throw;
         }
-        out.bytes += page.size();
+        out.bytes += buffer.layout.page_size;
     }
     file.check_length();
     return out;
