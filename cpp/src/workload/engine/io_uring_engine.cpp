@@ -86,18 +86,7 @@ class IoUringEngine {
                 got += take(max - got, found);
             }
         }
-        while (got < min) {
-            io_uring_cqe* first = nullptr;
-            const int result = ::io_uring_wait_cqe_nr(&ring_, &first, std::min(min, max) - got);
-            if (result < 0 && result != -EAGAIN) {
-                return got != 0 ? static_cast<int>(got) : result;
-            }
-            got += take(max - got, found);
-            if (got == max) {
-                break;
-            }
-        }
-        return static_cast<int>(got);
+        return got < min ? wait(got, min, max, found) : static_cast<int>(got);
     }
 
   private:
@@ -115,6 +104,31 @@ class IoUringEngine {
         }
         ::io_uring_cq_advance(&ring_, got);
         return got;
+    }
+
+    // Waits in the kernel until `min` are there: how many are, or -errno. What io-wq's threads do (all buffered I/O on a
+    // tmpfs, for example) completes every microsecond or so: to enter the kernel for each contends for the list that they
+    // add to, and has them wake us. So after a short wait the next one begins with a pause outside of the kernel: on
+    // tmpfs at a depth of 32 the time per I/O falls by a tenth to a fifth, and the CPU time with it. A completion is
+    // seen at most that much later.
+    template <typename F>
+    int wait(std::uint32_t got, std::uint32_t min, std::uint32_t max, F& found) {
+        const std::uint64_t start = job_.clock.ticks();
+        while (pauses_ && last_wait_was_short_ && job_.clock.ticks() - start < pause_) {
+        }
+        while (got < min) {
+            io_uring_cqe* first = nullptr;
+            const int result = ::io_uring_wait_cqe_nr(&ring_, &first, std::min(min, max) - got);
+            if (result < 0 && result != -EAGAIN) {
+                return got != 0 ? static_cast<int>(got) : result;
+            }
+            got += take(max - got, found);
+            if (got == max) {
+                break;
+            }
+        }
+        last_wait_was_short_ = job_.clock.ticks() - start < short_wait_;
+        return static_cast<int>(got);
     }
 
     void set_up() {
@@ -227,6 +241,11 @@ class IoUringEngine {
     int queued_ = 0;
     std::uint32_t since_async_ = 0;
     bool plain_ = true;
+    // One I/O at a time is waited for alone; polled ones complete in the call that waits.
+    const bool pauses_ = options_.iodepth > 1 && !options_.hipri;
+    bool last_wait_was_short_ = false;
+    const std::uint64_t pause_ = job_.clock.ticks_for(2000);
+    const std::uint64_t short_wait_ = job_.clock.ticks_for(6000);
     std::vector<iovec> vectors_;
 };
 
