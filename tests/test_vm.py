@@ -64,6 +64,16 @@ def test_a_command_that_does_not_read_is_no_deadlock() -> None:
         assert vm.run(["cat"], stdin=b"after").stdout == b"after"
 
 
+def test_an_emulated_kernel_sums_by_tables() -> None:
+    with VM(kernel="6.1", driver=False) as vm:
+        if vm.accel != "tcg":
+            pytest.skip("the machine has the instruction")
+        vm.run(["modprobe", "crypto-crc32c"])
+        known = vm.run(["cat", "/proc/crypto"]).stdout.decode().split("\n\n")
+    drivers = [re.search(r"driver +: (.*)", one)[1] for one in known if re.search(r"name +: crc32c$", one, re.M)]  # type: ignore[index]
+    assert drivers == ["crc32c-generic"]
+
+
 # --- templates
 
 
