@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bindings.hpp"
+#include "device_parts.hpp"
 #include "sampleblk/crash/image.hpp"
 #include "sampleblk/crash/log.hpp"
 #include "sampleblk/crash/mounting.hpp"
@@ -41,12 +42,14 @@ Torn torn_of(const crash::State& state) {
     return torn;
 }
 
-Torn parts_of(const crash::Image& image) {
-    Torn found;
-    for (const crash::Part& part : image.parts()) {
-        found.emplace_back(part.write, part.first, part.sectors);
+crash::Replayed make_replayed(const std::vector<std::vector<std::pair<std::uint64_t, std::uint64_t>>>& writes) {
+    std::vector<std::vector<crash::Entry>> made(writes.size());
+    for (std::size_t i = 0; i < writes.size(); ++i) {
+        for (const auto& [sequence, sectors] : writes[i]) {
+            made[i].push_back({sequence, sectors});
+        }
     }
-    return found;
+    return crash::Replayed(std::move(made));
 }
 
 py::bytes digest_of(const crash::Image& image) {
@@ -136,10 +139,18 @@ void register_crash(py::module_& module) {
              py::arg("path"), py::arg("base"), py::arg("size"), py::keep_alive<1, 2>(), Release())
         .def("take", &crash::Image::take, py::arg("state"), Release())
         .def_property_readonly("digest", &digest_of)
-        .def("parts", &parts_of, "(write, first sector of it, sectors) of each that is there.")
         .def("write", &crash::Image::write, Release())
         .def("restore", &crash::Image::restore, Release())
         .def_property_readonly("bytes", &crash::Image::bytes);
+
+    py::class_<crash::Replayed>(module, "CrashReplayed")
+        .def(py::init(&make_replayed), py::arg("writes"))
+        .def(
+            "parts",
+            [](const crash::Replayed& replayed, const crash::Image& image) {
+                return DeviceParts{replayed.parts(image)};
+            },
+            py::arg("image"));
 
     py::class_<crash::Names>(module, "CrashNames")
         .def(py::init<const crash::Log&, const std::string&>(), py::arg("log"), py::arg("base"), py::keep_alive<1, 2>(),

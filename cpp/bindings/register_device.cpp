@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bindings.hpp"
+#include "device_parts.hpp"
 #include "fields.hpp"
 #include "sampleblk/device.hpp"
 #include "sampleblk/device_journal.hpp"
@@ -210,22 +211,23 @@ py::dict power_cut(DeviceControl& control, std::uint32_t index, std::uint32_t mo
     return to_dict(power, kCut);
 }
 
-std::vector<sampleblk_part> parts_of(const Parts& parts) {
-    std::vector<sampleblk_part> list;
-    list.reserve(parts.size());
+DeviceParts parts_of(const Parts& parts) {
+    DeviceParts made;
+    made.list.reserve(parts.size());
     for (const auto& [sequence, first, sectors] : parts) {
-        list.push_back({sequence, first, sectors});
+        made.list.push_back({sequence, first, sectors});
     }
-    return list;
+    return made;
 }
 
-void state_give(DeviceControl& control, std::uint32_t index, std::uint32_t snapshot, const Parts& parts,
+void state_give(DeviceControl& control, std::uint32_t index, std::uint32_t snapshot, const DeviceParts& parts,
                 std::uint32_t target, bool force) {
-    control.state_give(index, snapshot, parts_of(parts), target, force);
+    control.state_give(index, snapshot, parts.list, target, force);
 }
 
-std::uint32_t state_take(DeviceControl& control, std::uint32_t index, std::uint32_t snapshot, const Parts& parts) {
-    return control.state_take(index, snapshot, parts_of(parts));
+std::uint32_t state_take(DeviceControl& control, std::uint32_t index, std::uint32_t snapshot,
+                         const DeviceParts& parts) {
+    return control.state_take(index, snapshot, parts.list);
 }
 
 py::list volatile_writes(const DeviceControl& control, std::uint32_t index) {
@@ -303,6 +305,18 @@ void register_device(py::module_& module) {
         .def("state_give", &state_give, py::arg("index"), py::arg("snapshot"), py::arg("parts"), py::arg("target"),
              py::arg("force"), release())
         .def("state_take", &state_take, py::arg("index"), py::arg("snapshot"), py::arg("parts"), release());
+    py::class_<DeviceParts>(module, "DeviceParts")
+        .def(py::init(&parts_of), py::arg("parts"))
+        .def(
+            "as_tuples",
+            [](const DeviceParts& parts) {
+                Parts found;
+                for (const sampleblk_part& part : parts.list) {
+                    found.emplace_back(part.sequence, part.first, part.sectors);
+                }
+                return found;
+            },
+            "(sequence of the entry, first sector of it, sectors) of each.");
     py::class_<DeviceJournal>(module, "DeviceJournal")
         .def(py::init<const DeviceControl&, std::uint32_t>(), py::arg("control"), py::arg("index"), release())
         .def("__len__", &DeviceJournal::size)

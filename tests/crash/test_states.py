@@ -362,7 +362,10 @@ def test_whatever_a_check_does_to_the_image_is_undone(tmp_path: Path, ops: list[
 @_HYPOTHESIS
 @given(ops=recordings(), seed=st.integers(0, 2**32))
 def test_parts_over_the_base_are_the_image(tmp_path: Path, ops: list[Op], seed: int) -> None:
-    """What another is told to build, put together in plain Python, is what the image file holds."""
+    """What a device is told to build of its journal, put together in plain Python, is what the image file holds.
+
+    There each write is an entry, or several.
+    """
     rng = random.Random(seed)
     log = _log(tmp_path, journal(ops))
     base = rng.randbytes(SECTORS * SECTOR)
@@ -370,17 +373,28 @@ def test_parts_over_the_base_are_the_image(tmp_path: Path, ops: list[Op], seed: 
     file = core.CrashImage(log.native, str(tmp_path / "image"), str(tmp_path / "base"), SECTORS * SECTOR)
     bare = core.CrashImage(log.native, "", str(tmp_path / "base"), SECTORS * SECTOR)
     writes = [op for op in ops if op.contents]
+    entries: dict[int, list[int]] = {}  # sequence -> the sectors of the disk that it wrote
+    became = []
+    for write in writes:
+        sectors = sorted(write.contents)
+        cuts = sorted(rng.sample(range(1, len(sectors)), rng.randrange(min(3, len(sectors))))) if sectors[1:] else []
+        pieces = [sectors[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(sectors)], strict=True)]
+        became.append([(len(entries) + number, len(piece)) for number, piece in enumerate(pieces, 1)])
+        entries.update({sequence: piece for (sequence, _), piece in zip(became[-1], pieces, strict=True)})
+    of = {sequence: write for write, pieces in zip(writes, became, strict=True) for sequence, _ in pieces}
+    replayed = core.CrashReplayed(became)
     states = [*log.states(ALL), *log.states(crash.Torn())]
     for state in rng.sample(states, min(8, len(states))):
         for image in (file, bare):
             image.take(state.native)
         file.write()
         there = bytearray(base)
-        parts = bare.parts()
-        assert [write for write, _, _ in parts] == sorted({write for write, _, _ in parts})
-        for write, first, sectors in parts:
-            for sector in sorted(writes[write].contents)[first : first + sectors]:
-                there[sector * SECTOR : (sector + 1) * SECTOR] = writes[write].contents[sector]
+        parts = replayed.parts(bare).as_tuples()
+        assert [sequence for sequence, _, _ in parts] == sorted({sequence for sequence, _, _ in parts})
+        for sequence, first, length in parts:
+            assert 0 < length <= len(entries[sequence]) - first
+            for sector in entries[sequence][first : first + length]:
+                there[sector * SECTOR : (sector + 1) * SECTOR] = of[sequence].contents[sector]
         assert (tmp_path / "image").read_bytes() == there
         assert bare.digest == file.digest
     for refused in (bare.write, bare.restore):

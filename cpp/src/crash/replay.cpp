@@ -52,4 +52,22 @@ void replay(const Log& log, const std::string& device) {
     }
 }
 
+std::vector<sampleblk_part> Replayed::parts(const Image& image) const {
+    std::vector<sampleblk_part> found;
+    for (const Part& part : image.parts()) {
+        // Sectors of the write: where the entry begins, and where the part does and ends.
+        std::uint64_t at = 0;
+        const std::uint64_t end = part.first + part.sectors;
+        for (const Entry& entry : writes_.at(part.write)) {
+            const std::uint64_t from = std::max(part.first, at);
+            const std::uint64_t to = std::min(end, at + entry.sectors);
+            if (from < to) {
+                found.push_back({entry.sequence, from - at, to - from});
+            }
+            at += entry.sectors;
+        }
+    }
+    return found;
+}
+
 }  // namespace sampleblk::crash

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <type_traits>
 
 #include "names_of.hpp"
@@ -26,6 +27,7 @@ namespace {
 
 // What is read at a time; a longer read is several.
 constexpr std::uint64_t longest = 65536;
+constexpr std::size_t page = 4096;
 // No more is learned where the tree has grown so large: some 200 MB.
 constexpr std::size_t most_nodes = 1U << 20U;
 // Reads of a run.
@@ -97,6 +99,13 @@ std::vector<Read> joined(std::span<const Read> reads) {
     return found;
 }
 
+// A device past the page cache: unmounting has emptied that, and to fill it takes longer than to read.
+Fd open_disk(const std::string& path) {
+    struct stat about{};
+    const bool is_device = ::stat(path.c_str(), &about) == 0 && S_ISBLK(about.st_mode);
+    return open_file(path, O_RDONLY | (is_device ? O_DIRECT : 0));
+}
+
 // Returns the bytes that were there.
 std::size_t read_at(int fd, std::uint64_t offset, std::span<std::byte> buffer, const std::string& path) {
     std::size_t got = 0;
@@ -127,12 +136,20 @@ Verdicts::Verdicts(const VerdictBoard& board, std::string_view checker)
     : board_(&board), checker_(XXH3_64bits(checker.data(), checker.size())) {}
 
 Digest Verdicts::contents(int fd, const std::string& path, const Read& read) {
-    buffer_.resize(longest);
-    const std::size_t got = read_at(fd, read.offset, std::span(buffer_).first(read.length), path);
+    // Whole pages in whole pages, as O_DIRECT wants it.
+    buffer_.resize(longest + 3 * page);
+    void* at = buffer_.data();
+    std::size_t room = buffer_.size();
+    const std::span whole(static_cast<std::byte*>(std::align(page, longest + 2 * page, at, room)), longest + 2 * page);
+    const std::size_t before = read.offset % page;
+    const std::size_t length = (before + read.length + page - 1) / page * page;
+    const std::size_t there = read_at(fd, read.offset - before, whole.first(length), path);
+    const std::size_t got = std::min(there - std::min(there, before), read.length);
+    const std::span<std::byte> found = whole.subspan(before, got);
     if (read.offset <= super_offset && read.offset + got >= super_offset + super_bytes) {
-        level(std::span(buffer_).subspan(super_offset - read.offset, super_bytes));
+        level(found.subspan(super_offset - read.offset, super_bytes));
     }
-    const XXH128_hash_t hash = XXH3_128bits_withSeed(buffer_.data(), got, got);
+    const XXH128_hash_t hash = XXH3_128bits_withSeed(found.data(), got, got);
     return {hash.low64, hash.high64};
 }
 
@@ -150,7 +167,7 @@ bool Verdicts::is_sound(const std::string& path) {
     if (nodes_.empty() && !hear()) {
         return false;
     }
-    const Fd fd = open_file(path, O_RDONLY);
+    const Fd fd = open_disk(path);
     return is_sound_from(first_, fd.get(), path) || (hear() && is_sound_from(first_, fd.get(), path));
 }
 
@@ -159,7 +176,7 @@ void Verdicts::learn(const std::string& path, std::span<const Read> reads) {
     if (list.empty() || list.size() > deepest) {
         return;
     }
-    const Fd fd = open_file(path, O_RDONLY);
+    const Fd fd = open_disk(path);
     std::vector<Step> steps;
     steps.reserve(list.size());
     for (const Read& read : list) {

@@ -5,10 +5,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "sampleblk/crash/replay.hpp"
 #include "sampleblk/crash/walk.hpp"
 #include "sampleblk/error.hpp"
 #include "sampleblk/fd.hpp"
@@ -47,6 +49,39 @@ TEST(CrashImage, OnlyWhatDiffersIsWritten) {
     image.take({.submitted = 0, .lost = {}, .torn = {}});
     image.take({.submitted = 4, .lost = {1, 3}, .torn = {}});
     EXPECT_EQ(image.write(), 0U);
+}
+
+// A write of several sectors, as parts of the entries that it has become in a journal.
+TEST(CrashReplayed, PartsOfAWriteAreThoseOfItsEntries) {
+    std::string log(sector_bytes, '\0');
+    const std::uint64_t super[]{0x6a736677736872ULL, 1, 2, sector_bytes};
+    std::memcpy(log.data(), super, sizeof(super));
+    for (const std::uint64_t sectors : {8U, 1U}) {
+        std::string head(sector_bytes, '\0');
+        const std::uint64_t entry[]{0, sectors, 0, 0};
+        std::memcpy(head.data(), entry, sizeof(entry));
+        log += head + std::string(sectors * sector_bytes, 'x');
+    }
+    const std::string path = fuzz::ScratchFolder::one().file("log");
+    std::ofstream(path, std::ios::binary) << log;
+    const Log read = Log::read(path);
+    Image image(read, {}, {}, 8 * sector_bytes);
+    const Replayed replayed({{{11, 3}, {12, 4}, {14, 1}}, {{20, 1}}});
+    using Parts = std::vector<std::vector<std::uint64_t>>;
+    const auto parts = [&](const State& state) {
+        image.take(state);
+        Parts found;
+        for (const sampleblk_part& part : replayed.parts(image)) {
+            found.push_back({part.sequence, part.first, part.sectors});
+        }
+        return found;
+    };
+    EXPECT_EQ(parts({.submitted = 0, .lost = {}, .torn = {}}), Parts{});
+    EXPECT_EQ(parts({.submitted = 2, .lost = {}, .torn = {}}), (Parts{{11, 0, 3}, {12, 0, 4}, {14, 0, 1}, {20, 0, 1}}));
+    EXPECT_EQ(parts({.submitted = 2, .lost = {0}, .torn = {}}), (Parts{{20, 0, 1}}));
+    EXPECT_EQ(parts({.submitted = 1, .lost = {}, .torn = {{0, 2, 4}}}), (Parts{{11, 2, 1}, {12, 0, 3}}));
+    EXPECT_EQ(parts({.submitted = 1, .lost = {}, .torn = {{0, 4, 1}}}), (Parts{{12, 1, 1}}));
+    EXPECT_THROW((void)Replayed({}).parts(image), std::out_of_range);
 }
 
 TEST(CrashImage, EqualContentsHaveEqualDigestsWhateverLedToThem) {

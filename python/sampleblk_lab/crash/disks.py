@@ -69,12 +69,10 @@ class ImageFile:
 class Clone:
     """A clone of a device whose journal has the log's writes."""
 
-    def __init__(self, log: Log, device: Device, writes: list[Entries], snapshot: int) -> None:
+    def __init__(self, log: Log, device: Device, replayed: core.CrashReplayed, snapshot: int) -> None:
         self.image = log.image("")
         self._device = device
-        self._writes = writes
-        self._whole = [[(sequence, 0, length) for sequence, length in entries] for entries in writes]
-        self._sectors = [sum(length for _, length in entries) for entries in writes]
+        self._replayed = replayed
         self._snapshot = snapshot
         self._clone = device.snapshot_clone(snapshot)
         self.path = Path(self._clone.path)
@@ -87,24 +85,11 @@ class Clone:
 
     def build(self) -> None:
         """Gives the clone the state; whatever was there is gone."""
-        parts = [part for write in self.image.parts() for part in self._parts(*write)]
         # Whom a check left behind with the device open finds the next state there.
-        self._device.state_give(self._snapshot, parts, self._clone, force=True)
+        self._device.state_give(self._snapshot, self._replayed.parts(self.image), self._clone, force=True)
 
     def restore(self) -> None:
         """Nothing is kept of what a check did."""
-
-    def _parts(self, write: int, first: int, sectors: int) -> list[tuple[int, int, int]]:
-        """Some of the sectors of a write, as those of the entries that it has become."""
-        if sectors == self._sectors[write]:
-            return self._whole[write]
-        found = []
-        for sequence, length in self._writes[write]:
-            begin, end = max(first, 0), min(first + sectors, length)
-            if begin < end:
-                found.append((sequence, begin, end - begin))
-            first -= length
-        return found
 
 
 @contextlib.contextmanager
@@ -122,9 +107,9 @@ def cloned(log: Log, count: int) -> Iterator[list[Clone]]:
         held = _fill(log, device)
         device.journal_start(_room(log, held))
         log.native.replay(device.path)
-        writes = _entries(log, device)
+        replayed = core.CrashReplayed(_entries(log, device))
         snapshot = device.snapshot_take(0)
-        yield [stack.enter_context(Clone(log, device, writes, snapshot)) for _ in range(count)]
+        yield [stack.enter_context(Clone(log, device, replayed, snapshot)) for _ in range(count)]
 
 
 def _fill(log: Log, device: Device) -> int:

@@ -14,6 +14,8 @@ from sampleblk_lab.table import Table
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    Parts = core.DeviceParts | Iterable[int | tuple[int, int, int]]
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cut:
@@ -217,9 +219,7 @@ class State:
         """The ids of the snapshots, oldest first."""
         return list(self._control.snapshots(self.index))
 
-    def state_give(
-        self, snapshot: int, parts: Iterable[int | tuple[int, int, int]], target: State, *, force: bool = False
-    ) -> None:
+    def state_give(self, snapshot: int, parts: Parts, target: State, *, force: bool = False) -> None:
         """Makes another device, such as a clone, hold what a crash may have left of this one.
 
         That is a snapshot, and over it what the journal has of some writes, in the order in which they are named. This
@@ -240,7 +240,7 @@ class State:
         """
         self._control.state_give(self.index, snapshot, _parts(parts), target.index, force)
 
-    def state_take(self, snapshot: int, parts: Iterable[int | tuple[int, int, int]]) -> int:
+    def state_take(self, snapshot: int, parts: Parts) -> int:
         """The same as a snapshot of this device; returns its id. Memory is taken only for what is put over the first.
 
         Raises:
@@ -249,5 +249,7 @@ class State:
         return self._control.state_take(self.index, snapshot, _parts(parts))
 
 
-def _parts(parts: Iterable[int | tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    return [(part, 0, 0) if isinstance(part, int) else part for part in parts]
+def _parts(parts: Parts) -> core.DeviceParts:
+    if isinstance(parts, core.DeviceParts):
+        return parts
+    return core.DeviceParts([(part, 0, 0) if isinstance(part, int) else part for part in parts])

@@ -106,10 +106,10 @@ class IoUringEngine {
         return got;
     }
 
-    // Waits in the kernel until `min` are there: how many are, or -errno. What io-wq's threads do (all buffered I/O on a
-    // tmpfs, for example) completes every microsecond or so: to enter the kernel for each contends for the list that they
-    // add to, and has them wake us. So after a short wait the next one begins with a pause outside of the kernel: on
-    // tmpfs at a depth of 32 the time per I/O falls by a tenth to a fifth, and the CPU time with it. A completion is
+    // Waits in the kernel until `min` are there: how many are, or -errno. What io-wq's threads do (all buffered I/O on
+    // a tmpfs, for example) completes every microsecond or so: to enter the kernel for each contends for the list that
+    // they add to, and has them wake us. So after a short wait the next one begins with a pause outside of the kernel:
+    // on tmpfs at a depth of 32 the time per I/O falls by a tenth to a fifth, and the CPU time with it. A completion is
     // seen at most that much later.
     template <typename F>
     int wait(std::uint32_t got, std::uint32_t min, std::uint32_t max, F& found) {
