@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
-#include <memory>
 #include <type_traits>
 
 #include "names_of.hpp"
@@ -28,6 +27,7 @@ namespace {
 // What is read at a time; a longer read is several.
 constexpr std::uint64_t longest = 65536;
 constexpr std::size_t page = 4096;
+constexpr std::size_t read_room = longest + 2 * page;
 // No more is learned where the tree has grown so large: some 200 MB.
 constexpr std::size_t most_nodes = 1U << 20U;
 // Reads of a run.
@@ -132,15 +132,16 @@ std::uint64_t checksum_of(std::span<const std::byte> record) {
 
 }  // namespace
 
-Verdicts::Verdicts(const VerdictBoard& board, std::string_view checker)
-    : board_(&board), checker_(XXH3_64bits(checker.data(), checker.size())) {}
+Verdicts::Verdicts() : buffer_(read_room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, "buffer") {}
+
+Verdicts::Verdicts(const VerdictBoard& board, std::string_view checker) : Verdicts() {
+    board_ = &board;
+    checker_ = XXH3_64bits(checker.data(), checker.size());
+}
 
 Digest Verdicts::contents(int fd, const std::string& path, const Read& read) {
     // Whole pages in whole pages, as O_DIRECT wants it.
-    buffer_.resize(longest + 3 * page);
-    void* at = buffer_.data();
-    std::size_t room = buffer_.size();
-    const std::span whole(static_cast<std::byte*>(std::align(page, longest + 2 * page, at, room)), longest + 2 * page);
+    const std::span whole(buffer_.data(), buffer_.size());
     const std::size_t before = read.offset % page;
     const std::size_t length = (before + read.length + page - 1) / page * page;
     const std::size_t there = read_at(fd, read.offset - before, whole.first(length), path);

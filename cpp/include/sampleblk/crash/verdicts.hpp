@@ -13,6 +13,7 @@
 
 #include "sampleblk/crash/image.hpp"
 #include "sampleblk/fd.hpp"
+#include "sampleblk/mapping.hpp"
 
 namespace sampleblk::crash {
 
@@ -49,7 +50,8 @@ class VerdictBoard {
 // only that the times are past; of its checksum, whether it is right.
 class Verdicts {
   public:
-    Verdicts() = default;
+    // Throws SystemError.
+    Verdicts();
     // With what others learn of the same checker, told by its command. The board must stay.
     Verdicts(const VerdictBoard& board, std::string_view checker);
 
@@ -86,7 +88,7 @@ class Verdicts {
 
     std::deque<Node> nodes_;  // whose maps are pointed to while others are added
     Nodes first_;
-    std::vector<std::byte> buffer_;
+    Mapping buffer_;  // whole pages
     std::size_t sound_ = 0;
     const VerdictBoard* board_ = nullptr;
     std::uint64_t checker_ = 0;  // on the board
