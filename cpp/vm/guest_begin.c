@@ -25,8 +25,7 @@
 
 static char run_dir[PATH_MAX];
 
-/* mkdir -p; the mount says what failed. */
-static void make_directories(const char *path)
+void make_directories(const char *path)
 {
 	char partial[PATH_MAX];
 

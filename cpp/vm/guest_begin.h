@@ -5,6 +5,9 @@
 
 #include <stdint.h>
 
+/* mkdir -p; what is done in them says what failed. */
+void make_directories(const char *path);
+
 /* The BEGIN frame; answers it. From then on the root is the host's, under a tmpfs. */
 void begin(const char *payload, uint32_t length);
 

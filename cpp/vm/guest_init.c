@@ -2,11 +2,12 @@
 /*
  * The guest's init: PID 1 of every VM, static, for it is there before all else.
  *
- * It loads the modules that the initramfs brought, says READY and waits; asked to PREPARE, it starts a Python to fork
- * commands from (guest_fork_server.c) and waits again. That wait is where the host saves the machine's state, so
- * nothing before it may depend on the time or the run, nor on more of the host's files than the initramfs brought. After
- * BEGIN it sets the clock, stirs entropy, mounts the host's root read-only under a tmpfs overlay and moves into it
- * (guest_begin.c); then it runs commands (guest_command.c) and carries their standard streams (guest_stream.c).
+ * It loads the modules that the initramfs brought, makes the nodes that load others, says READY and waits; asked to
+ * PREPARE, it starts a Python to fork commands from (guest_fork_server.c) and waits again. That wait is where the host
+ * saves the machine's state, so nothing before it may depend on the time or the run, nor on more of the host's files
+ * than the initramfs brought. After BEGIN it sets the clock, stirs entropy, mounts the host's root read-only under a
+ * tmpfs overlay and moves into it (guest_begin.c); then it runs commands (guest_command.c) and carries their standard
+ * streams (guest_stream.c).
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -23,6 +24,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,6 +62,32 @@ static void load_modules(void)
 	}
 	fclose(order);
 	unlink("/modules/order");
+}
+
+/*
+ * Nodes that load their driver when they are opened, as kmod(8) static-nodes lists them: nobody else makes them here.
+ * devtmpfs is one for all who mount it.
+ */
+static void make_static_nodes(void)
+{
+	FILE *list = fopen("/modules/devname", "re");
+	char line[256], name[128], path[140], *slash, kind;
+	unsigned int major, minor;
+
+	if (!list)
+		return; /* nor modules that a node could load */
+	while (fgets(line, sizeof(line), list)) {
+		if (line[0] == '#' || sscanf(line, "%*s %127s %c%u:%u", name, &kind, &major, &minor) != 4)
+			continue;
+		snprintf(path, sizeof(path), "/dev/%s", name);
+		slash = strrchr(path, '/');
+		*slash = '\0';
+		make_directories(path);
+		*slash = '/';
+		mknod(path, (kind == 'b' ? S_IFBLK : S_IFCHR) | 0600, makedev(major, minor));
+	}
+	fclose(list);
+	unlink("/modules/devname");
 }
 
 /* Before the machine is saved: emulated, it takes a clone a tenth of the time that it has until its first command. */
@@ -176,6 +204,7 @@ int main(void)
 	open_console();
 	signals = open_signals();
 	load_modules();
+	make_static_nodes();
 	loopback_up();
 	control = open_control();
 	open_streams();

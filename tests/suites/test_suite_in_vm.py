@@ -99,21 +99,20 @@ def test_what_ended_before_ctrl_c_is_not_run_again(miniature: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("suite", "tests"),
     [
-        ("xfstests", ["generic/001", "generic/258", "generic/260"]),
-        ("blktests", ["block/003", "block/009", "block/019"]),
+        # 042 mounts a file and does not say that it needs loop devices; 081 has LVM use our device.
+        ("xfstests", dict.fromkeys(("generic/001", "generic/042", "generic/081", "generic/258"), "passed")),
+        ("blktests", {"block/003": "passed", "block/009": "passed", "block/019": "notrun"}),
     ],
 )
-def test_the_suite_itself(suite: str, tests: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_suite_itself(
+    suite: str, tests: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     variable = f"SAMPLEBLK_{suite.upper()}"
     if not os.environ.get(variable):
         pytest.skip(f"{variable} names no checkout of {suite}")
     main([suite, *tests, "--kernel", "6.1", "--folder", str(tmp_path), "--json", "--quiet"])
     said = json.loads(capsys.readouterr().out)
-    assert {row["test"]: row["status"] for row in said["tests"]} == {
-        tests[0]: "passed",
-        tests[1]: "passed",
-        tests[2]: "passed" if suite == "xfstests" else "notrun",
-    }
+    assert {row["test"]: row["status"] for row in said["tests"]} == tests
 
 
 def _content(folder: Path) -> dict[str, tuple[int, bytes]]:

@@ -173,7 +173,7 @@ def mounted(
     """
     whole = checker(fstype)
     if not _LOOP_CONTROL.exists():
-        # A guest has neither udev nor the node that loads the module when it is opened.
+        # Nor is there the node that loads the module when it is opened.
         run_tool([find_tool("modprobe", "kmod"), "loop"])
 
     # Two states have the UUID of their file system in common; and what is looked at shall not change by that.

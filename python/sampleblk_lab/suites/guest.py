@@ -67,6 +67,10 @@ def _system(config: str | None) -> None:
     for kind, where in (("configfs", "/sys/kernel/config"), ("debugfs", "/sys/kernel/debug")):
         if Path(where).is_dir() and not os.path.ismount(where):
             subprocess.run(["mount", "-t", kind, kind, where], check=False, stderr=subprocess.DEVNULL)
+    # LVM takes devices by their drivers' names, and knows these not by itself (lvm.conf(5), devices/types).
+    lvm = made("/etc/lvm") / "lvmlocal.conf"
+    lvm.unlink(missing_ok=True)
+    lvm.write_text('devices { types = ["sampleblk", 16, "nullb", 16] }\n')
 
 
 def environment(*, udevd: bool) -> dict[str, str]:

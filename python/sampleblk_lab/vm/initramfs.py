@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The initramfs of a VM: our init, and the modules it needs to reach the host (usr/gen_init_cpio.c has the format)."""
+"""The initramfs of a VM: our init, the modules it needs to reach the host, and which nodes load others.
+
+usr/gen_init_cpio.c of the kernel has the format.
+"""
 
 from __future__ import annotations
 
@@ -127,13 +130,14 @@ def build(kernel: Kernel) -> Path:
     """
     init = resource("vm/bin/sampleblk-init")
     modules = module_files(kernel)
-    parts = "\n".join([kernel.release, *map(fingerprint, [init, *modules])])
+    nodes = _static_nodes(kernel)
+    parts = "\n".join([kernel.release, *map(fingerprint, [init, *modules, *nodes])])
     folder, key = cache_root() / "initramfs", hashlib.sha256(parts.encode()).hexdigest()[:24]
     for path in folder.glob(f"{key}-*.cpio"):
         if _content_name(key, path.read_bytes()) == path.name:
             return path
         path.unlink()  # damaged: a guest would only panic
-    archive = cpio(_entries(init, modules))
+    archive = cpio(_entries(init, modules, nodes))
     target = folder / _content_name(key, archive)
     write_atomically(target, archive)
     for old in sorted(folder.glob("*.cpio"), key=lambda path: path.stat().st_mtime)[:-_KEPT]:
@@ -141,11 +145,17 @@ def build(kernel: Kernel) -> Path:
     return target
 
 
+def _static_nodes(kernel: Kernel) -> list[Path]:
+    """Depmod's list of the device nodes that load a module when they are opened; none where no module has one."""
+    path = None if kernel.modules is None else kernel.modules / "modules.devname"
+    return [path] if path is not None and path.is_file() else []
+
+
 def _content_name(key: str, content: bytes) -> str:
     return f"{key}-{hashlib.sha256(content).hexdigest()[:24]}.cpio"
 
 
-def _entries(init: Path, modules: list[Path]) -> list[Entry]:
+def _entries(init: Path, modules: list[Path], nodes: list[Path]) -> list[Entry]:
     entries = [Entry(folder, stat.S_IFDIR | 0o755) for folder in _FOLDERS]
     entries.append(Entry("init", stat.S_IFREG | 0o755, init.read_bytes()))
     names = []
@@ -153,4 +163,5 @@ def _entries(init: Path, modules: list[Path]) -> list[Entry]:
         names.append(f"{_module_name(path.name)}.ko")
         entries.append(Entry(f"modules/{names[-1]}", stat.S_IFREG | 0o644, _unpacked(path)))
     entries.append(Entry("modules/order", stat.S_IFREG | 0o644, "".join(f"{name}\n" for name in names).encode()))
+    entries += [Entry("modules/devname", stat.S_IFREG | 0o644, path.read_bytes()) for path in nodes]
     return entries
