@@ -162,8 +162,8 @@ def test_ready_checks_are_told_apart_by_what_they_were_made_of(tmp_path: Path) -
         crash.all_of(crash.replaced("a", None, b"1")),
         crash.all_of(crash.replaced("a", None, b"1"), _passes),
     ]
-    assert len({resume._digest(check) for check in checks}) == len(checks)
-    assert resume._digest(checks[0]) == resume._digest(crash.replaced("a", None, b"1"))
+    assert len({resume.digest(check) for check in checks}) == len(checks)
+    assert resume.digest(checks[0]) == resume.digest(crash.replaced("a", None, b"1"))
     log.explore(checks[0], states=1, failures=100, resume=file)
     with pytest.raises(InputError, match="another check"):
         log.explore(checks[1], resume=file)

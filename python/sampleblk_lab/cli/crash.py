@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.cli.output import add_json, show
 from sampleblk_lab.errors import InputError
@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     exploring.add_argument(
         "--mount",
         action="store_true",
-        help="this machine's kernel mounts and recovers it, as root: ext4, xfs, btrfs, f2fs",
+        help="a kernel mounts and recovers it, this machine's as root, or with --kernel a VM's: ext4, xfs, btrfs, f2fs",
     )
     exploring.add_argument(
         "--check",
@@ -65,6 +65,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--save", metavar="DIR", help="write each failure out as DIR/failure-N, where pytest reproduces it"
     )
     exploring.add_argument("--report", metavar="FILE.html", help="write a page of what was found, with pictures")
+    group = exploring.add_argument_group("virtual machine")
+    group.add_argument(
+        "--kernel",
+        metavar="NAME",
+        help="check in a VM, and after a panic in a fresh one: release or its beginning (6.1), path, Debian suite, or "
+        "host",
+    )
+    group.add_argument("--cpus", type=int, default=2, metavar="N", help="virtual CPUs (2)")
+    group.add_argument("--memory", default="1G", metavar="SIZE", help="memory (1G)")
+    group.add_argument("--accel", choices=["kvm", "tcg"], help="how to run the guest (KVM where it is seen to work)")
     exploring.set_defaults(run=_explore)
 
     showing = actions.add_parser("show", help="what a log holds, and how many states each model has")
@@ -125,11 +135,21 @@ def _model(options: argparse.Namespace) -> crash.Model:
     return made[options.model]()
 
 
+def _vm(options: argparse.Namespace) -> dict[str, Any] | None:
+    if options.kernel is None:
+        return None
+    from sampleblk_lab._native import core
+
+    memory_mib = core.parse_bytes(options.memory, "--memory") >> 20
+    return {"kernel": options.kernel, "cpus": options.cpus, "memory_mib": memory_mib, "accel": options.accel}
+
+
 def _explore(options: argparse.Namespace) -> int:
     log = _log(options)
     check = _check(options)
+    vm = _vm(options)
     workers = options.workers
-    if workers is None and options.scheduler is None:
+    if workers is None and options.scheduler is None and vm is None:
         workers = len(os.sched_getaffinity(0))
     found = log.explore(
         check,
@@ -139,6 +159,7 @@ def _explore(options: argparse.Namespace) -> int:
         failures=options.failures,
         workers=workers,
         client=options.scheduler,
+        vm=vm,
         resume=options.resume,
         order=options.order,
     )

@@ -48,7 +48,6 @@ _DUMPED = "debugfs "
 _ATIMES = {"atime", "noatime", "relatime", "norelatime", "strictatime", "nostrictatime", "lazytime"}
 
 _VERIFY_ONLY = ("--verify_only", "--verify_state_load=1")
-_LOOP_CONTROL = Path("/dev/loop-control")
 _BTRFS_CONTROL = Path("/dev/btrfs-control")
 # Since 6.7 a btrfs can be mounted beside another one of its UUID.
 _BTRFS_TWICE = Path("/sys/fs/btrfs/features/temp_fsid")
@@ -169,13 +168,8 @@ def mounted(
 
     Raises:
         UnsupportedError: The tool that checks it is not installed.
-        ToolError: The kernel has no loop devices.
     """
     whole = checker(fstype)
-    if not _LOOP_CONTROL.exists():
-        # Nor is there the node that loads the module when it is opened.
-        run_tool([find_tool("modprobe", "kmod"), "loop"])
-
     # Two states have the UUID of their file system in common; and what is looked at shall not change by that.
     ours = ["nouuid"] * (fstype == "xfs") + ["noatime"] * (not _ATIMES & set(options.split(",")))
     options = ",".join(filter(None, (*ours, options)))

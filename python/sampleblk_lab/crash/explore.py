@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sampleblk_lab.crash.log import Log
     from sampleblk_lab.crash.model import Model
     from sampleblk_lab.crash.submitters import Submitter
+    from sampleblk_lab.crash.under_way import UnderWay
     from sampleblk_lab.table import Table
 
 #: In which states are explored: as the log has them, or those that are unlike each other first.
@@ -262,19 +263,10 @@ class Bench:
             self._disk.restore()
         return None
 
-    def try_without(self, state: State, missing: list[int]) -> tuple[State, Exception | None]:
-        """The same crash, of which only some of what is lost or torn is missing: indices into both lists."""
-        lost, torn = state.native.lost, state.native.torn
-        tried = State(
-            self._log,
-            core.CrashState(
-                state.submitted,
-                [lost[i] for i in missing if i < len(lost)],
-                [torn[i - len(lost)] for i in missing if i >= len(lost)],
-            ),
-        )
-        self._disk.image.take(tried.native)
-        return tried, self.check(tried)
+    def check_built(self, state: State) -> Exception | None:
+        """The same of any state: the image takes it first."""
+        self._disk.image.take(state.native)
+        return self.check(state)
 
 
 def _missing(state: State) -> list[int]:
@@ -282,8 +274,26 @@ def _missing(state: State) -> list[int]:
     return list(range(len(state.native.lost) + len(state.native.torn)))
 
 
-def reduce(bench: Bench, state: State, error: Exception) -> tuple[State, Exception, bool]:
+def _without(state: State, missing: list[int]) -> State:
+    """The same crash, of which only some of what is lost or torn is missing: indices into both lists."""
+    lost, torn = state.native.lost, state.native.torn
+    return State(
+        state.log,
+        core.CrashState(
+            state.submitted,
+            [lost[i] for i in missing if i < len(lost)],
+            [torn[i - len(lost)] for i in missing if i >= len(lost)],
+        ),
+    )
+
+
+def reduce(check: Callable[[State], Exception | None], state: State, error: Exception) -> tuple[State, Exception, bool]:
     """Delta debugging (Zeller and Hildebrandt, 2002): a failing state of which nothing can be spared.
+
+    Args:
+        check: What it says of any state, None where that passes.
+        state: The state that failed.
+        error: And what was said of it.
 
     Returns:
         The state, what the check said of it, and whether Ctrl-C ended the reducing.
@@ -296,7 +306,8 @@ def reduce(bench: Bench, state: State, error: Exception) -> tuple[State, Excepti
             size = -(-len(missing) // parts)
             for start in range(0, len(missing), size):
                 fewer = missing[:start] + missing[start + size :]
-                tried, found = bench.try_without(best, fewer)
+                tried = _without(best, fewer)
+                found = check(tried)
                 # With less lost a later crash may leave the same, after which more is missing.
                 tried = tried.at_last_mark()
                 if found is not None and len(_missing(tried)) < len(missing):
@@ -342,9 +353,10 @@ class Task:
     Attributes:
         until: In seconds of the monotonic clock.
         after: Contents that were checked before: this many from the first one on.
-        earlier: Those of them that failed, by their number, with the states that had been looked at by then.
+        earlier: Those that are known to fail, by their number, with the states that had been looked at by then.
         clones: Where it is explored, one for each worker; empty: in files.
         kinds: Of each of the log's writes, so that unlike states come first; empty: in the log's order.
+        under_way: Where each worker notes what it is about to check; None: nobody asks.
     """
 
     log: Log
@@ -356,6 +368,27 @@ class Task:
     earlier: Mapping[int, tuple[int, Failure]] = field(default_factory=dict)
     clones: Sequence[Clone] = ()
     kinds: Sequence[int] = ()
+    under_way: UnderWay | None = None
+
+    def note(self, worker: int, number: int) -> None:
+        """Says that a worker is about to check the contents of this number."""
+        if self.under_way is not None:
+            self.under_way.note(worker, number)
+
+
+@dataclass(frozen=True)
+class Led:
+    """What an exploration is told by the process that leads it, on another machine.
+
+    Attributes:
+        known: Contents that are known to fail, as in :class:`Task`: they are not checked.
+        under_way: As in :class:`Task`.
+        check_digest: Of the check, as :class:`sampleblk_lab.crash.resume.Notes` has it.
+    """
+
+    known: Mapping[int, tuple[int, Failure]] = field(default_factory=dict)
+    under_way: UnderWay | None = None
+    check_digest: str = ""
 
 
 @dataclass(frozen=True)
@@ -446,16 +479,50 @@ class Walker:
             # Whose the contents are depends on nothing but how many there were before them.
             if self._share.has(number - self._task.after):
                 self.looked_at = self._contents.looked_at
-                error = self._bench.check(state)
                 failure = None
+                # One that is known already was found where it took the machine with it.
+                if number not in self._task.earlier:
+                    self._task.note(self._share.number, number)
+                    error = self._bench.check(state)
+                else:
+                    error = None
                 if error is not None:
-                    reduced, said, self.interrupted = reduce(self._bench, state, error)
+                    reduced, said, self.interrupted = reduce(self._bench.check_built, state, error)
                     failure = Failure(state, reduced, said, self._task.check)
                 yield Checked(number, self.looked_at, failure)
                 if self.interrupted:
                     return
         self.looked_at = self._contents.looked_at
         self.complete = self._contents.complete
+
+
+def check_options(
+    model: Model, states: int | None, seconds: float | None, failures: int, workers: int | None, order: str
+) -> None:
+    """Raises InputError for what :func:`explore` would not do."""
+    if isinstance(model, Sample) and states is None and seconds is None:
+        raise InputError("a sample without an end", expected="states=, or seconds=")
+    for name, value in (("workers", workers), ("failures", failures)):
+        if value is not None and value < 1:
+            raise InputError(f"{name} {value}", expected="1 or more")
+    if order not in ORDERS:
+        raise InputError(f"order={order!r}", expected=" or ".join(map(repr, ORDERS)))
+
+
+@contextlib.contextmanager
+def clones_for(
+    log: Log, check: Callable[[Path, State], object], clones: bool | None, count: int
+) -> Iterator[Sequence[Clone]]:
+    """Clones on which states are built; none where files will do. See :meth:`Log.explore` of `clones`."""
+    made: Sequence[Clone] = ()
+    with contextlib.ExitStack() as stack:
+        if clones or (clones is None and isinstance(check, Check) and check.name == "mounted"):
+            try:
+                made = stack.enter_context(cloned(log, count))
+            except (OSError, UnsupportedError):
+                if clones:
+                    raise
+        yield made
 
 
 def explore(
@@ -471,21 +538,19 @@ def explore(
     resume: str | os.PathLike[str] | None,
     order: str,
     progress: bool,
+    *,
+    led: Led | None = None,
 ) -> Exploration:
-    """See :meth:`Log.explore`."""
-    if isinstance(model, Sample) and states is None and seconds is None:
-        raise InputError("a sample without an end", expected="states=, or seconds=")
-    for name, value in (("workers", workers), ("failures", failures)):
-        if value is not None and value < 1:
-            raise InputError(f"{name} {value}", expected="1 or more")
+    """See :meth:`Log.explore`; `led` by another process."""
+    led = led or Led()
+    check_options(model, states, seconds, failures, workers, order)
     if client is not None and clones:
         raise InputError("clones beside a client", expected="one of them")
-    if order not in ORDERS:
-        raise InputError(f"order={order!r}", expected=" or ".join(map(repr, ORDERS)))
     found = Exploration(total=float("inf") if isinstance(model, Sample) else log.count(model))
     found.log, found.model, found.check = log, model, check
     begin = time.monotonic()
-    task = Task(log, check, model, states, None if seconds is None else begin + seconds)
+    until = None if seconds is None else begin + seconds
+    task = Task(log, check, model, states, until, earlier=led.known, under_way=led.under_way)
     if order == "unlike":
         task = replace(task, kinds=log.kinds())
     line = Line(every_s=0.5, shown=progress and sys.stderr.isatty())
@@ -494,21 +559,15 @@ def explore(
         if resume is not None:
             from sampleblk_lab.crash.resume import Notes
 
-            notes = Notes(resume, log, model, check, order, begin)
-            task = replace(task, after=notes.reached.number, earlier=notes.earlier())
+            notes = Notes(resume, log, model, check, order, begin, led.check_digest)
+            task = replace(task, after=notes.reached.number, earlier={**task.earlier, **notes.earlier()})
             found.states, begin, note = notes.reached.looked_at, begin - notes.reached.elapsed_s, notes.note
-            if len(task.earlier) >= failures:
+            if enough(task.earlier, failures, task.after):
                 settle(found, dict(task.earlier), failures, task.after, found.states, complete=False)
                 found.elapsed_s = notes.reached.elapsed_s
                 return found
-        mounts = isinstance(check, Check) and check.name == "mounted"
-        if clones or (clones is None and client is None and mounts):
-            try:
-                task = replace(task, clones=stack.enter_context(cloned(log, workers or 1)))
-            except (OSError, UnsupportedError):
-                # Files will do, where nobody has asked for clones.
-                if clones:
-                    raise
+        if client is None:
+            task = replace(task, clones=stack.enter_context(clones_for(log, check, clones, workers or 1)))
         folder = stack.enter_context(scratch_directory("crash-images", folder_for(log.size_bytes * (workers or 1))))
         if client is not None:
             from sampleblk_lab.crash.cluster import explore_on_cluster
@@ -526,6 +585,11 @@ def explore(
 
 def _not_noted(position: Position) -> None:
     """Of an exploration that nobody wants to go on with."""
+
+
+def enough(reached: Mapping[int, tuple[int, Failure]], failures: int, number: int) -> bool:
+    """Whether as many failures as are wanted are of contents before that number."""
+    return len(reached) >= failures and number > sorted(reached)[failures - 1]
 
 
 def settle(
@@ -568,7 +632,7 @@ def _explore_here(
     number = checked = task.after
     looked_at = found.states
     try:
-        for one in walker.run(lambda _: len(reached) >= failures):
+        for one in walker.run(lambda number: enough(reached, failures, number)):
             checked, looked_at = one.number + 1, one.looked_at
             if one.failure is not None:
                 reached[one.number] = one.looked_at, one.failure

@@ -118,7 +118,7 @@ def _range(check: bytes, parcel: Parcel, states: bytes, seconds: float | None, r
                 disk.image.take(state.native)
                 error = bench.check(state)
                 if error is not None and reducing:
-                    state, error, _ = reduce(bench, state, error)
+                    state, error, _ = reduce(bench.check_built, state, error)
                 checked += 1
                 if error is not None:
                     # The rest can wait: what was found is safe when it has been told.

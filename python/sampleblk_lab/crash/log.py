@@ -19,7 +19,7 @@ from sampleblk_lab.errors import InputError
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from sampleblk_lab.crash.explore import Exploration
     from sampleblk_lab.crash.model import Model
@@ -297,6 +297,7 @@ class Log:
         failures: int = 1,
         workers: int | None = None,
         client: Any = None,
+        vm: bool | Mapping[str, Any] | None = None,
         clones: bool | None = None,
         resume: str | os.PathLike[str] | None = None,
         order: str = "unlike",
@@ -316,6 +317,11 @@ class Log:
                 ``concurrent.futures.Executor``, as for :func:`sampleblk_lab.sweep`. Each range of states is a process
                 of its own there. The log goes to a host that lacks it, once; the check goes by value, with the user's
                 own code that it refers to. What is found is the same as here.
+            vm: Check in a VM: True, or a dict with ``kernel``, ``cpus``, ``memory_mib``, ``accel`` of
+                :class:`sampleblk_lab.vm.VM`; `workers` are as many as it has CPUs, unless said. A state with which its
+                kernel panics is a failure, whose error is a :class:`sampleblk_lab.vm.GuestPanicError` with the console;
+                it is reduced, and the rest is checked in a fresh VM. A log in ``/dev/shm`` or ``/run`` is refused: a VM
+                has these for itself.
             clones: Whether the driver builds the states, on clones of a device that has the log: the check is then
                 called with the path of a block device. Nothing is copied but what lies over the first state, nothing
                 has to be undone, and mounting takes no loop device. None: where the check is one of
@@ -335,12 +341,23 @@ class Log:
             FormatError: `resume` is another file, or damaged.
             InputError: A model, or an endless one without `states` or `seconds`; another `order`; `resume` is of
                 another log, model, check or order, or the check cannot be told from others; `client` is none of
-                these, or there are `workers` or `clones` beside it; the check cannot be sent.
+                these, or there are `workers`, `clones` or a `vm` beside it; the check cannot be sent.
             OSError: The image cannot be written.
             SampleblkError: A worker was killed; with `client`, a range of states could not be checked, however often it
                 was tried.
             UnsupportedError: An address was given, and distributed is not installed.
+            VMError: The VM was lost otherwise than by a panic of its kernel.
         """
+        if vm:
+            from sampleblk_lab.crash.guests import explore_in_vms
+
+            if client is not None:
+                raise InputError("a VM beside a client", expected="one of them")
+            options = {} if vm is True else dict(vm)
+            made = model or Reorder()
+            return explore_in_vms(
+                self, check, made, states, seconds, failures, workers, clones, resume, order, progress, options
+            )
         from sampleblk_lab.crash.explore import explore
 
         return explore(

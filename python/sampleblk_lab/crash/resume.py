@@ -74,7 +74,9 @@ class Reached:
     failures: tuple[Found, ...] = field(default=())
 
 
-def _digest(check: Callable[[Path, State], object]) -> str:
+def digest(check: Callable[[Path, State], object]) -> str:
+    """What tells a check from others. Raises InputError where nothing does."""
+
     def made(part: Any) -> Any:
         # What a ready check was made of: its own closure says the same in more words.
         if isinstance(part, Check):
@@ -82,7 +84,7 @@ def _digest(check: Callable[[Path, State], object]) -> str:
         return part
 
     if isinstance(check, Check):
-        return identity.of_function(functools.partial(_digest, made(check))).digest
+        return identity.of_function(functools.partial(digest, made(check))).digest
     return identity.of_function(check).digest
 
 
@@ -96,6 +98,7 @@ class Notes:
         check: What is asked of them.
         order: In which they are explored.
         begin: Of this run, in seconds of the monotonic clock.
+        check_digest: Its :func:`digest`, where the check came from another process; empty: it is asked for.
 
     Attributes:
         reached: What the runs before have reached.
@@ -114,6 +117,7 @@ class Notes:
         check: Callable[[Path, State], object],
         order: str,
         begin: float,
+        check_digest: str = "",
     ) -> None:
         self._path = Path(path)
         self._log = log
@@ -121,7 +125,7 @@ class Notes:
         self._of: dict[str, Any] = {
             "log": dataclasses.asdict(Parcel.of(log)),
             "model": repr(model),
-            "check": _digest(check),
+            "check": check_digest or digest(check),
             "order": order,
         }
         self.reached = self._read() if self._path.exists() else Reached()

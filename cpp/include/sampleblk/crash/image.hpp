@@ -67,7 +67,6 @@ class Image {
     void make_file();
     void need_file() const;
     void index_versions();
-    void set_presence(std::uint32_t write, Presence presence);
     void refresh(std::uint32_t write);
     [[nodiscard]] bool is_present(std::uint32_t version) const;
     void show(std::uint32_t sector_id, std::uint32_t version);
