@@ -3,33 +3,20 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from crash.logs import SECTOR, log_writes
+from crash.panicking import falls_over
 from sampleblk_lab import InputError, crash
+from sampleblk_lab.paths import cache_root
 from sampleblk_lab.vm import GuestPanicError
 
+# pytester has a home of its own.
+CACHE = cache_root()
 # One write a sector, no flush: what is lost of them is any subset.
 WRITES = [bytes([number]) * SECTOR for number in (1, 2, 3, 4)]
-
-
-def _there(path: Path) -> list[int]:
-    """The writes that an image holds."""
-    data = path.read_bytes()
-    return [number for number in (1, 2, 3, 4) if data[number * SECTOR] == number]
-
-
-def falls_over(path: Path, state: crash.State) -> None:
-    """Panics where only the second write is missing, fails where the first and the third are and the fourth is not."""
-    there = _there(path)
-    if there == [1, 3, 4]:
-        if "SAMPLEBLK_VM" not in os.environ:
-            raise RuntimeError("a panic")
-        Path("/proc/sysrq-trigger").write_text("c")
-    assert 4 not in there or {1, 3} & set(there), state
 
 
 @pytest.fixture
@@ -58,10 +45,25 @@ def test_a_state_that_panics_is_a_failure_and_the_rest_is_checked(
     assert [[one.reduced.lost, one.reduced.torn] for one in panics] == [[[2], []]]
     assert "sysrq triggered crash" in str(panics[0].error)
     assert "sysrq" in panics[0].error.console
+    assert {one.kernel.startswith(f"{kernel}.") for one in found.failures} == {True}
     # Another run has nothing more to do, and knows what this one found.
     again = log.explore(falls_over, failures=9, workers=workers, vm={"kernel": kernel}, resume=resume)
     assert _found(again) == _found(here)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["explored.json", "log"]
+
+
+@pytest.mark.full
+def test_a_saved_panic_panics_again(
+    log: crash.Log, tmp_path: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAMPLEBLK_CACHE", str(CACHE))
+    state = log.state(4, lost=[2])
+    found = crash.Failure(state, state, GuestPanicError("the guest's kernel panicked"), falls_over, "6.1.0")
+    folder = found.save(tmp_path / "saved")
+    assert "# Found in a VM: pytest --sblk-kernel 6.1.0\n" in (folder / "test_crash_state.py").read_text()
+    done = pytester.runpytest_subprocess("--sblk-kernel", "6.1", "-p", "no:cacheprovider", folder)
+    done.assert_outcomes(passed=1, failed=1)
+    done.stdout.fnmatch_lines(["*sysrq triggered crash*"])
 
 
 def sometimes_falls_over(path: Path, _: crash.State) -> None:

@@ -169,7 +169,8 @@ def _explore(options: argparse.Namespace) -> int:
             str(failure.save(Path(options.save) / f"failure-{number}"))
             for number, failure in enumerate(found.failures, start=1)
         ]
-    lines = [found.text(), *(f"reproduce it with pytest {folder}" for folder in saved)]
+    kernel = f"--sblk-kernel {found.failures[0].kernel} " if found.failures and found.failures[0].kernel else ""
+    lines = [found.text(), *(f"reproduce it with pytest {kernel}{folder}" for folder in saved)]
     if options.report:
         lines.append(f"report: {found.report(options.report, saved=saved)}")
     show(options, {**found.json(), "saved": saved, "report": options.report}, "\n".join(lines))

@@ -50,12 +50,14 @@ class Failure:
         reduced: The same crash with as little lost and torn as fails still: what the failure takes.
         error: What the check raised for the reduced state.
         check: The check.
+        kernel: The release that it was found with, where that was in a VM.
     """
 
     state: State
     reduced: State
     error: Exception
     check: Callable[[Path, State], object]
+    kernel: str = ""
 
     def text(self) -> str:
         """The reduced state, its missing writes, and what the check said."""
@@ -104,7 +106,7 @@ class Failure:
 
         The folder has the recording, compressed, and ``test_crash_state.py``, which has a second test, of the same
         crash with nothing lost. A module of your own that the check is from is copied to it; what that imports is not.
-        A check that mounts is run in the VM.
+        A check that mounts is run in the VM, and so is one that failed in a VM; the file says with which kernel.
 
         Args:
             folder: Made if it is not there.

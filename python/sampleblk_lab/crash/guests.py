@@ -13,6 +13,7 @@ import itertools
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +110,8 @@ class _Guests:
         self._options = options
         self._folder = folder
         self._vm: VM | None = None
+        #: Of the kernel of these VMs, once there was one.
+        self.release = ""
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Calls a function there. Raises VMError, and after that the next call is one of a fresh VM."""
@@ -118,6 +121,7 @@ class _Guests:
             if self._vm is None:
                 self._vm = VM(run_dir=self._folder, **self._options)
                 self._vm.start()
+                self.release = self._vm.kernel.release
             return self._vm.call(function, *args)
         except VMError:
             self.close()
@@ -244,15 +248,18 @@ class _Exploration:
         return found
 
     def _failure(self, state: State, reduced: State, error: Any) -> Failure:
-        return Failure(state, reduced, unpacked(error), self._check)
+        return Failure(state, reduced, unpacked(error), self._check, self._guests.release)
 
     def _so_far(self, lost: str) -> Exploration:
         """What the guests have left, where nothing more is done."""
         notes = self._notes()
-        reached = {**notes.earlier(), **self._known}
+        earlier = {
+            number: (looked_at, replace(one, kernel=self._guests.release))
+            for number, (looked_at, one) in notes.earlier().items()
+        }
         found = Exploration(total=self._total(), lost=lost)
         wanted = self._options["failures"]
-        settle(found, reached, wanted, notes.reached.number, notes.reached.looked_at, complete=False)
+        settle(found, {**earlier, **self._known}, wanted, notes.reached.number, notes.reached.looked_at, complete=False)
         return found
 
     def _total(self) -> float:

@@ -45,13 +45,14 @@ def save(failure: Failure, folder: str | os.PathLike[str]) -> Path:
     text = "\n".join(
         [
             *(f"# {line}".rstrip() for line in failure.text().splitlines()),
+            *([f"# Found in a VM: pytest --sblk-kernel {failure.kernel}"] if failure.kernel else []),
             "from pathlib import Path",
             "",
             "import pytest",
             *(f"import {name}" for name in sorted(program.imports)),
             "from sampleblk_lab import crash",
             "",
-            *(["pytestmark = pytest.mark.in_vm  # the kernel mounts it", ""] if program.mounts else []),
+            *(["pytestmark = pytest.mark.in_vm", ""] if program.mounts or failure.kernel else []),
             f"CHECK = {check}",
             "",
             "",
