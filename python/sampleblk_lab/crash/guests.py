@@ -279,8 +279,10 @@ class _Exploration:
             if error is None:
                 continue
             panics = isinstance(error, GuestPanicError)
-            reduced, error, _ = reduce(self._panic_of if panics else self._said, state, error)
+            reduced, error, interrupted = reduce(self._panic_of if panics else self._said, state, error)
             self._known[number] = looked_at, self._failure(state, reduced, error)
+            if interrupted:
+                raise KeyboardInterrupt
             # Another one may only have failed beside it, or panicked when it was reduced.
             explained = explained or isinstance(error, GuestPanicError)
         line.clear()
