@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def _found(exploration: crash.Exploration) -> list[tuple[object, object]]:
     return [(one.state.bare, one.reduced.bare) for one in exploration.failures]
 
 
-@pytest.mark.parametrize(("kernel", "workers"), [("6.1", 1), ("6.12", 2)])
+@pytest.mark.parametrize(("kernel", "workers"), [("6.1", 2), pytest.param("6.12", 1, marks=pytest.mark.full)])
 def test_a_state_that_panics_is_a_failure_and_the_rest_is_checked(
     kernel: str, workers: int, log: crash.Log, tmp_path: Path
 ) -> None:
@@ -66,6 +67,22 @@ def test_a_saved_panic_panics_again(
     done.stdout.fnmatch_lines(["*sysrq triggered crash*"])
 
 
+def hangs(path: Path, state: crash.State) -> None:
+    """Does not end where only the third write is missing."""
+    if state.lost == [3] and state.submitted == 4 and path.exists():
+        time.sleep(1000)
+
+
+def test_a_state_that_hangs_is_a_failure_and_the_rest_is_checked(log: crash.Log) -> None:
+    found = log.explore(hangs, failures=9, vm={"kernel": "6.1", "deadline_s": 8})
+    assert found.complete
+    [failure] = found.failures
+    assert (failure.reduced.lost, failure.reduced.torn) == ([3], [])
+    assert isinstance(failure.error, GuestPanicError)
+    assert failure.error.message == "a state was checked for more than 8 s, and the guest ended for it"
+    assert "one state has been checked for 8 s" in failure.error.console
+
+
 def sometimes_falls_over(path: Path, _: crash.State) -> None:
     """Panics at the third of the states that a VM is given."""
     seen = Path("/tmp/states-seen")
@@ -86,6 +103,8 @@ def test_a_panic_that_no_state_makes_alone_ends_it_and_is_told(log: crash.Log) -
 def test_what_is_meant_by_no_vm_is_told(log: crash.Log, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="vm has 'processors'"):
         log.explore(falls_over, vm={"processors": 3})
+    with pytest.raises(InputError, match="deadline_s 0"):
+        log.explore(falls_over, vm={"deadline_s": 0})
     with pytest.raises(InputError, match="a VM beside a client"):
         log.explore(falls_over, vm=True, client="tcp://127.0.0.1:1")
     shared = Path("/dev/shm") / tmp_path.name

@@ -372,11 +372,6 @@ class Task:
     kinds: Sequence[int] = ()
     under_way: UnderWay | None = None
 
-    def note(self, worker: int, number: int) -> None:
-        """Says that a worker is about to check the contents of this number."""
-        if self.under_way is not None:
-            self.under_way.note(worker, number)
-
 
 @dataclass(frozen=True)
 class Led:
@@ -484,18 +479,32 @@ class Walker:
                 failure = None
                 # One that is known already was found where it took the machine with it.
                 if number not in self._task.earlier:
-                    self._task.note(self._share.number, number)
-                    error = self._bench.check(state)
-                else:
-                    error = None
-                if error is not None:
-                    reduced, said, self.interrupted = reduce(self._bench.check_built, state, error)
-                    failure = Failure(state, reduced, said, self._task.check)
+                    failure = self._checked(number, state)
                 yield Checked(number, self.looked_at, failure)
                 if self.interrupted:
                     return
         self.looked_at = self._contents.looked_at
         self.complete = self._contents.complete
+
+    def _checked(self, number: int, state: State) -> Failure | None:
+        """What is wrong with the state that the image has taken, the one of those contents."""
+        under_way, worker = self._task.under_way, self._share.number
+
+        def again(tried: State) -> Exception | None:
+            if under_way is not None:
+                under_way.note(worker, number)
+            return self._bench.check_built(tried)
+
+        if under_way is not None:
+            under_way.note(worker, number)
+        error = self._bench.check(state)
+        failure = None
+        if error is not None:
+            reduced, said, self.interrupted = reduce(again, state, error)
+            failure = Failure(state, reduced, said, self._task.check)
+        if under_way is not None:
+            under_way.rest(worker)
+        return failure
 
 
 def check_options(

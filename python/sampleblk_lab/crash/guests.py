@@ -35,7 +35,7 @@ from sampleblk_lab.crash.explore import (
 from sampleblk_lab.crash.log import Log, State
 from sampleblk_lab.crash.model import Sample
 from sampleblk_lab.crash.resume import Notes, digest
-from sampleblk_lab.crash.under_way import UnderWay
+from sampleblk_lab.crash.under_way import HANGS, UnderWay
 from sampleblk_lab.crash.workers import packed, unpacked
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.paths import scratch_directory
@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from sampleblk_lab.vm.machine import VM
 
 _VM_OPTIONS = frozenset({"kernel", "cpus", "memory_mib", "accel"})
+
+#: Seconds that a state may take.
+DEADLINE_S = 300.0
 
 # Between two looks at how far the guest has come.
 _LOOK_S = 0.5
@@ -67,8 +70,8 @@ def _explore(
     check: Callable[[Path, State], object],
     options: dict[str, Any],
     known: dict[int, tuple[int, Bare, Bare, Any]],
-    under_way: str,
     check_digest: str,
+    watch: tuple[Path, float],
 ) -> tuple[dict[str, Any], list[tuple[Bare, Bare, Any]]]:
     """Explores, but for what is known. Returns facts, and the failures: as found, reduced, what was said."""
     log = _log(recipe)
@@ -76,7 +79,7 @@ def _explore(
         number: (looked_at, Failure(State.of(log, state), State.of(log, reduced), unpacked(error), check))
         for number, (looked_at, state, reduced, error) in known.items()
     }
-    with contextlib.closing(UnderWay(Path(under_way))) as notes:
+    with contextlib.closing(UnderWay(*watch)) as notes:
         led = Led(failures, notes, check_digest)
         found = explore(log, check, **options, client=None, progress=False, led=led)
     facts = {name: getattr(found, name) for name in ("states", "checked", "total", "complete", "interrupted")}
@@ -84,15 +87,21 @@ def _explore(
 
 
 def _check(
-    recipe: dict[str, Any], check: Callable[[Path, State], object], clones: bool | None, bare: Bare
+    recipe: dict[str, Any],
+    check: Callable[[Path, State], object],
+    clones: bool | None,
+    bare: Bare,
+    watch: tuple[Path, float],
 ) -> Exception | tuple[str, str] | None:
     """What the check says of one state, packed; None where it passes."""
     log = _log(recipe)
     with (
+        contextlib.closing(UnderWay(*watch)) as notes,
         clones_for(log, check, clones, 1) as made,
         scratch_directory("crash-images", folder_for(log.size_bytes)) as folder,
         contextlib.closing(Bench(log, check, made[0] if made else ImageFile(log, folder))) as bench,
     ):
+        notes.note(0, 0)
         error = bench.check_built(State.of(log, bare))
     return None if error is None else packed(error)
 
@@ -106,7 +115,7 @@ class _Guests:
     def __init__(self, options: Mapping[str, Any], folder: Path) -> None:
         unknown = sorted(set(options) - _VM_OPTIONS)
         if unknown:
-            raise InputError(f"vm has {unknown[0]!r}", expected=", ".join(sorted(_VM_OPTIONS)))
+            raise InputError(f"vm has {unknown[0]!r}", expected=f"deadline_s, {', '.join(sorted(_VM_OPTIONS))}")
         self._options = options
         self._folder = folder
         self._vm: VM | None = None
@@ -160,10 +169,17 @@ class _Exploration:
     Args:
         options: Of :func:`explore`, but for what changes from VM to VM.
         path: How far it has come; the guest writes there.
+        deadline_s: How long a state may take.
     """
 
     def __init__(
-        self, log: Log, check: Callable[[Path, State], object], options: dict[str, Any], path: Path, guests: _Guests
+        self,
+        log: Log,
+        check: Callable[[Path, State], object],
+        options: dict[str, Any],
+        path: Path,
+        deadline_s: float,
+        guests: _Guests,
     ) -> None:
         self._log = log
         self._check = check
@@ -171,6 +187,8 @@ class _Exploration:
         self._options = options
         self._path = path
         self._under_way = path.with_name(f"{path.name}.under-way")
+        self._watch = self._under_way, deadline_s
+        self._hangs = f"a state was checked for more than {deadline_s:g} s, and the guest ended for it"
         self._guests = guests
         for file in filter(None, (log.path, log.base)):
             # A VM mounts these anew, and sees all others.
@@ -215,7 +233,7 @@ class _Exploration:
 
         while True:
             options = {**self._options, **left(), "resume": str(self._path)}
-            told = self._sent(), str(self._under_way), self._digest
+            told = self._sent(), self._digest, self._watch
             self._under_way.unlink(missing_ok=True)
             try:
                 with _shown(line, self._under_way):
@@ -310,9 +328,10 @@ class _Exploration:
         from sampleblk_lab.vm import GuestPanicError
 
         try:
-            said = self._guests.call(_check, self._recipe, self._check, self._options["clones"], state.bare)
+            told = self._options["clones"], state.bare, self._watch
+            said = self._guests.call(_check, self._recipe, self._check, *told)
         except GuestPanicError as panic:
-            return panic
+            return panic if HANGS not in panic.console else GuestPanicError(self._hangs, panic.console)
         return None if said is None else unpacked(said)
 
 
@@ -340,6 +359,10 @@ def explore_in_vms(
             path = stack.enter_context(scratch_directory("crash-guests")) / "explored.json"
         else:
             path = Path(resume).absolute()
-        guests = stack.enter_context(contextlib.closing(_Guests(vm, path.parent)))
-        exploration = stack.enter_context(contextlib.closing(_Exploration(log, check, options, path, guests)))
+        deadline_s, machine = vm.get("deadline_s", DEADLINE_S), {k: v for k, v in vm.items() if k != "deadline_s"}
+        if deadline_s <= 0:
+            raise InputError(f"deadline_s {deadline_s}", expected="seconds that a state may take")
+        guests = stack.enter_context(contextlib.closing(_Guests(machine, path.parent)))
+        made = _Exploration(log, check, options, path, deadline_s, guests)
+        exploration = stack.enter_context(contextlib.closing(made))
         return exploration.run(states, seconds, line)

@@ -320,8 +320,9 @@ class Log:
             vm: Check in a VM: True, or a dict with ``kernel``, ``cpus``, ``memory_mib``, ``accel`` of
                 :class:`sampleblk_lab.vm.VM`; `workers` are as many as it has CPUs, unless said. A state with which its
                 kernel panics is a failure, whose error is a :class:`sampleblk_lab.vm.GuestPanicError` with the console;
-                it is reduced, and the rest is checked in a fresh VM. A log in ``/dev/shm`` or ``/run`` is refused: a VM
-                has these for itself.
+                it is reduced, and the rest is checked in a fresh VM. So is one that takes longer than ``deadline_s``
+                (300), whose kernel is made to panic, with its blocked tasks on the console. A log in ``/dev/shm`` or
+                ``/run`` is refused: a VM has these for itself.
             clones: Whether the driver builds the states, on clones of a device that has the log: the check is then
                 called with the path of a block device. Nothing is copied but what lies over the first state, nothing
                 has to be undone, and mounting takes no loop device. None: where the check is one of

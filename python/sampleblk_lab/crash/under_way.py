@@ -1,32 +1,70 @@
 # SPDX-License-Identifier: MIT
-"""What the workers of an exploration are about to check, kept where a kernel that panics does not take it along."""
+"""What the workers of an exploration check just now, kept where a kernel that goes down does not take it along."""
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import os
+import signal
 import struct
+import time
 from pathlib import Path
+
+#: What a watchdog says on the console before it ends the kernel.
+HANGS = "sampleblk-lab: one state has been checked for"
+
+_MOST_WORKERS = 4096
 
 
 class UnderWay:
-    """What each worker is about to check, in a file that outlives the guest. One for all workers, made before they are.
+    """What each worker checks, in a file that outlives the guest. One for all workers, made before they are.
+
+    A process watches for how long: a kernel that hangs would end nothing by itself.
 
     Args:
         path: The file, of the host's.
+        deadline_s: End the kernel, with its blocked tasks on the console, where one state takes longer.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, deadline_s: float) -> None:
+        self._since_ns = memoryview(mmap.mmap(-1, 8 * _MOST_WORKERS)).cast("Q")
         # Past the guest's page cache, which a panic takes with it. QEMU leaves the host's to the file.
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_DIRECT | os.O_CLOEXEC, 0o600)
+        parent = os.getpid()
+        self._watchdog = os.fork()
+        if self._watchdog == 0:
+            try:
+                self._watch(parent, deadline_s)
+            finally:
+                os._exit(0)
 
     def note(self, worker: int, number: int) -> None:
-        """Says that a worker is about to check the contents of this number."""
+        """Says that a worker is about to check the contents of this number, also once more."""
         os.pwrite(self._fd, struct.pack("<Q", number + 1), 8 * worker)
+        self._since_ns[worker] = time.monotonic_ns()
+
+    def rest(self, worker: int) -> None:
+        """Says that a worker checks nothing just now."""
+        self._since_ns[worker] = 0
 
     def close(self) -> None:
-        """Closes the file, which stays."""
+        """Ends the watching, and closes the file, which stays."""
+        os.kill(self._watchdog, signal.SIGKILL)
+        os.waitpid(self._watchdog, 0)
         os.close(self._fd)
+
+    def _watch(self, parent: int, deadline_s: float) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        while os.getppid() == parent:
+            time.sleep(0.5)
+            began_ns = min((since for since in self._since_ns if since), default=None)
+            if began_ns is not None and time.monotonic_ns() - began_ns > deadline_s * 1e9:
+                # The stacks of the tasks that are blocked, why, and the panic.
+                Path("/proc/sysrq-trigger").write_text("w")
+                with contextlib.suppress(OSError):
+                    Path("/dev/kmsg").write_text(f"{HANGS} {deadline_s:g} s\n")
+                Path("/proc/sysrq-trigger").write_text("c")
 
     @staticmethod
     def read(path: Path) -> list[int]:
