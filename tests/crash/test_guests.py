@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 import time
 from pathlib import Path
 
@@ -65,6 +67,21 @@ def test_a_saved_panic_panics_again(
     done = pytester.runpytest_subprocess("--sblk-kernel", "6.1", "-p", "no:cacheprovider", folder)
     done.assert_outcomes(passed=1, failed=1)
     done.stdout.fnmatch_lines(["*sysrq triggered crash*"])
+
+
+def test_a_check_of_a_module_that_a_vm_does_not_find(
+    log: crash.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "own_checks.py"
+    file.write_text("def fails(path, state):\n    assert path.read_bytes()[512] != 1, 'the first is there'\n")
+    spec = importlib.util.spec_from_file_location("own_checks", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "own_checks", module)
+    spec.loader.exec_module(module)
+    found = log.explore(crash.all_of(module.fails), model=crash.Prefix(), vm={"kernel": "6.1"})
+    assert [str(one.error).splitlines()[0] for one in found.failures] == ["the first is there"]
 
 
 def hangs(path: Path, state: crash.State) -> None:

@@ -18,22 +18,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.crash import host
-from sampleblk_lab.crash.checks import Check
 from sampleblk_lab.crash.explore import Contents, Exploration, Failure, Position, Task, settle
 from sampleblk_lab.crash.log import State
-from sampleblk_lab.crash.parcel import Parcel, packed
+from sampleblk_lab.crash.parcel import Parcel, check_by_value, packed
 from sampleblk_lab.crash.workers import unpacked
 from sampleblk_lab.errors import SampleblkError
 from sampleblk_lab.interrupts import counted_ctrl_c
-from sampleblk_lab.sweeps import identity
 from sampleblk_lab.sweeps.in_flight import InFlight
 from sampleblk_lab.sweeps.place import Place, place
-from sampleblk_lab.sweeps.spec import pickled
 from sampleblk_lab.sweeps.work import PASSING, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
     from sampleblk_lab.progress import Line
 
@@ -84,20 +80,6 @@ class _Range:
     reasons: list[str] = field(default_factory=list)
 
 
-def _parts(check: object) -> Iterator[object]:
-    """What a check was made of."""
-    if isinstance(check, Check):
-        for part in (*check.arguments, *check.keywords.values()):
-            yield from _parts(part)
-    else:
-        yield check
-
-
-def _sent(check: Callable[[Path, State], object]) -> bytes:
-    own = identity.modules_of(list(_parts(check)), "the check")
-    return pickled(check, own, "the check")
-
-
 class _Cluster:
     """One exploration."""
 
@@ -117,7 +99,7 @@ class _Cluster:
         self._line = line
         self._note = note
         self._id = uuid.uuid4().hex
-        self._check = _sent(task.check)
+        self._check = check_by_value(task.check)
         self._parcel = Parcel.of(task.log)
         self._data: bytes | None = None
         self._contents = Contents(task, task.log.image(""))

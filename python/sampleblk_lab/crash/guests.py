@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import pickle
 import sys
 import threading
 import time
@@ -34,6 +35,7 @@ from sampleblk_lab.crash.explore import (
 )
 from sampleblk_lab.crash.log import Log, State
 from sampleblk_lab.crash.model import Sample
+from sampleblk_lab.crash.parcel import check_by_value
 from sampleblk_lab.crash.resume import Notes, digest
 from sampleblk_lab.crash.under_way import HANGS, UnderWay
 from sampleblk_lab.crash.workers import packed, unpacked
@@ -67,14 +69,14 @@ def _log(recipe: dict[str, Any]) -> Log:
 
 def _explore(
     recipe: dict[str, Any],
-    check: Callable[[Path, State], object],
+    sent: bytes,
     options: dict[str, Any],
     known: dict[int, tuple[int, Bare, Bare, Any]],
     check_digest: str,
     watch: tuple[Path, float],
 ) -> tuple[dict[str, Any], list[tuple[Bare, Bare, Any]]]:
     """Explores, but for what is known. Returns facts, and the failures: as found, reduced, what was said."""
-    log = _log(recipe)
+    log, check = _log(recipe), pickle.loads(sent)
     failures = {
         number: (looked_at, Failure(State.of(log, state), State.of(log, reduced), unpacked(error), check))
         for number, (looked_at, state, reduced, error) in known.items()
@@ -88,13 +90,13 @@ def _explore(
 
 def _check(
     recipe: dict[str, Any],
-    check: Callable[[Path, State], object],
+    sent: bytes,
     clones: bool | None,
     bare: Bare,
     watch: tuple[Path, float],
 ) -> Exception | tuple[str, str] | None:
     """What the check says of one state, packed; None where it passes."""
-    log = _log(recipe)
+    log, check = _log(recipe), pickle.loads(sent)
     with (
         contextlib.closing(UnderWay(*watch)) as notes,
         clones_for(log, check, clones, 1) as made,
@@ -183,6 +185,7 @@ class _Exploration:
     ) -> None:
         self._log = log
         self._check = check
+        self._by_value = check_by_value(check)
         self._digest = digest(check)
         self._options = options
         self._path = path
@@ -237,7 +240,7 @@ class _Exploration:
             self._under_way.unlink(missing_ok=True)
             try:
                 with _shown(line, self._under_way):
-                    answer = self._guests.call(_explore, self._recipe, self._check, options, *told)
+                    answer = self._guests.call(_explore, self._recipe, self._by_value, options, *told)
             except GuestPanicError as panic:
                 if lost := self._explain(panic, line):
                     return self._so_far(lost)
@@ -329,7 +332,7 @@ class _Exploration:
 
         try:
             told = self._options["clones"], state.bare, self._watch
-            said = self._guests.call(_check, self._recipe, self._check, *told)
+            said = self._guests.call(_check, self._recipe, self._by_value, *told)
         except GuestPanicError as panic:
             return panic if HANGS not in panic.console else GuestPanicError(self._hangs, panic.console)
         return None if said is None else unpacked(said)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A recording on its way to other hosts: what it is known by, and where a host keeps it."""
+"""A recording and its check on their way to other machines: what they are known by, and where a host keeps the log."""
 
 from __future__ import annotations
 
@@ -9,12 +9,21 @@ import pickle
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from sampleblk_lab.crash.checks import Check
 from sampleblk_lab.crash.files import digest
 from sampleblk_lab.crash.log import Log
 from sampleblk_lab.crash.reproduce import pack, unpack
 from sampleblk_lab.errors import SampleblkError
 from sampleblk_lab.paths import built_directory, cache_root, fingerprint, is_kept, locked, remove_unused
+from sampleblk_lab.sweeps import identity
+from sampleblk_lab.sweeps.spec import pickled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sampleblk_lab.crash.log import State
 
 _LOG, _BASE = "log", "base.img"
 
@@ -104,3 +113,17 @@ def _verified(parcel: Parcel, _fingerprints: tuple[str, ...]) -> bool:
     with contextlib.suppress(OSError, SampleblkError):
         return _digest(parcel.log()) == parcel.digest
     return False
+
+
+def check_by_value(check: Callable[[Path, State], object]) -> bytes:
+    """A check as it is sent, with the user's own code that it refers to. Raises InputError for one that cannot be."""
+    return pickled(check, identity.modules_of(list(_parts(check)), "the check"), "the check")
+
+
+def _parts(check: object) -> Iterator[object]:
+    """What a check was made of."""
+    if isinstance(check, Check):
+        for part in (*check.arguments, *check.keywords.values()):
+            yield from _parts(part)
+    else:
+        yield check
