@@ -91,13 +91,13 @@ def hangs(path: Path, state: crash.State) -> None:
 
 
 def test_a_state_that_hangs_is_a_failure_and_the_rest_is_checked(log: crash.Log) -> None:
-    found = log.explore(hangs, failures=9, vm={"kernel": "6.1", "deadline_s": 8})
+    found = log.explore(hangs, failures=9, vm={"kernel": "6.1", "deadline_s": 12})
     assert found.complete
     [failure] = found.failures
     assert (failure.reduced.lost, failure.reduced.torn) == ([3], [])
     assert isinstance(failure.error, GuestPanicError)
-    assert failure.error.message == "a state was checked for more than 8 s, and the guest ended for it"
-    assert "one state has been checked for 8 s" in failure.error.console
+    assert failure.error.message == "a state was checked for more than 12 s, and the guest ended for it"
+    assert "one state has been checked for 12 s" in failure.error.console
 
 
 def sometimes_falls_over(path: Path, _: crash.State) -> None:
@@ -113,6 +113,9 @@ def test_a_panic_that_no_state_makes_alone_ends_it_and_is_told(log: crash.Log) -
     found = log.explore(sometimes_falls_over, vm={"kernel": "6.1", "cpus": 1})
     assert not found.failures
     assert not found.complete
+    # Also where some had passed by then.
+    assert crash.Exploration(checked=3).ok
+    assert not crash.Exploration(checked=3, lost=found.lost).ok
     assert "under contents 2, but under none of them alone" in found.lost
     assert "sysrq triggered crash" in found.lost
 

@@ -176,7 +176,7 @@ def _explore(options: argparse.Namespace) -> int:
     show(options, {**found.json(), "saved": saved, "report": options.report}, "\n".join(lines))
     if found.interrupted:
         return 130
-    return 0 if found.ok and not found.lost else 1
+    return 0 if found.ok else 1
 
 
 def _show(options: argparse.Namespace) -> int:

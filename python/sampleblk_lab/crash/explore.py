@@ -157,7 +157,7 @@ class Exploration:
         total: How many the model has; infinity where that is too many to say, or has no end.
         complete: Whether that were all.
         interrupted: Whether Ctrl-C ended it.
-        lost: Why the cluster did nothing more, or nothing; what was found until then is here.
+        lost: Why it could not go on, of a cluster or a VM, or nothing; what was found until then is here.
         elapsed_s: Seconds it took.
         failures: What did not pass.
         log: What was explored.
@@ -179,8 +179,8 @@ class Exploration:
 
     @property
     def ok(self) -> bool:
-        """Whether something was checked, and all of it passed."""
-        return self.checked > 0 and not self.failures
+        """Whether something was checked, all of it passed, and nothing kept it from going on."""
+        return self.checked > 0 and not self.failures and not self.lost
 
     def text(self) -> str:
         """A line that says what was looked at, then the failures."""
