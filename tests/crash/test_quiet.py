@@ -3,6 +3,8 @@
 
 SAMPLEBLK_QUIET_STATES in the environment is how many states of each are checked, SAMPLEBLK_QUIET_CPUS how many
 processors the VM has: emulated, two VMs of one check more beside each other than one of two.
+More than there are cannot be checked: a sample ends where a hundred thousand draws bring nothing new, of ext4 after
+some 15,000.
 """
 
 from __future__ import annotations
@@ -65,5 +67,4 @@ def test_what_was_promised_is_kept(fs: str, size: str, tmp_path: Path, sampleblk
     found = json.loads(done.stdout.decode().splitlines()[-1])
     assert found["release"].startswith(f"{KERNEL}.")
     assert found["failures"] == []
-    # A sample ends before where a hundred thousand draws bring nothing new: of ext4 it does after 15,520.
-    assert found["checked"] >= min(STATES, 10_000) or found["complete"]
+    assert found["checked"] == STATES or found["complete"]

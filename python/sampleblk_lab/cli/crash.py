@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sampleblk_lab.cli.output import add_json, show
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.functions import named
+from sampleblk_lab.vm.options import add_shape, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,9 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="check in a VM, and after a panic in a fresh one: release or its beginning (6.1), path, Debian suite, or "
         "host",
     )
-    group.add_argument("--cpus", type=int, default=2, metavar="N", help="virtual CPUs (2)")
-    group.add_argument("--memory", default="1G", metavar="SIZE", help="memory (1G)")
-    group.add_argument("--accel", choices=["kvm", "tcg"], help="how to run the guest (KVM where it is seen to work)")
+    add_shape(group, cpus=2, memory="1G", memory_help="memory")
     exploring.set_defaults(run=_explore)
 
     showing = actions.add_parser("show", help="what a log holds, and how many states each model has")
@@ -138,10 +137,8 @@ def _model(options: argparse.Namespace) -> crash.Model:
 def _vm(options: argparse.Namespace) -> dict[str, Any] | None:
     if options.kernel is None:
         return None
-    from sampleblk_lab._native import core
-
-    memory_mib = core.parse_bytes(options.memory, "--memory") >> 20
-    return {"kernel": options.kernel, "cpus": options.cpus, "memory_mib": memory_mib, "accel": options.accel}
+    cpus, memory_mib = size_of(options)
+    return {"kernel": options.kernel, "cpus": cpus, "memory_mib": memory_mib, "accel": options.accel}
 
 
 def _explore(options: argparse.Namespace) -> int:
@@ -169,8 +166,10 @@ def _explore(options: argparse.Namespace) -> int:
             str(failure.save(Path(options.save) / f"failure-{number}"))
             for number, failure in enumerate(found.failures, start=1)
         ]
-    kernel = f"--sblk-kernel {found.failures[0].kernel} " if found.failures and found.failures[0].kernel else ""
-    lines = [found.text(), *(f"reproduce it with pytest {kernel}{folder}" for folder in saved)]
+    lines = [found.text()]
+    for failure, folder in zip(found.failures, saved, strict=False):
+        kernel = f"--sblk-kernel {failure.kernel} " if failure.kernel else ""
+        lines.append(f"reproduce it with pytest {kernel}{folder}")
     if options.report:
         lines.append(f"report: {found.report(options.report, saved=saved)}")
     show(options, {**found.json(), "saved": saved, "report": options.report}, "\n".join(lines))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sampleblk_lab.cli.output import add_json, show, show_table
 from sampleblk_lab.errors import InputError
+from sampleblk_lab.vm.options import add_shape
 
 if TYPE_CHECKING:
     from sampleblk_lab.suites import running
@@ -80,9 +81,7 @@ def _configure(parser: argparse.ArgumentParser, suite: str, example: str) -> Non
         default=os.environ.get("SAMPLEBLK_KERNEL"),
         help="release or its beginning (6.1), path, Debian suite, or host; $SAMPLEBLK_KERNEL",
     )
-    group.add_argument("--cpus", type=int, default=1, metavar="N", help="virtual CPUs (1)")
-    group.add_argument("--memory", default="2G", metavar="SIZE", help="memory; devices take what is written of it (2G)")
-    group.add_argument("--accel", choices=["kvm", "tcg"], help="how to run the guest (KVM where it is seen to work)")
+    add_shape(group, cpus=1, memory="2G", memory_help="memory; devices take what is written of it")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     add_json(parser)
     parser.set_defaults(run=_run, suite=suite)

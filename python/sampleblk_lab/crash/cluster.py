@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.crash import host
 from sampleblk_lab.crash.explore import Contents, Exploration, Failure, Position, Task, settle
-from sampleblk_lab.crash.log import State
+from sampleblk_lab.crash.log import Bare, State
 from sampleblk_lab.crash.parcel import Parcel, check_by_value, packed
 from sampleblk_lab.crash.workers import unpacked
 from sampleblk_lab.errors import SampleblkError
@@ -72,7 +72,7 @@ class _Range:
     """
 
     first: int
-    states: list[host.Bare]
+    states: list[Bare]
     looked_at: list[int]
     reducing: bool = False
     to: str = ""

@@ -236,14 +236,25 @@ class Exploration:
 
 
 class Bench:
-    """A disk, on which states are checked. To be closed by the thread that uses it."""
+    """A disk, on which states are checked. To be closed by the thread that uses it.
+
+    Args:
+        board: Where its tools tell others what they have learned, and hear it.
+        before_each: Called before each check.
+    """
 
     def __init__(
-        self, log: Log, check: Callable[[Path, State], object], disk: Disk, board: core.CrashVerdictBoard | None = None
+        self,
+        log: Log,
+        check: Callable[[Path, State], object],
+        disk: Disk,
+        board: core.CrashVerdictBoard | None = None,
+        before_each: Callable[[], object] | None = None,
     ) -> None:
         self._log = log
         self._check = check
         self._disk = disk
+        self._before_each = before_each
         self._tools = ResidentTools(board)
 
     def close(self) -> None:
@@ -252,6 +263,8 @@ class Bench:
 
     def check(self, state: State) -> Exception | None:
         """What the check says of the state that the image of the disk has taken."""
+        if self._before_each is not None:
+            self._before_each()
         self._disk.build()
         try:
             with self._tools.used():
@@ -380,12 +393,48 @@ class Led:
     Attributes:
         known: Contents that are known to fail, as in :class:`Task`: they are not checked.
         under_way: As in :class:`Task`.
-        check_digest: Of the check, as :class:`sampleblk_lab.crash.resume.Notes` has it.
+        about: What is explored, as :func:`sampleblk_lab.crash.resume.about` has it; empty: it is asked for.
     """
 
     known: Mapping[int, tuple[int, Failure]] = field(default_factory=dict)
     under_way: UnderWay | None = None
-    check_digest: str = ""
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How an exploration is to be done; :meth:`Log.explore` says what each of these means. Raises InputError."""
+
+    model: Model
+    states: int | None
+    seconds: float | None
+    failures: int
+    workers: int | None
+    clones: bool | None
+    resume: str | os.PathLike[str] | None
+    order: str
+    progress: bool
+
+    def __post_init__(self) -> None:
+        if isinstance(self.model, Sample) and self.states is None and self.seconds is None:
+            raise InputError("a sample without an end", expected="states=, or seconds=")
+        for name, value in (("workers", self.workers), ("failures", self.failures)):
+            if value is not None and value < 1:
+                raise InputError(f"{name} {value}", expected="1 or more")
+        if self.order not in ORDERS:
+            raise InputError(f"order={self.order!r}", expected=" or ".join(map(repr, ORDERS)))
+
+    def total(self, log: Log) -> float:
+        """How many states there are; infinity where they have no end."""
+        return float("inf") if isinstance(self.model, Sample) else log.count(self.model)
+
+    def kinds(self, log: Log) -> Sequence[int]:
+        """As :class:`Task` has them."""
+        return log.kinds() if self.order == "unlike" else ()
+
+    def line(self) -> Line:
+        """Where progress is shown, if it is."""
+        return Line(every_s=0.5, shown=self.progress and sys.stderr.isatty())
 
 
 @dataclass(frozen=True)
@@ -454,7 +503,8 @@ class Walker:
         self._task = task
         self._share = share or Share()
         disk: Disk = task.clones[self._share.number] if task.clones else ImageFile(task.log, folder)
-        self._bench = Bench(task.log, task.check, disk, board)
+        self._number = 0
+        self._bench = Bench(task.log, task.check, disk, board, None if task.under_way is None else self._note)
         self._contents = Contents(task, disk.image)
         self.looked_at = 0
         self.complete = False
@@ -476,48 +526,29 @@ class Walker:
             # Whose the contents are depends on nothing but how many there were before them.
             if self._share.has(number - self._task.after):
                 self.looked_at = self._contents.looked_at
-                failure = None
+                self._number = number
                 # One that is known already was found where it took the machine with it.
-                if number not in self._task.earlier:
-                    failure = self._checked(number, state)
+                failure = None if number in self._task.earlier else self._checked(state)
                 yield Checked(number, self.looked_at, failure)
                 if self.interrupted:
                     return
         self.looked_at = self._contents.looked_at
         self.complete = self._contents.complete
 
-    def _checked(self, number: int, state: State) -> Failure | None:
-        """What is wrong with the state that the image has taken, the one of those contents."""
-        under_way, worker = self._task.under_way, self._share.number
+    def _note(self) -> None:
+        assert self._task.under_way is not None
+        self._task.under_way.note(self._share.number, self._number)
 
-        def again(tried: State) -> Exception | None:
-            if under_way is not None:
-                under_way.note(worker, number)
-            return self._bench.check_built(tried)
-
-        if under_way is not None:
-            under_way.note(worker, number)
+    def _checked(self, state: State) -> Failure | None:
+        """What is wrong with the state that the image has taken."""
         error = self._bench.check(state)
         failure = None
         if error is not None:
-            reduced, said, self.interrupted = reduce(again, state, error)
+            reduced, said, self.interrupted = reduce(self._bench.check_built, state, error)
             failure = Failure(state, reduced, said, self._task.check)
-        if under_way is not None:
-            under_way.rest(worker)
+        if self._task.under_way is not None:
+            self._task.under_way.rest(self._share.number)
         return failure
-
-
-def check_options(
-    model: Model, states: int | None, seconds: float | None, failures: int, workers: int | None, order: str
-) -> None:
-    """Raises InputError for what :func:`explore` would not do."""
-    if isinstance(model, Sample) and states is None and seconds is None:
-        raise InputError("a sample without an end", expected="states=, or seconds=")
-    for name, value in (("workers", workers), ("failures", failures)):
-        if value is not None and value < 1:
-            raise InputError(f"{name} {value}", expected="1 or more")
-    if order not in ORDERS:
-        raise InputError(f"order={order!r}", expected=" or ".join(map(repr, ORDERS)))
 
 
 @contextlib.contextmanager
@@ -539,38 +570,32 @@ def clones_for(
 def explore(
     log: Log,
     check: Callable[[Path, State], object],
-    model: Model,
-    states: int | None,
-    seconds: float | None,
-    failures: int,
-    workers: int | None,
-    client: Any,
-    clones: bool | None,
-    resume: str | os.PathLike[str] | None,
-    order: str,
-    progress: bool,
-    *,
+    wanted: Wanted,
+    client: Any = None,
     led: Led | None = None,
 ) -> Exploration:
     """See :meth:`Log.explore`; `led` by another process."""
     led = led or Led()
-    check_options(model, states, seconds, failures, workers, order)
-    if client is not None and clones:
+    model, failures, workers = wanted.model, wanted.failures, wanted.workers
+    if client is not None and wanted.clones:
         raise InputError("clones beside a client", expected="one of them")
-    found = Exploration(total=float("inf") if isinstance(model, Sample) else log.count(model))
+    found = Exploration(total=wanted.total(log))
     found.log, found.model, found.check = log, model, check
     begin = time.monotonic()
-    until = None if seconds is None else begin + seconds
-    task = Task(log, check, model, states, until, earlier=led.known, under_way=led.under_way)
-    if order == "unlike":
-        task = replace(task, kinds=log.kinds())
-    line = Line(every_s=0.5, shown=progress and sys.stderr.isatty())
+    until = None if wanted.seconds is None else begin + wanted.seconds
+    task = Task(
+        *(log, check, model, wanted.states, until),
+        earlier=led.known,
+        kinds=wanted.kinds(log),
+        under_way=led.under_way,
+    )
+    line = wanted.line()
     with contextlib.ExitStack() as stack:
         note = _not_noted
-        if resume is not None:
-            from sampleblk_lab.crash.resume import Notes
+        if wanted.resume is not None:
+            from sampleblk_lab.crash.resume import Notes, about
 
-            notes = Notes(resume, log, model, check, order, begin, led.check_digest)
+            notes = Notes(wanted.resume, log, check, led.about or about(log, check, model, wanted.order), begin)
             task = replace(task, after=notes.reached.number, earlier={**task.earlier, **notes.earlier()})
             found.states, begin, note = notes.reached.looked_at, begin - notes.reached.elapsed_s, notes.note
             if enough(task.earlier, failures, task.after):
@@ -578,7 +603,7 @@ def explore(
                 found.elapsed_s = notes.reached.elapsed_s
                 return found
         if client is None:
-            task = replace(task, clones=stack.enter_context(clones_for(log, check, clones, workers or 1)))
+            task = replace(task, clones=stack.enter_context(clones_for(log, check, wanted.clones, workers or 1)))
         folder = stack.enter_context(scratch_directory("crash-images", folder_for(log.size_bytes * (workers or 1))))
         if client is not None:
             from sampleblk_lab.crash.cluster import explore_on_cluster

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.crash.disks import ImageFile
 from sampleblk_lab.crash.explore import Bench, folder_for, reduce
-from sampleblk_lab.crash.log import State
+from sampleblk_lab.crash.log import Bare, State
 from sampleblk_lab.crash.workers import packed
 from sampleblk_lab.errors import SampleblkError, UnsupportedError
 from sampleblk_lab.paths import scratch_directory
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 #: The kind of an outcome that says that the host has no such log; its facts say which host that is.
 LACKS = "lacks the log"
-
-Bare = tuple[int, list[int], list[tuple[int, int, int]]]
 
 
 @dataclass(frozen=True)

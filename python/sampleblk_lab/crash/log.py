@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from sampleblk_lab.crash.submitters import Submitter
 
 
+#: A state without its log, as :attr:`State.bare` has it.
+Bare = tuple[int, list[int], list[tuple[int, int, int]]]
+
+
 class State:
     """A crash after a submission, and what is missing of what was submitted by then.
 
@@ -39,12 +43,12 @@ class State:
         self.native = native
 
     @classmethod
-    def of(cls, log: Log, bare: tuple[int, list[int], list[tuple[int, int, int]]]) -> State:
+    def of(cls, log: Log, bare: Bare) -> State:
         """The state of a log that :attr:`bare` tells of, in whichever process."""
         return cls(log, core.CrashState(*bare))
 
     @property
-    def bare(self) -> tuple[int, list[int], list[tuple[int, int, int]]]:
+    def bare(self) -> Bare:
         """The state as plain data, which can be sent: submissions, indices of lost writes, torn ones."""
         return self.native.submitted, self.native.lost, self.native.torn
 
@@ -349,21 +353,16 @@ class Log:
             UnsupportedError: An address was given, and distributed is not installed.
             VMError: The VM was lost otherwise than by a panic of its kernel.
         """
-        if vm:
-            from sampleblk_lab.crash.guests import explore_in_vms
+        from sampleblk_lab.crash.explore import Wanted, explore
 
-            if client is not None:
-                raise InputError("a VM beside a client", expected="one of them")
-            options = {} if vm is True else dict(vm)
-            made = model or Reorder()
-            return explore_in_vms(
-                self, check, made, states, seconds, failures, workers, clones, resume, order, progress, options
-            )
-        from sampleblk_lab.crash.explore import explore
+        wanted = Wanted(model or Reorder(), states, seconds, failures, workers, clones, resume, order, progress)
+        if not vm:
+            return explore(self, check, wanted, client)
+        from sampleblk_lab.crash.guests import explore_in_vms
 
-        return explore(
-            self, check, model or Reorder(), states, seconds, failures, workers, client, clones, resume, order, progress
-        )
+        if client is not None:
+            raise InputError("a VM beside a client", expected="one of them")
+        return explore_in_vms(self, check, wanted, {} if vm is True else vm)
 
     def __len__(self) -> int:
         return len(self.native)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.crash.checks import Check
 from sampleblk_lab.crash.explore import Failure
-from sampleblk_lab.crash.log import State
+from sampleblk_lab.crash.log import Bare, State
 from sampleblk_lab.crash.parcel import Parcel
 from sampleblk_lab.crash.workers import unpacked
 from sampleblk_lab.errors import FormatError, InputError
@@ -22,7 +22,7 @@ from sampleblk_lab.sweeps import identity
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from sampleblk_lab.crash.explore import Position
     from sampleblk_lab.crash.log import Log
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 # Counted up where walks go through their contents in another order, or through others.
 _FORMAT = "sampleblk-lab crash exploration 2"
 _EVERY_S = 5.0
-
-# As State.bare.
-Bare = tuple[int, list[int], list[tuple[int, int, int]]]
 
 
 @dataclass(frozen=True)
@@ -88,17 +85,25 @@ def digest(check: Callable[[Path, State], object]) -> str:
     return identity.of_function(check).digest
 
 
+def about(log: Log, check: Callable[[Path, State], object], model: Model, order: str) -> dict[str, Any]:
+    """What tells an exploration from others, as JSON has it. Raises InputError where nothing tells the check."""
+    return {
+        "log": dataclasses.asdict(Parcel.of(log)),
+        "model": repr(model),
+        "check": digest(check),
+        "order": order,
+    }
+
+
 class Notes:
     """The file of one exploration.
 
     Args:
         path: Read where it is there, and written to.
         log: What is explored.
-        model: Its states.
-        check: What is asked of them.
-        order: In which they are explored.
+        check: What is asked of its states.
+        of: What :func:`about` says of it.
         begin: Of this run, in seconds of the monotonic clock.
-        check_digest: Its :func:`digest`, where the check came from another process; empty: it is asked for.
 
     Attributes:
         reached: What the runs before have reached.
@@ -113,21 +118,14 @@ class Notes:
         self,
         path: str | os.PathLike[str],
         log: Log,
-        model: Model,
         check: Callable[[Path, State], object],
-        order: str,
+        of: Mapping[str, Any],
         begin: float,
-        check_digest: str = "",
     ) -> None:
         self._path = Path(path)
         self._log = log
         self._check = check
-        self._of: dict[str, Any] = {
-            "log": dataclasses.asdict(Parcel.of(log)),
-            "model": repr(model),
-            "check": check_digest or digest(check),
-            "order": order,
-        }
+        self._of = dict(of)
         self.reached = self._read() if self._path.exists() else Reached()
         # That it cannot be written shall not be found out at the end.
         self._save(self.reached)

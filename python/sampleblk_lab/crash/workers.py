@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab._native import core
 from sampleblk_lab.crash.explore import Exploration, Failure, Position, Task, Walker, settle
-from sampleblk_lab.crash.log import State
+from sampleblk_lab.crash.log import Bare, Log, State
 from sampleblk_lab.crash.shares import Share
 from sampleblk_lab.errors import SampleblkError
 from sampleblk_lab.interrupts import RaisedWithin, counted_ctrl_c
@@ -42,6 +42,9 @@ _NEVER = 2**64 - 1
 # What a worker leaves in the shared words: how many it has checked, how far it had looked by then, and how many of them
 # need not be checked again: not a failure whose reduction was interrupted.
 _WORDS = 3
+
+#: See :func:`packed_failure`.
+Sent = tuple[Bare, Bare, Any]
 
 
 class _Shared:
@@ -101,6 +104,17 @@ def unpacked(sent: Exception | tuple[str, str]) -> Exception:
     return rebuilt
 
 
+def packed_failure(failure: Failure) -> Sent:
+    """A failure as it can be sent: the state, what it was reduced to, and what was said."""
+    return failure.state.bare, failure.reduced.bare, packed(failure.error)
+
+
+def unpacked_failure(log: Log, check: Callable[[Path, State], object], sent: Sent) -> Failure:
+    """The failure, of a log and a check that are here."""
+    state, reduced, error = sent
+    return Failure(State.of(log, state), State.of(log, reduced), unpacked(error), check)
+
+
 def _work(
     task: Task,
     folder: Path,
@@ -124,8 +138,7 @@ def _work(
                     if checked is None:
                         break
                     if (failure := checked.failure) is not None:
-                        found = failure.state.bare, failure.reduced.bare, packed(failure.error)
-                        to.send(("failure", checked.number, checked.looked_at, *found))
+                        to.send(("failure", checked.number, checked.looked_at, packed_failure(failure)))
                     # After it: what counts as checked has been told of.
                     shared.report(share.number, count, checked.looked_at, count - walker.interrupted)
             except KeyboardInterrupt:
@@ -262,11 +275,8 @@ def _receive(
         raise SampleblkError(f"a worker ended by itself, with {how}: what was found is lost") from None
     kind, *rest = message
     if kind == "failure":
-        number, looked_at, state, reduced, error = rest
-        reached[number] = (
-            looked_at,
-            Failure(State.of(task.log, state), State.of(task.log, reduced), unpacked(error), task.check),
-        )
+        number, looked_at, sent = rest
+        reached[number] = looked_at, unpacked_failure(task.log, task.check, sent)
     elif kind == "end":
         complete, interrupted, looked_at = rest
         ends.append((complete, interrupted, looked_at))

@@ -43,6 +43,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
             group.add_argument(option, action="store_true", help=text)
 
 
+def add_shape(group: argparse._ArgumentGroup, *, cpus: int, memory: str, memory_help: str) -> None:
+    """Adds what a command says of its VMs besides the kernel, with the command's own defaults."""
+    group.add_argument("--cpus", type=int, default=cpus, metavar="N", help=f"virtual CPUs ({cpus})")
+    group.add_argument("--memory", default=memory, metavar="SIZE", help=f"{memory_help} ({memory})")
+    group.add_argument("--accel", choices=["kvm", "tcg"], help="how to run the guest (KVM where it is seen to work)")
+
+
 def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """Cuts the VM's options off the front of a command line; the rest is somebody else's."""
     mine: list[str] = []
