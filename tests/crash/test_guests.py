@@ -49,6 +49,10 @@ def test_a_state_that_panics_is_a_failure_and_the_rest_is_checked(
     assert "sysrq triggered crash" in str(panics[0].error)
     assert "sysrq" in panics[0].error.console
     assert {one.kernel.startswith(f"{kernel}.") for one in found.failures} == {True}
+    # Who reads the page is told the kernel as well.
+    page = found.report(tmp_path / "found.html", saved=["saved"])
+    assert f"pytest --sblk-kernel {found.failures[0].kernel} saved" in page.read_text()
+    page.unlink()
     # Another run has nothing more to do, and knows what this one found.
     again = log.explore(falls_over, failures=9, workers=workers, vm={"kernel": kernel}, resume=resume)
     assert _found(again) == _found(here)

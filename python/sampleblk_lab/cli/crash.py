@@ -166,10 +166,8 @@ def _explore(options: argparse.Namespace) -> int:
             str(failure.save(Path(options.save) / f"failure-{number}"))
             for number, failure in enumerate(found.failures, start=1)
         ]
-    lines = [found.text()]
-    for failure, folder in zip(found.failures, saved, strict=False):
-        kernel = f"--sblk-kernel {failure.kernel} " if failure.kernel else ""
-        lines.append(f"reproduce it with pytest {kernel}{folder}")
+    commands = [failure.command(folder) for failure, folder in zip(found.failures, saved, strict=False)]
+    lines = [found.text(), *(f"reproduce it with {command}" for command in commands)]
     if options.report:
         lines.append(f"report: {found.report(options.report, saved=saved)}")
     show(options, {**found.json(), "saved": saved, "report": options.report}, "\n".join(lines))

@@ -120,6 +120,11 @@ class Failure:
 
         return save(self, folder)
 
+    def command(self, folder: str | os.PathLike[str] = "") -> str:
+        """What reproduces it where :meth:`save` has written it."""
+        kernel = f"--sblk-kernel {self.kernel}" if self.kernel else ""
+        return " ".join(filter(None, ("pytest", kernel, os.fspath(folder))))
+
     def json(self) -> dict[str, Any]:
         """The same as JSON has it: the writes by their sequence in the log."""
         return {

@@ -45,7 +45,7 @@ def save(failure: Failure, folder: str | os.PathLike[str]) -> Path:
     text = "\n".join(
         [
             *(f"# {line}".rstrip() for line in failure.text().splitlines()),
-            *([f"# Found in a VM: pytest --sblk-kernel {failure.kernel}"] if failure.kernel else []),
+            *([f"# Found in a VM: {failure.command()}"] if failure.kernel else []),
             "from pathlib import Path",
             "",
             "import pytest",

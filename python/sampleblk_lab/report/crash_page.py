@@ -121,7 +121,7 @@ def _program(failure: Failure, saved: str) -> str:
     if log.base is None:
         options.append(f"size_bytes={log.size_bytes}")
     options += [f"{name}=False" for name, believed in (("flush", log.flush), ("fua", log.fua)) if not believed]
-    lines = [f"pytest {saved}", ""] if saved else []
+    lines = [failure.command(saved), ""] if saved else []
     lines += [
         "import sampleblk_lab as lab",
         "",
