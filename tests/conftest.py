@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sampleblk_lab.paths import cache_root
-from support import RunsInVM, script
+from support import RunsInVM, own_cache, script
 
 pytest_plugins = ["pytester"]
 
@@ -27,17 +26,10 @@ def sampleblk_python() -> RunsInVM:
 
 @pytest.fixture
 def own_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache with the kernels, QEMU and verdicts of the real one, and drivers and templates of its own.
-
-    What a test builds for a kernel that is gone with the test would take the place of what others use.
-    """
-    real, cache = cache_root(), tmp_path / "cache"
+    """See :func:`support.own_cache`."""
+    cache = tmp_path / "cache"
     cache.mkdir()
-    for name in ("interpreters", "kernels", "kvm", "qemu", "tools"):
-        if (real / name).is_dir():
-            (cache / name).symlink_to(real / name)
-    monkeypatch.setenv("SAMPLEBLK_CACHE", str(cache))
-    monkeypatch.setenv("SAMPLEBLK_BACKGROUND", "0")  # nothing is made there when the test has ended
+    own_cache(cache, monkeypatch)
     return cache
 
 

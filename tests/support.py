@@ -7,6 +7,10 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
+
+from sampleblk_lab.paths import cache_root
+
 RunsInVM = Callable[..., subprocess.CompletedProcess[bytes]]
 
 
@@ -53,3 +57,16 @@ def protobuf_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             assert at + size <= len(data)
             yield key >> 3, data[at : at + size]
             at += size
+
+
+def own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uses a cache with the kernels, QEMU and verdicts of the real one, and drivers and templates of its own.
+
+    What a test builds for what is gone with the test would take the place of what others use.
+    """
+    real = cache_root()
+    for name in ("interpreters", "kernels", "kvm", "qemu", "tools"):
+        if (real / name).is_dir():
+            (cache / name).symlink_to(real / name)
+    monkeypatch.setenv("SAMPLEBLK_CACHE", str(cache))
+    monkeypatch.setenv("SAMPLEBLK_BACKGROUND", "0")  # nothing is made there when the test has ended

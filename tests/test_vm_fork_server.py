@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -181,6 +182,7 @@ def test_there_is_none_for_files_that_changed(tmp_path: Path, monkeypatch: pytes
     first = interpreter.ready()
     assert first is not None
     assert sys.executable in first.files
+    assert shutil.which("bash") in first.files
     assert any(path.endswith("/numpy/__init__.py") for path in first.files)
     assert interpreter.ready() == first
     monkeypatch.setenv("LANG", "C")

@@ -21,6 +21,7 @@
 #include "guest_control.h"
 
 #define NINE_P "trans=virtio,version=9p2000.L,msize=512000,"
+#define NEWROOT "/run/newroot"
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static char run_dir[PATH_MAX];
@@ -89,47 +90,53 @@ static bool do_mounts(const struct mount_step *steps, size_t count)
 	return true;
 }
 
-/* The host's root, read-only, under a tmpfs; the kernel's own file systems fresh. Makes it our root. */
+/*
+ * The host's root, read-only, under a tmpfs; the kernel's own file systems fresh. Makes it our root. Over the host's
+ * files are the initramfs' own: copies of some of them, which are opened without asking the host. What else there is of
+ * ours is below /run, which is covered.
+ */
 static bool enter_root(const char *modules)
 {
 	static const struct mount_step root[] = {
-		{TAG_ROOT, "/host", "9p", MS_RDONLY, NINE_P "cache=loose", false},
-		{"tmpfs", "/overlay", "tmpfs", 0, "mode=755,size=75%", false},
+		{"tmpfs", "/run", "tmpfs", 0, "mode=755", false},
+		{TAG_ROOT, "/run/host", "9p", MS_RDONLY, NINE_P "cache=loose", false},
+		{"tmpfs", "/run/overlay", "tmpfs", 0, "mode=755,size=75%", false},
 	};
 	static const struct mount_step overlay[] = {
-		{"overlay", "/newroot", "overlay", 0, "lowerdir=/host,upperdir=/overlay/upper,workdir=/overlay/work", false},
+		{"overlay", NEWROOT, "overlay", 0,
+		 "lowerdir=/:/run/host,upperdir=/run/overlay/upper,workdir=/run/overlay/work", false},
 	};
 	static const struct mount_step system[] = {
-		{"proc", "/newroot/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, false},
-		{"sysfs", "/newroot/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, false},
-		{"devtmpfs", "/newroot/dev", "devtmpfs", MS_NOSUID, "mode=755", false},
-		{"devpts", "/newroot/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "gid=5,mode=620,ptmxmode=666", false},
-		{"tmpfs", "/newroot/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777", false},
-		{"tmpfs", "/newroot/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755", false},
-		{"cgroup2", "/newroot/sys/fs/cgroup", "cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, true},
-		{"debugfs", "/newroot/sys/kernel/debug", "debugfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, true},
-		{"tracefs", "/newroot/sys/kernel/tracing", "tracefs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, true},
+		{"proc", NEWROOT "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, false},
+		{"sysfs", NEWROOT "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, false},
+		{"devtmpfs", NEWROOT "/dev", "devtmpfs", MS_NOSUID, "mode=755", false},
+		{"devpts", NEWROOT "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "gid=5,mode=620,ptmxmode=666", false},
+		{"tmpfs", NEWROOT "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777", false},
+		{"tmpfs", NEWROOT "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755", false},
+		{"cgroup2", NEWROOT "/sys/fs/cgroup", "cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, true},
+		{"debugfs", NEWROOT "/sys/kernel/debug", "debugfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, true},
+		{"tracefs", NEWROOT "/sys/kernel/tracing", "tracefs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, true},
 	};
 	struct utsname kernel;
 	char path[PATH_MAX];
 
 	if (!do_mounts(root, COUNT(root)))
 		return false;
-	mkdir("/overlay/upper", 0755);
-	mkdir("/overlay/work", 0755);
+	mkdir("/run/overlay/upper", 0755);
+	mkdir("/run/overlay/work", 0755);
 	if (!do_mounts(overlay, COUNT(overlay)) || !do_mounts(system, COUNT(system)))
 		return false;
-	mkdir("/newroot/run/lock", 01777);
-	(void)!symlink("/proc/self/fd", "/newroot/dev/fd");
-	(void)!symlink("/proc/self/fd/0", "/newroot/dev/stdin");
-	(void)!symlink("/proc/self/fd/1", "/newroot/dev/stdout");
-	(void)!symlink("/proc/self/fd/2", "/newroot/dev/stderr");
+	mkdir(NEWROOT "/run/lock", 01777);
+	(void)!symlink("/proc/self/fd", NEWROOT "/dev/fd");
+	(void)!symlink("/proc/self/fd/0", NEWROOT "/dev/stdin");
+	(void)!symlink("/proc/self/fd/1", NEWROOT "/dev/stdout");
+	(void)!symlink("/proc/self/fd/2", NEWROOT "/dev/stderr");
 
 	if (run_dir[0]) {
 		/* mmap: writable shared mappings work, and the host sees every write by the time that we sync. */
 		const struct mount_step run = {TAG_RUN, path, "9p", MS_NOSUID | MS_NODEV, NINE_P "cache=mmap", false};
 
-		snprintf(path, sizeof(path), "/newroot%.4000s", run_dir);
+		snprintf(path, sizeof(path), NEWROOT "%.4000s", run_dir);
 		if (!do_mounts(&run, 1))
 			return false;
 	}
@@ -138,8 +145,8 @@ static bool enter_root(const char *modules)
 		const struct mount_step bind = {source, path, NULL, MS_BIND, NULL, false};
 
 		uname(&kernel);
-		snprintf(source, sizeof(source), "/newroot%.4000s", modules);
-		snprintf(path, sizeof(path), "/newroot/lib/modules/%s", kernel.release);
+		snprintf(source, sizeof(source), NEWROOT "%.4000s", modules);
+		snprintf(path, sizeof(path), NEWROOT "/lib/modules/%s", kernel.release);
 		if (!do_mounts(&bind, 1))
 			return false;
 	}
@@ -147,7 +154,7 @@ static bool enter_root(const char *modules)
 	 * As switch_root(8) does. PID 1 shares its root with the kernel's helper threads, so from here on
 	 * request_module() finds the host's modprobe.
 	 */
-	if (chdir("/newroot") != 0 || mount(".", "/", NULL, MS_MOVE, NULL) != 0 || chroot(".") != 0 || chdir("/") != 0) {
+	if (chdir(NEWROOT) != 0 || mount(".", "/", NULL, MS_MOVE, NULL) != 0 || chroot(".") != 0 || chdir("/") != 0) {
 		send_failed("switch root");
 		return false;
 	}

@@ -43,7 +43,7 @@ static void mount_early(const char *type, const char *target)
 
 static void load_modules(void)
 {
-	FILE *order = fopen("/modules/order", "re");
+	FILE *order = fopen("/run/modules/order", "re");
 	char name[256], path[300];
 
 	if (!order)
@@ -51,7 +51,7 @@ static void load_modules(void)
 	while (fscanf(order, "%255s", name) == 1) {
 		int fd;
 
-		snprintf(path, sizeof(path), "/modules/%s", name);
+		snprintf(path, sizeof(path), "/run/modules/%s", name);
 		fd = open(path, O_RDONLY | O_CLOEXEC);
 		if (fd < 0 || (syscall(SYS_finit_module, fd, "", 0) != 0 && errno != EEXIST)) {
 			console("sampleblk-init: %s: %s", name, strerror(errno));
@@ -61,7 +61,7 @@ static void load_modules(void)
 		unlink(path); /* its memory would be saved with the machine's state */
 	}
 	fclose(order);
-	unlink("/modules/order");
+	unlink("/run/modules/order");
 }
 
 /*
@@ -70,7 +70,7 @@ static void load_modules(void)
  */
 static void make_static_nodes(void)
 {
-	FILE *list = fopen("/modules/devname", "re");
+	FILE *list = fopen("/run/modules/devname", "re");
 	char line[256], name[128], path[140], *slash, kind;
 	unsigned int major, minor;
 
@@ -87,7 +87,7 @@ static void make_static_nodes(void)
 		mknod(path, (kind == 'b' ? S_IFBLK : S_IFCHR) | 0600, makedev(major, minor));
 	}
 	fclose(list);
-	unlink("/modules/devname");
+	unlink("/run/modules/devname");
 }
 
 /* Before the machine is saved: emulated, it takes a clone a tenth of the time that it has until its first command. */
@@ -201,6 +201,7 @@ int main(void)
 	mount_early("devtmpfs", "/dev");
 	mount_early("proc", "/proc");
 	mount_early("sysfs", "/sys");
+	unlink("/init"); /* the root that we make has what is here */
 	open_console();
 	signals = open_signals();
 	load_modules();

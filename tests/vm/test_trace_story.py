@@ -6,7 +6,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -198,32 +197,11 @@ def test_user_probes_take_calls_and_returns():
         for _ in range(3):
             assert libc.getppid() == os.getppid()
         text = session.trace_text()
-    assert text.count("sblk_enter:") >= 3
-    assert text.count(f"parent={os.getppid()}") >= 3
+    # Once each: this process has the file that the path names, whatever it was started from.
+    own = [line for line in text.splitlines() if line.split()[0].endswith(f"-{os.getpid()}")]
+    assert len([line for line in own if "sblk_enter:" in line]) == 2 * 3
+    assert len([line for line in own if f"parent={os.getppid()}" in line]) == 2 * 3
     assert "sblk_" not in Path(core.tracefs_dir(), "uprobe_events").read_text()
-
-
-def test_no_breakpoint_stays_in_any_of_the_files_of_a_user_probe(tmp_path):
-    # A file that another one is mounted over: the process has the one, whoever opens it gets the other.
-    file, other = tmp_path / "library.so", tmp_path / "other.so"
-    original, _ = place_of("cbrt", ctypes.CDLL("libm.so.6"))
-    for copy in (file, other):
-        shutil.copyfile(original, copy)
-    libraries = [ctypes.CDLL(str(copy)) for copy in (file, other)]
-    _, offset = place_of("cbrt", libraries[0])
-    code = file.read_bytes()[offset : offset + 16]
-
-    def is_probed():
-        return [ctypes.string_at(address_of(library, "cbrt"), len(code)) != code for library in libraries]
-
-    subprocess.run(["mount", "--bind", other, file], check=True)
-    try:
-        with lab.Session() as session:
-            session.enable([session.uprobe("sblk_cbrt", str(file), offset)])
-            assert is_probed() == [True, True]
-        assert is_probed() == [False, False]
-    finally:
-        subprocess.run(["umount", file], check=True)
 
 
 def test_a_probe_on_an_event_picks_its_fields(tmp_path):

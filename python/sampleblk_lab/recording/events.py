@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,24 +10,9 @@ from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.recording.control import ControlFiles, refusals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from sampleblk_lab.recording.hist import Hist
-
-
-def _other_mappings(path: str) -> list[str]:
-    """Where this process maps other files under that name: a VM's Python may run from copies (vm/fork_server.py)."""
-    real = Path(path).resolve()
-    found: dict[tuple[int, int], str] = {}
-    for span in Path("/proc/self/maps").read_text().splitlines():
-        address, _, _, _, _, *mapped = span.split(maxsplit=5)
-        if mapped == [str(real)]:
-            place = Path(f"/proc/{os.getpid()}/map_files/{address}")
-            with suppress(OSError):
-                status, own = place.stat(), real.stat()
-                if not os.path.samestat(status, own):
-                    found[status.st_dev, status.st_ino] = str(place)
-    return list(found.values())
 
 
 class Events(ControlFiles):
@@ -193,10 +176,9 @@ class Events(ControlFiles):
         )
         return self.hist(event, [f"lat.{bucket}" if bucket else "lat", *([save] if save else [])], sort="lat")
 
-    def _probe(self, file: str, kind: str, name: str, places: Sequence[str], arguments: Mapping[str, str]) -> str:
-        """One event at all these places."""
+    def _probe(self, file: str, kind: str, name: str, place: str, arguments: Mapping[str, str]) -> str:
         fetches = "".join(f" {argument}={fetch}" for argument, fetch in arguments.items())
-        line = "\n".join(f"{kind}:sampleblk/{name} {place}{fetches}" for place in places)
+        line = f"{kind}:sampleblk/{name} {place}{fetches}"
         if not self.has_top(file):
             raise UnsupportedError(f"the probe {name!r}", f"this kernel has no {file}", "use a later kernel")
         with refusals(line):
@@ -219,11 +201,11 @@ class Events(ControlFiles):
         Raises:
             TraceCommandError: The kernel refused the probe; says what of it.
         """
-        return self._probe("kprobe_events", "p", name, [function], arguments)
+        return self._probe("kprobe_events", "p", name, function, arguments)
 
     def kretprobe(self, name: str, function: str, **arguments: str) -> str:
         """An event at a kernel function's return; ``ret="$retval:s64"``. See :meth:`kprobe`."""
-        return self._probe("kprobe_events", "r", name, [function], arguments)
+        return self._probe("kprobe_events", "r", name, function, arguments)
 
     def missed_probes(self) -> int:
         """How often this session's kernel probes could not be taken, such as a return probe under recursion."""
@@ -238,17 +220,12 @@ class Events(ControlFiles):
 
     def uprobe(self, name: str, path: str, offset: int, **arguments: str) -> str:
         """An event at an offset in a program's or library's file. See :meth:`kprobe`."""
-        return self._user_probe("p", name, path, offset, arguments)
+        return self._probe("uprobe_events", "p", name, f"{path}:{offset:#x}", arguments)
 
     def uretprobe(self, name: str, path: str, offset: int, **arguments: str) -> str:
         """An event at the return of the function at that offset. See :meth:`kprobe`."""
-        return self._user_probe("r", name, path, offset, arguments)
-
-    def _user_probe(self, kind: str, name: str, path: str, offset: int, arguments: Mapping[str, str]) -> str:
-        # The kernel knows a file by its inode.
-        places = [f"{file}:{offset:#x}" for file in (path, *_other_mappings(path))]
-        return self._probe("uprobe_events", kind, name, places, arguments)
+        return self._probe("uprobe_events", "r", name, f"{path}:{offset:#x}", arguments)
 
     def eprobe(self, name: str, event: str, **arguments: str) -> str:
         """An event on top of another, such as ``path="+0($filename):ustring"``. See :meth:`kprobe`."""
-        return self._probe("dynamic_events", "e", name, [event.replace(":", "/")], arguments)
+        return self._probe("dynamic_events", "e", name, event.replace(":", "/"), arguments)

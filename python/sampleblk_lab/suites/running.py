@@ -333,6 +333,7 @@ class _Loop:
             deadline_s=self._plan.deadline_s,
             claim=claim,
             wants_directory=True,
+            resident=(str(self._prepared.built.folder),),
         )
 
     def _take(self, test: str, outcome: Outcome, waiting: deque[str]) -> None:

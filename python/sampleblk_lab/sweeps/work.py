@@ -46,6 +46,7 @@ class Work:
         claim: What it needs of the host.
         wants_directory: Whether the function is given a directory of the trial's own.
         directory: Which, once the trial is on its host.
+        resident: Folders that the VM has in its memory.
         raw: It is no trial but a range of crash states: what the function returns is wanted as it is, as ``value``.
     """
 
@@ -60,6 +61,7 @@ class Work:
     claim: Claim
     wants_directory: bool = False
     directory: str | None = None
+    resident: tuple[str, ...] = ()
     raw: bool = False
 
 
@@ -137,8 +139,9 @@ def _perform(work: Work) -> tuple[Any, float, dict[str, Any]]:
     from sampleblk_lab.vm.machine import VM
 
     load = by_value.dumps((invoke, (work.function, keywords), {}))
+    driver = work.machine["driver"] is not None
     shape = {name: work.machine[name] for name in ("cpus", "memory_mib", "accel")}
-    with VM(kernel=work.kernel, driver=work.machine["driver"] is not None, run_dir=work.directory, **shape) as vm:
+    with VM(kernel=work.kernel, driver=driver, run_dir=work.directory, resident=work.resident, **shape) as vm:
         value, seconds = call_pickled(vm, load, "the function", work.deadline_s)
         facts = {
             "release": vm.kernel.release,

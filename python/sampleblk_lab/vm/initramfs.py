@@ -30,7 +30,7 @@ MODULES = tuple(config.MODULES)
 # The oldest go when there are more.
 _KEPT = 24
 
-_FOLDERS = ("dev", "host", "modules", "newroot", "overlay", "proc", "sys")
+_FOLDERS = ("dev", "proc", "run", "run/modules", "sys")
 
 
 def _module_name(path: str) -> str:
@@ -96,12 +96,13 @@ def _unpacked(path: Path) -> bytes:
 
 
 class Entry(NamedTuple):
-    """A file, folder or symbolic link of an archive; a link's content is its target."""
+    """A file, folder or symbolic link of an archive; a link's content is its target, the owner a user and a group."""
 
     name: str
     mode: int
     content: bytes = b""
     mtime_s: int = 0
+    owner: tuple[int, int] = (0, 0)
 
 
 def cpio(entries: list[Entry]) -> bytes:
@@ -110,7 +111,7 @@ def cpio(entries: list[Entry]) -> bytes:
     for inode, entry in enumerate([*entries, Entry("TRAILER!!!", 0)], start=1):
         path, size = os.fsencode(entry.name) + b"\0", len(entry.content)
         # magic, then ino mode uid gid nlink mtime filesize devmajor devminor rdevmajor rdevminor namesize check
-        fields = (inode, entry.mode, 0, 0, 1, entry.mtime_s, size, 0, 0, 0, 0, len(path), 0)
+        fields = (inode, entry.mode, *entry.owner, 1, entry.mtime_s, size, 0, 0, 0, 0, len(path), 0)
         out += b"070701" + b"".join(b"%08x" % field for field in fields) + path
         out += b"\0" * (-len(out) % 4)
         out += entry.content
@@ -161,7 +162,7 @@ def _entries(init: Path, modules: list[Path], nodes: list[Path]) -> list[Entry]:
     names = []
     for path in modules:
         names.append(f"{_module_name(path.name)}.ko")
-        entries.append(Entry(f"modules/{names[-1]}", stat.S_IFREG | 0o644, _unpacked(path)))
-    entries.append(Entry("modules/order", stat.S_IFREG | 0o644, "".join(f"{name}\n" for name in names).encode()))
-    entries += [Entry("modules/devname", stat.S_IFREG | 0o644, path.read_bytes()) for path in nodes]
+        entries.append(Entry(f"run/modules/{names[-1]}", stat.S_IFREG | 0o644, _unpacked(path)))
+    entries.append(Entry("run/modules/order", stat.S_IFREG | 0o644, "".join(f"{name}\n" for name in names).encode()))
+    entries += [Entry("run/modules/devname", stat.S_IFREG | 0o644, path.read_bytes()) for path in nodes]
     return entries

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The Python that a template has ready (:mod:`sampleblk_lab.vm.fork_server`): the files that it is made of.
 
-They go into the guest's memory with the initramfs, since a mounted 9p share would keep the machine from being saved. A
-template is only good as long as none of them changes; who edits one at every turn would have a new template made at
-every turn, so there is one only from the second time on that they are found as they were.
+They are in the guest's memory (:mod:`sampleblk_lab.vm.copies`), with the programs that are started most. A template is
+only good as long as none of them changes; who edits one at every turn would have a new template made at every turn, so
+there is one only from the second time on that they are found as they were.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import contextlib
 import hashlib
 import json
 import os
-import stat
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from sampleblk_lab.paths import CacheError, cache_root, write_atomically
-from sampleblk_lab.vm import fork_server, initramfs
+from sampleblk_lab.vm import copies, fork_server, programs
 
 # The settings of Python's that a fork heeds as a new interpreter does (python(1)); with others there is no template.
 _SETTINGS = frozenset(
@@ -56,7 +55,7 @@ class Interpreter:
     def is_unchanged(self) -> bool:
         """Whether the files are still those that it was found with."""
         try:
-            return _state(self.files, self.folders) == self.state
+            return copies.state(self.files, self.folders) == self.state
         except OSError:
             return False
 
@@ -64,13 +63,6 @@ class Interpreter:
     def command(self) -> list[str]:
         """What starts it in the guest."""
         return [self.program, "-c", f"import {fork_server.__name__} as server; server.main()"]
-
-    def archive(self) -> bytes:
-        """All of it, as an initramfs has it."""
-        entries: dict[str, initramfs.Entry] = {}
-        for path in (*self.files, *self.folders):
-            _add(entries, "", path.split("/")[1:])
-        return initramfs.cpio(list(entries.values()))
 
 
 def ready(*, at_once: bool = False) -> Interpreter | None:
@@ -86,7 +78,7 @@ def ready(*, at_once: bool = False) -> Interpreter | None:
     known = cache_root() / "interpreters" / f"{hashlib.sha256(about.encode()).hexdigest()[:24]}.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         saved = json.loads(known.read_text())
-        if saved["state"] == _state(saved["files"], saved["folders"]):
+        if saved["state"] == copies.state(saved["files"], saved["folders"]):
             identity = hashlib.sha256(f"{about}\n{saved['state']}".encode()).hexdigest()
             return Interpreter(sys.executable, environment, saved["files"], saved["folders"], identity, saved["state"])
     code = f"from {__name__} import print_parts; print_parts()"
@@ -95,46 +87,9 @@ def ready(*, at_once: bool = False) -> Interpreter | None:
         return None
     found = json.loads(said.stdout)
     with contextlib.suppress(CacheError):
-        write_atomically(known, json.dumps({**found, "state": _state(**found)}).encode())
+        write_atomically(known, json.dumps({**found, "state": copies.state(**found)}).encode())
         return ready() if at_once else None
     return None
-
-
-def _state(files: list[str], folders: list[str]) -> str:
-    """A text that changes when one of the files does, or a module comes to a folder."""
-    digest = hashlib.sha256()
-    for path in files:
-        status = Path(path).stat()
-        digest.update(f"{path} {status.st_ino} {status.st_size} {status.st_mtime_ns}\n".encode())
-    for path in folders:
-        digest.update(f"{path} {Path(path).stat().st_mtime_ns}\n".encode())
-    return digest.hexdigest()
-
-
-def _add(entries: dict[str, initramfs.Entry], at: str, rest: list[str]) -> None:
-    """Adds a path below a folder of which all is known, and the folders and links on the way to it."""
-    while rest:
-        name, *rest = rest
-        if name in ("", "."):
-            continue
-        if name == "..":
-            at = at.rpartition("/")[0]
-            continue
-        path = f"{at}/{name}"
-        status = os.lstat(path)
-        content = b""
-        if stat.S_ISLNK(status.st_mode):
-            target = str(Path(path).readlink())
-            content = os.fsencode(target)
-            rest = [*target.split("/"), *rest]
-        elif stat.S_ISREG(status.st_mode):
-            content = Path(path).read_bytes()
-        else:
-            at = path
-        if path not in entries:
-            entries[path] = initramfs.Entry(path[1:], status.st_mode, content, int(status.st_mtime))
-        if stat.S_ISLNK(status.st_mode) and target.startswith("/"):
-            at = ""
 
 
 def print_parts() -> None:
@@ -156,6 +111,7 @@ def print_parts() -> None:
     folders = [folder for folder in sys.path if Path(folder).is_dir() and folder]
     for folder in folders:
         files.update(str(path) for path in Path(folder).glob("*.pth"))
+    files.update(programs.files())
     print(
         json.dumps(
             {

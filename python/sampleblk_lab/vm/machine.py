@@ -27,7 +27,7 @@ from sampleblk_lab.kernels import resolve, store
 from sampleblk_lab.kernels.driver import module_tree
 from sampleblk_lab.paths import CacheError, resource, search_path
 from sampleblk_lab.progress import note, step
-from sampleblk_lab.vm import background, channel, initramfs, interpreter, registers, template
+from sampleblk_lab.vm import background, channel, copies, initramfs, interpreter, registers, template
 from sampleblk_lab.vm.accel import Verdict, choose
 from sampleblk_lab.vm.console import Console
 from sampleblk_lab.vm.errors import BootError, BootTimeoutError, DeadlineError, GuestLostError, GuestPanicError, VMError
@@ -124,6 +124,8 @@ class VM:
         accel: ``"kvm"`` or ``"tcg"``; None: KVM where it has been seen to work, else TCG.
         driver: Offer the sampleblk module to the guest's modprobe, building it when needed.
         console: File for the guest's console log, there to stay; None: one that goes with the VM.
+        resident: Folders of the host that the guest has in its memory, where their files are opened without asking the
+            host. It has them as they are when it starts; each change makes another template.
 
     Raises:
         InputError: An argument is out of range.
@@ -140,9 +142,13 @@ class VM:
         accel: str | None = None,
         driver: bool = True,
         console: str | os.PathLike[str] | None = None,
+        resident: Sequence[str | os.PathLike[str]] = (),
     ) -> None:
         if cpus < 1 or cpus > 255:
             raise InputError(f"cpus {cpus} is out of range", expected="1 to 255")
+        for folder in resident:
+            if not Path(folder).is_dir():
+                raise InputError(f"{str(folder)!r} cannot be resident", expected="a folder")
         if memory_mib < 128:
             raise InputError(f"memory {memory_mib} MiB is too little to boot in", expected="at least 128 MiB")
         self.kernel = kernel if not (kernel is None or isinstance(kernel, str)) else resolve(kernel)
@@ -156,6 +162,7 @@ class VM:
         self._hopeless: Callable[[], str] = str  # what :meth:`start` is told
         self.run_dir = Path(run_dir).resolve() if run_dir is not None else None
         self._driver = driver
+        self._resident = [Path(folder).resolve() for folder in resident]
         self._prepare()
         # Made by the keeper, who removes it if we are killed: nobody would before there is one.
         self._scratch = Path(tempfile.gettempdir()) / f"sampleblk-vm-{secrets.token_hex(8)}"
@@ -269,7 +276,8 @@ class VM:
         return self._template_with(python), python
 
     def _template_with(self, python: interpreter.Interpreter | None) -> template.Template:
-        identity = "\n".join([self._identity(), python.identity if python is not None else ""])
+        about = [self._identity(), python.identity if python is not None else ""]
+        identity = "\n".join([*about, *(f"{folder} {copies.tree_state(folder)}" for folder in self._resident)])
         return template.of(identity, self.memory_mib, self.qemu.version)
 
     def _meanwhile(
@@ -289,6 +297,7 @@ class VM:
                 "memory_mib": self.memory_mib,
                 "accel": self.accel,
                 "driver": self._driver,
+                "resident": self._resident,
             }
         )
         return without, None
@@ -331,11 +340,12 @@ class VM:
             note(f"VMs have no Python ready, so each command starts its own: {error.message}")
 
     def _with(self, python: interpreter.Interpreter | None, folder: Path) -> Path:
-        """The initramfs, with what an interpreter is made of."""
-        if python is None:
+        """The initramfs, with what the guest has in its memory of the host's files."""
+        if python is None and not self._resident:
             return self._initramfs
+        paths = [] if python is None else [*python.files, *python.folders]
         path = folder / _INITRAMFS
-        path.write_bytes(self._initramfs.read_bytes() + python.archive())
+        path.write_bytes(self._initramfs.read_bytes() + copies.archive(paths, self._resident))
         return path
 
     def _clone(self, made: template.Template, timeout_s: float) -> None:

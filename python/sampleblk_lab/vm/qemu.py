@@ -101,7 +101,8 @@ def _version(program: Path) -> tuple[int, ...]:
 
 
 def _cached(suite: str) -> Qemu | None:
-    root = cache_root() / "qemu" / suite
+    # One path, whatever links lead there: templates are of the QEMU that has it.
+    root = (cache_root() / "qemu" / suite).resolve()
     program = root / "usr/bin" / PROGRAM
     try:
         version = _version(program)

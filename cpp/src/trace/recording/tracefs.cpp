@@ -223,23 +223,9 @@ void remove_instance(const std::string& path) {
     }
 }
 
-// Whether each line of `some` is one of `all`.
-bool lines_of(std::string_view some, std::string_view all) {
-    const std::string lines = "\n" + std::string(all);
-    while (!some.empty()) {
-        const auto line = some.substr(0, some.find('\n') + 1);
-        if (lines.find("\n" + std::string(line)) == std::string::npos) {
-            return false;
-        }
-        some.remove_prefix(line.size());
-    }
-    return true;
-}
-
-// Takes a dynamic event away, if it still is the one that was made. Of the places of an event that somebody else uses
-// the kernel may have taken some away, so that fewer of them may be left than were made.
+// Takes a dynamic event away, if it still is the one that was made.
 bool remove_dynamic(const std::string& path, std::string_view note) {
-    // The line that removes it, then those by which the kernel listed it.
+    // The line that removes it, then the one by which the kernel listed it.
     const auto end = note.find('\n');
     const auto remove = note.substr(0, end);
     const auto made = end == std::string_view::npos ? std::string_view{} : note.substr(end + 1);
@@ -247,7 +233,7 @@ bool remove_dynamic(const std::string& path, std::string_view note) {
     if (now.empty()) {
         return false;
     }
-    if (!lines_of(now, made)) {
+    if (now != made) {
         throw SystemError("remove event", path, EEXIST,
                           "\"" + std::string(remove) + "\" would remove what was not made here: " + now);
     }
@@ -296,9 +282,7 @@ bool undo_note(const Note& note, const std::set<std::string>& settled) {
     return true;
 }
 
-// Undoes notes, the newest first, and returns what of it failed. Dynamic events go last: of one with several places the
-// kernel frees a place that an instance still uses, and what comes upon its breakpoint then calls what is there no more
-// (trace_uprobe.c, unregister_trace_uprobe()).
+// Undoes notes, the newest first, and returns what of it failed. Dynamic events go last, when no instance uses them.
 std::vector<std::string> undo_notes(const std::vector<Note>& notes, std::vector<std::string>* done) {
     std::set<std::string> settled;
     std::vector<const Note*> left;
@@ -314,10 +298,6 @@ std::vector<std::string> undo_notes(const std::vector<Note>& notes, std::vector<
     for (const bool again : {false, true}) {
         for (const Note* note : std::exchange(left, {})) {
             try {
-                const bool has_places = note->kind == "dynamic" && std::ranges::count(note->text, '\n') > 2;
-                if (has_places && !(left.empty() && failed.empty())) {
-                    throw SystemError("remove event", note->path, EBUSY, "it may be in use by what is left");
-                }
                 if (undo_note(*note, settled) && done != nullptr) {
                     done->push_back(note->kind + " " + note->path);
                 }
