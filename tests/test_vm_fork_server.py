@@ -70,6 +70,27 @@ PROGRAMS = {
     "warnings": "import warnings; warnings.warn('old', DeprecationWarning); print(len(warnings.filters) > 3)",
     "import": "import colorsys, email.mime.text; print(colorsys.__file__)",
     "no module": "import not_there_at_all",
+    # How it ends, which a fork does by itself.
+    "objects at the end": "class C:\n    n = 0\n    def __del__(self): print('gone', self.n)\n"
+    "a = C(); a.n = 1; b = [C()]; b[0].n = 2; b.append(b)\ndef f(): return c\nc = C(); c.n = 3",
+    "kept by a module": "import os; os.kept = open(os.dup(1), 'w'); os.kept.write('kept')",
+    "written by C": "import ctypes; ctypes.CDLL(None).printf(b'from C')",
+    "standard output closed": "import sys; print(1); sys.stdout.close()",
+    "standard output replaced": "import io, sys; print(1); sys.stdout = io.StringIO(); print('lost')",
+    "standard output full": "import os; os.dup2(os.open('/dev/full', os.O_WRONLY), 1); print('x')",
+    "failing at exit": "import atexit\nclass C:\n    def __repr__(self): return 'it'\n    def __call__(self): 1 / 0\n"
+    "atexit.register(C())",
+    "status above 255": "raise SystemExit(300)",
+    "status below 0": "raise SystemExit(-1)",
+    "true as status": "raise SystemExit(True)",
+    "finalizer": "import weakref\nclass C: pass\nc = C(); weakref.finalize(c, print, 'finalized')",
+    "temporary folder": "import tempfile, os; t = tempfile.TemporaryDirectory(); print(os.path.isdir(t.name))",
+    "daemon": "import threading, time; threading.Thread(target=time.sleep, args=(100,), daemon=True).start()",
+    "pool of threads": "import concurrent.futures as c; c.ThreadPoolExecutor().submit(print, 'pooled')",
+    "generator": "def g():\n    try: yield 1\n    finally: print('closed')\nx = g(); next(x)",
+    "own fork": "import os; p = os.fork(); p and os.waitpid(p, 0); print('parent' if p else 'child')",
+    "modules are none": "import colorsys, sys\nclass C:\n    def __del__(self): print(sys.modules.get('colorsys'))\n"
+    "colorsys.kept = C()",
     "recursion": "def f(): f()\ntry:\n    f()\nexcept RecursionError as e: print(e)",
 }
 
