@@ -76,6 +76,9 @@ def test_an_emulated_kernel_sums_by_tables() -> None:
 
 # --- templates
 
+# Too little for a Python: a template is made in a third of the time.
+SMALL_MIB = 512
+
 
 @pytest.fixture
 def templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -97,7 +100,7 @@ def _digest(folder: Path) -> str:
 @pytest.mark.usefixtures("no_leftovers")
 def test_clones_share_a_template_that_none_of_them_changes(templates: Path) -> None:
     templates.mkdir()
-    with VM(driver=False) as first, VM(driver=False) as second:
+    with VM(driver=False, memory_mib=SMALL_MIB) as first, VM(driver=False, memory_mib=SMALL_MIB) as second:
         assert not first.restored
         assert second.restored
         folder = _only(templates)
@@ -121,7 +124,7 @@ def test_clones_share_a_template_that_none_of_them_changes(templates: Path) -> N
 @pytest.mark.parametrize("how", ["truncated", "wrong"])
 @pytest.mark.usefixtures("no_leftovers")
 def test_a_template_that_is_damaged_is_made_again(templates: Path, how: str) -> None:
-    with VM(driver=False):
+    with VM(driver=False, memory_mib=SMALL_MIB):
         pass
     folder = _only(templates)
     if how == "truncated":
@@ -131,14 +134,14 @@ def test_a_template_that_is_damaged_is_made_again(templates: Path, how: str) -> 
         (folder / "state").chmod(0o600)
         (folder / "state").write_bytes(b"not a saved machine" * 1000)
         (folder / "template.json").unlink()
-        template.Template(folder, 1024, copy_on_write=True).seal()  # so that only QEMU can tell
+        template.Template(folder, SMALL_MIB, copy_on_write=True).seal()  # so that only QEMU can tell
     unfinished = folder.with_name(f".{folder.name}.killed")
     unfinished.mkdir()
-    with VM(driver=False) as vm:
+    with VM(driver=False, memory_mib=SMALL_MIB) as vm:
         assert not vm.restored
         assert vm.run(["true"]).returncode == 0
     assert not unfinished.exists()
-    with VM(driver=False) as vm:
+    with VM(driver=False, memory_mib=SMALL_MIB) as vm:
         assert vm.restored
         assert vm.run(["true"]).returncode == 0
 
@@ -147,7 +150,7 @@ def test_a_template_that_is_damaged_is_made_again(templates: Path, how: str) -> 
 def test_an_older_qemu_reads_its_memory_from_a_stream(templates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(template, "_COPY_ON_WRITE", (1000,))
     for restored in (False, True):
-        with VM(driver=False) as vm:
+        with VM(driver=False, memory_mib=SMALL_MIB) as vm:
             assert vm.restored == restored
             assert vm.run(["echo", "up"]).stdout == b"up\n"
     assert {path.name for path in _only(templates).iterdir()} == {"state", "template.json"}

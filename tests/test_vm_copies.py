@@ -110,11 +110,32 @@ def test_a_guest_has_what_is_there_when_it_starts(tmp_path: Path) -> None:
     folder = tmp_path / "resident"
     folder.mkdir()
     file = folder / "file"
-    for text in ("one", "two", "three"):
+    for text in ("one", "two"):
         file.write_text(text)
         for _ in range(2):
-            with VM(driver=False, resident=[folder]) as vm:
+            with VM(driver=False, memory_mib=512, resident=[folder]) as vm:
                 assert vm.run(["cat", str(file)]).stdout == text.encode()
+
+
+@pytest.mark.usefixtures("own_builds")
+def test_what_changes_while_a_template_is_made_makes_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "resident").mkdir()
+    file = tmp_path / "resident/file"
+    file.write_text("old")
+    taken = copies.archive
+
+    def archive(*arguments: object) -> bytes:
+        made = taken(*arguments)  # type: ignore[arg-type]
+        file.write_text("new")
+        return made
+
+    monkeypatch.setattr(copies, "archive", archive)
+    with VM(driver=False, memory_mib=512, resident=[file.parent]) as vm:
+        assert not vm.restored
+        assert vm.run(["cat", str(file)]).stdout == b"new"
+    assert "its resident folders have changed meanwhile" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_a_new_image_at_the_same_path_is_booted(tmp_path: Path, sampleblk_python
 
     def release() -> str:
         code = "import os; print(os.uname().release)"
-        done = sampleblk_python("--kernel", str(path), "-c", code)
+        done = sampleblk_python("--kernel", str(path), "--memory", "512M", "-c", code)
         assert done.returncode == 0, done.stderr
         return done.stdout.decode().strip()
 
@@ -141,7 +141,7 @@ def test_a_truncated_kernel_is_fetched_again(own_cache: Path) -> None:
     whole = _image(own_cache).stat().st_size
     os.truncate(_image(own_cache), whole // 2)
     assert kernels.installed() == []
-    with VM(driver=False) as vm:
+    with VM(driver=False, memory_mib=512) as vm:
         assert vm.run(["true"]).returncode == 0
     assert _image(own_cache).stat().st_size == whole
 
@@ -158,7 +158,7 @@ def test_a_kernel_with_other_bytes_is_fetched_again(own_cache: Path) -> None:
         assert physical
         file.seek(offset)
         file.write(bytes(8 << 20))  # what runs first, so that the processor gives up at once
-    with VM(driver=False) as vm:
+    with VM(driver=False, memory_mib=512) as vm:
         assert vm.run(["true"]).returncode == 0
 
 
@@ -240,7 +240,7 @@ def test_no_room_for_the_state_is_said_and_the_vm_runs(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(template, "cache_root", lambda: small_disk)
-    with VM(driver=False) as vm:
+    with VM(driver=False, memory_mib=512) as vm:
         assert vm.run(["echo", "up"]).stdout == b"up\n"
     said = capsys.readouterr().err
     assert "the booted machine was not saved" in said

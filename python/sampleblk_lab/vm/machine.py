@@ -318,6 +318,8 @@ class VM:
                         self._make_ready(python, end)
                         if not python.is_unchanged():
                             raise template.SaveError("its Python has changed meanwhile")
+                    if self._template_with(python).folder != to_make.folder:
+                        raise template.SaveError("its resident folders have changed meanwhile")
                     scratch.save(self._qmp, end)
                 finally:
                     self._stop()
