@@ -12,6 +12,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/keyctl.h>
 #include <net/if.h>
 #include <poll.h>
 #include <signal.h>
@@ -100,6 +101,13 @@ static void loopback_up(void)
 		ioctl(fd, SIOCSIFFLAGS, &request);
 		close(fd);
 	}
+}
+
+/* As pam_keyinit(8) gives one to each login: else a key that a program adds to its session's goes with that program. */
+static void join_session_keyring(void)
+{
+	if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) >= 0) /* not where the kernel has no keys */
+		syscall(SYS_keyctl, KEYCTL_LINK, KEY_SPEC_USER_KEYRING, KEY_SPEC_SESSION_KEYRING);
 }
 
 /* SIGCHLD comes as data to poll for; writing to whom has gone is an error and no signal. */
@@ -207,6 +215,7 @@ int main(void)
 	load_modules();
 	make_static_nodes();
 	loopback_up();
+	join_session_keyring();
 	control = open_control();
 	open_streams();
 	send_frame(FRAME_READY, &version, sizeof(version));
