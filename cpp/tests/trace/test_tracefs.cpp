@@ -168,16 +168,7 @@ TEST_F(Undo, ADynamicEventOfOursGoesUnlessItBecameAnother) {
     EXPECT_EQ(read_file(list), "p:mine/event do_write\n");
 }
 
-TEST_F(Undo, ADynamicEventThatLostAPlaceGoesAllTheSame) {
-    const std::string list = file("set_list", "");
-    UndoLog log(undo_dir_);
-    log.add_dynamic(list, "p:mine/event /bin/a:0x10\np:mine/event /bin/b:0x10\n", "-:mine/event");
-    write_control(list, "p:mine/event /bin/b:0x10\n");  // what the kernel leaves of an event in use
-    EXPECT_TRUE(log.undo().empty());
-    EXPECT_EQ(read_file(list), "p:mine/event /bin/b:0x10\n-:mine/event");
-}
-
-TEST_F(Undo, ADynamicEventThatGainedAPlaceStays) {
+TEST_F(Undo, ADynamicEventThatIsAnotherByNowStays) {
     const std::string list = file("set_list", "");
     UndoLog log(undo_dir_);
     log.add_dynamic(list, "p:mine/event /bin/a:0x10\n", "-:mine/event");
