@@ -2,6 +2,7 @@
 """What the tests share."""
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,11 @@ import pytest
 from support import RunsInVM, own_cache, script
 
 pytest_plugins = ["pytester"]
+
+# What a shell runs in the background ignores these, and so would every program that a test starts and interrupts.
+for _signal in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(_signal) is signal.SIG_IGN:
+        signal.signal(_signal, signal.default_int_handler if _signal == signal.SIGINT else signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
