@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support import RunsInVM, own_cache, script
+from support import RunsInVM, script, use_own_cache
 
 pytest_plugins = ["pytester"]
 
@@ -32,10 +32,10 @@ def sampleblk_python() -> RunsInVM:
 
 @pytest.fixture
 def own_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """See :func:`support.own_cache`."""
+    """See :func:`support.use_own_cache`."""
     cache = tmp_path / "cache"
     cache.mkdir()
-    own_cache(cache, monkeypatch)
+    use_own_cache(cache, monkeypatch)
     return cache
 
 

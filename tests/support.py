@@ -59,7 +59,7 @@ def protobuf_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             at += size
 
 
-def own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def use_own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Uses a cache with the kernels, QEMU and verdicts of the real one, and drivers and templates of its own.
 
     What a test builds for what is gone with the test would take the place of what others use.

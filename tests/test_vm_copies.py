@@ -13,7 +13,7 @@ import pytest
 
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.vm import VM, copies, interpreter, programs
-from support import own_cache
+from support import use_own_cache
 
 # Runs each of some programs twice, and says how many messages the second run of it sent to the host; the shell's own
 # commands send none.
@@ -45,7 +45,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VM]:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     shutil.copy("/bin/true", elsewhere / "program")
     with pytest.MonkeyPatch.context() as patch:
-        own_cache(tmp_path_factory.mktemp("cache"), patch)
+        use_own_cache(tmp_path_factory.mktemp("cache"), patch)
         vm = VM(driver=False, resident=[folder])
         vm.make_template()
         with vm:
@@ -135,7 +135,7 @@ def test_what_changes_while_a_template_is_made_makes_none(
     with VM(driver=False, memory_mib=512, resident=[file.parent]) as vm:
         assert not vm.restored
         assert vm.run(["cat", str(file)]).stdout == b"new"
-    assert "its resident folders have changed meanwhile" in capsys.readouterr().err
+    assert "what it is made of has changed meanwhile" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ class Interpreter:
     Attributes:
         program: Its executable, by the name that commands give.
         environment: The variables that it reads when it starts.
-        files: What it opens and maps, as it is found, symbolic links and all.
+        files: What it opens and maps, and the programs that are started most, as they are found, links and all.
         folders: Where it looks for modules.
         identity: Changes with any of these, and with what is in the files.
         state: What the files and folders were found as.
@@ -93,7 +93,7 @@ def ready(*, at_once: bool = False) -> Interpreter | None:
 
 
 def print_parts() -> None:
-    """Prints the files that an interpreter opens or maps which imports all that, and the folders of its modules."""
+    """Prints the files of an interpreter which imports all that, those of programs, and the folders of its modules."""
     fork_server.import_all()
     files = {sys.executable, "/etc/ld.so.cache", "/lib64/ld-linux-x86-64.so.2"}
     for module in list(sys.modules.values()):

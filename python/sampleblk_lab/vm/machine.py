@@ -319,7 +319,7 @@ class VM:
                         if not python.is_unchanged():
                             raise template.SaveError("its Python has changed meanwhile")
                     if self._template_with(python).folder != to_make.folder:
-                        raise template.SaveError("its resident folders have changed meanwhile")
+                        raise template.SaveError("what it is made of has changed meanwhile")
                     scratch.save(self._qmp, end)
                 finally:
                     self._stop()

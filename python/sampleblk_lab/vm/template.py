@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
     from sampleblk_lab.vm.qmp import Qmp
 
-# Templates that were not used for longest go when there are more than this. One takes up to 350 MB.
+# Templates that were not used for longest go when there are more than this. One takes up to 500 MB.
 _KEPT = 8
 
-# A guest that has booted has touched about 110 MB, with a Python 350, and page structures for each page of its memory;
-# meanwhile the files of the Python are beside it. A file system that fills up below a shared mapping would end QEMU by
+# A guest that has booted has touched about 110 MB, with a Python and programs 390, and page structures for each page of
+# its memory; meanwhile their files are beside it. A file system that fills up below a shared mapping would end QEMU by
 # SIGBUS.
 _ROOM_BYTES = 768 << 20
 _STRUCTS_OF_MEMORY = 32
