@@ -143,6 +143,18 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         VM(driver=False, resident=[tmp_path / "no-such-folder"])
 
 
+@pytest.mark.usefixtures("own_builds")
+def test_a_folder_that_does_not_fit_is_named_with_what_it_takes(tmp_path: Path) -> None:
+    (tmp_path / "resident").mkdir()
+    with (tmp_path / "resident/file").open("wb") as file:
+        file.truncate(100 << 20)
+    with pytest.raises(InputError, match=r"resident: 100 MiB cannot be .* of 300 MiB .*memory_mib of 329 or more"):
+        VM(driver=False, memory_mib=300, resident=[tmp_path / "resident"]).start()
+    with VM(driver=False, memory_mib=329, resident=[tmp_path / "resident"]) as vm:
+        assert vm.restored is False
+        assert vm.run(["stat", "-c", "%s", str(tmp_path / "resident/file")]).stdout == b"104857600\n"
+
+
 def test_a_state_is_of_everything_below(tmp_path: Path) -> None:
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/b/file").write_text("one")

@@ -92,6 +92,9 @@ _TCG_KERNEL_OPTIONS = ("module_blacklist=crc32c_intel",)
 
 _HOSTNAME = "sampleblk"
 
+# What a kernel boots in.
+_BOOTS_IN_MIB = 128
+
 # In a template that is being made.
 _INITRAMFS = "initramfs"
 
@@ -149,8 +152,10 @@ class VM:
         for folder in resident:
             if not Path(folder).is_dir():
                 raise InputError(f"{str(folder)!r} cannot be resident", expected="a folder")
-        if memory_mib < 128:
-            raise InputError(f"memory {memory_mib} MiB is too little to boot in", expected="at least 128 MiB")
+        if memory_mib < _BOOTS_IN_MIB:
+            raise InputError(
+                f"memory {memory_mib} MiB is too little to boot in", expected=f"at least {_BOOTS_IN_MIB} MiB"
+            )
         self.kernel = kernel if not (kernel is None or isinstance(kernel, str)) else resolve(kernel)
         self.qemu = find()
         self.accel = accel or choose(self.qemu, lambda: _probe_kvm(self.kernel))
@@ -346,8 +351,14 @@ class VM:
         if python is None and not self._resident:
             return self._initramfs
         paths = [] if python is None else [*python.files, *python.folders]
+        archive = copies.archive(paths, self._resident)
+        # It is there twice while the kernel unpacks it, into a file system that may have half of the memory.
+        if self._resident and 2 * len(archive) + (_BOOTS_IN_MIB << 20) > self.memory_mib << 20:
+            names = ", ".join(map(str, self._resident))
+            what = f"{names}: {len(archive) >> 20} MiB cannot be resident in a guest of {self.memory_mib} MiB"
+            raise InputError(what, expected=f"memory_mib of {(2 * len(archive) >> 20) + _BOOTS_IN_MIB + 1} or more")
         path = folder / _INITRAMFS
-        path.write_bytes(self._initramfs.read_bytes() + copies.archive(paths, self._resident))
+        path.write_bytes(self._initramfs.read_bytes() + archive)
         return path
 
     def _clone(self, made: template.Template, timeout_s: float) -> None:
