@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
+import importlib
+import types
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.config import default_plugins
 
 if TYPE_CHECKING:
     import argparse
@@ -54,6 +58,40 @@ def fixtures_in(module: object) -> set[str]:
         elif hasattr(value, "_pytestfixturefunction"):
             found.add(value._pytestfixturefunction.name or name)
     return found
+
+
+@functools.cache
+def own_plugins() -> dict[types.ModuleType, list[str]]:
+    """The plugins that pytest registers in each session, and which of their names can be a hook or a fixture.
+
+    Imports all of them.
+    """
+    modules = [importlib.import_module(f"_pytest.{name}") for name in default_plugins]
+    return {
+        module: [name for name, value in vars(module).items() if name.startswith("pytest_") or not _is_plain(value)]
+        for module in modules
+    }
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a module's attribute is for certain no fixture."""
+    plain = isinstance(value, (types.ModuleType, type)) or type(value).__module__ in ("builtins", "typing")
+    return plain and not hasattr(value, "_pytestfixturefunction")  # before pytest 8.4 it is a function
+
+
+@contextlib.contextmanager
+def plugins_seen_through() -> Iterator[None]:
+    """Lets pytest look only at what can be a hook or a fixture in its own plugins, for the block.
+
+    It looks at each name of each, twice: half a second of an emulated guest.
+    """
+    for module, names in own_plugins().items():
+        module.__dict__["__dir__"] = functools.partial(list, names)
+    try:
+        yield
+    finally:
+        for module in own_plugins():
+            module.__dict__.pop("__dir__", None)
 
 
 def end_fixtures(session: Any) -> None:

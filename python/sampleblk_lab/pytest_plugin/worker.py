@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import os
@@ -105,6 +106,7 @@ class Worker:
         self._collect_errors: dict[str, str] = {}
         self._environment: dict[str, str] = {}
         self._kept: frozenset[str] = frozenset()
+        self._loading = contextlib.ExitStack()
 
     # --- configuration ------------------------------------------------------------------------------------------
 
@@ -113,7 +115,9 @@ class Worker:
         # The session has read these, and our arguments have what they say.
         self._environment = {name: os.environ.pop(name) for name in ("PYTEST_ADDOPTS",) if name in os.environ}
         os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-        return int(pytest.main(self._setup.args, plugins=[self]))
+        with self._loading:
+            self._loading.enter_context(internals.plugins_seen_through())
+            return int(pytest.main(self._setup.args, plugins=[self]))
 
     def pytest_addoption(self, parser: pytest.Parser) -> None:
         """Declares what only plugins that are not here would declare."""
@@ -147,6 +151,11 @@ class Worker:
             config.pluginmanager.register(_Reporter(shown), "terminalreporter")
 
     # --- collection ---------------------------------------------------------------------------------------------
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> None:
+        """All plugins are there: what is imported from now on sees them as they are."""
+        self._loading.close()
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:

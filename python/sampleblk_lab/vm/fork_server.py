@@ -75,12 +75,11 @@ def import_all() -> None:
     What cannot be imported where the guest's files are chosen, as the plugin without pytest, has no file in the guest;
     an editable install names one all the same.
     """
-    wanted = [*_OTHERS, *(f"sampleblk_lab.{part}" for part in _OURS)]
-    with contextlib.suppress(ImportError):
-        wanted += [f"_pytest.{name}" for name in importlib.import_module("_pytest.config").default_plugins]
-    for name in wanted:
+    for name in (*_OTHERS, *(f"sampleblk_lab.{part}" for part in _OURS)):
         with contextlib.suppress(ImportError, FileNotFoundError):
             importlib.import_module(name)
+    with contextlib.suppress(ImportError, FileNotFoundError):
+        importlib.import_module("sampleblk_lab.pytest_plugin.internals").own_plugins()
     # Importing it reads the terminal's description, which is the command's; its libraries can be here.
     with contextlib.suppress(ImportError, OSError, AttributeError):
         ctypes.CDLL(importlib.machinery.PathFinder.find_spec("readline").origin)  # type: ignore[union-attr]
