@@ -13,11 +13,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import statistics
 import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import sampleblk_lab as lab
@@ -27,14 +28,21 @@ from sampleblk_lab.crash.disks import cloned
 from sampleblk_lab.crash.resident import ResidentTools
 from sampleblk_lab.device.filesystem import checker
 
+ROUNDS = 3
 STATES = 400
-FILE_STATES = 20
+FILE_STATES = 8
 PEER_STATES = 8
 PHASE_STATES = 30
 WORKERS = os.cpu_count() or 1
-FILES = 30
+FILES = 60
 FILE_BYTES = 6000
 DISCARD = 4  # of dm-log-writes
+
+PEER = "replay, mount(8), umount(8), e2fsck -fn"
+PEERS = "the same on each CPU"
+CLONES = "ours, in clones, with e2fsck -fn"
+CLONES_BARE = "ours, in clones, without fsck"
+FILES_BARE = "ours, in files, without fsck"
 
 
 def _workload(mount: Path) -> None:
@@ -157,26 +165,30 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name, _recorded(Path(name)) as log:
         folder = Path(name)
         print(f"ext4 of 64 MiB, {len(log)} writes, {log.native.flushes} flushes")
-        print(f"states checked in a second, {WORKERS} CPUs")
+        print(f"states checked in a second, {WORKERS} CPUs, median of {ROUNDS}")
         subprocess.run(["modprobe", "loop"], check=True)
-        peer, peers = _peer(folder, 1), _peer(folder, WORKERS)
-        print(f"  {'replay, mount(8), umount(8), e2fsck -fn':44} {peer:8.2f}", flush=True)
-        print(f"  {'the same on each CPU':44} {peers:8.2f}", flush=True)
-        rates = {}
-        for fsck in (True, False):
-            for where, clones, states in (("files", False, FILE_STATES), ("clones", True, STATES)):
-                rates[where, fsck] = rate = _ours(log, states, clones=clones, fsck=fsck)
-                print(
-                    f"  {f'ours, in {where}' + (', with e2fsck -fn' if fsck else ', without fsck'):44} {rate:8.2f}",
-                    flush=True,
-                )
+        measured: dict[str, Callable[[], float]] = {
+            PEER: lambda: _peer(folder, 1),
+            PEERS: lambda: _peer(folder, WORKERS),
+            "ours, in files, with e2fsck -fn": lambda: _ours(log, FILE_STATES, clones=False, fsck=True),
+            CLONES: lambda: _ours(log, STATES, clones=True, fsck=True),
+            FILES_BARE: lambda: _ours(log, FILE_STATES, clones=False, fsck=False),
+            CLONES_BARE: lambda: _ours(log, STATES, clones=True, fsck=False),
+        }
+        all_rates: dict[str, list[float]] = {name: [] for name in measured}
+        for _ in range(ROUNDS):
+            for name, measure in measured.items():
+                all_rates[name].append(measure())
+        rates = {name: statistics.median(found) for name, found in all_rates.items()}
+        for name, found in all_rates.items():
+            print(f"  {name:44} {rates[name]:8.2f}   {min(found):.2f} to {max(found):.2f}", flush=True)
         print("where the time of a state goes, ms, one CPU")
         for part, milliseconds in _phases(log, folder / "mount").items():
             print(f"  {part:44} {milliseconds:8.1f}", flush=True)
-        print(f"ratio check_vs_generic_482 {rates['clones', True] / peer:.1f}")
-        print(f"ratio check_vs_generic_482_on_each_cpu {rates['clones', True] / peers:.1f}")
-        print(f"ratio check_without_fsck_vs_generic_482 {rates['clones', False] / peer:.1f}")
-        print(f"ratio clones_vs_files {rates['clones', False] / rates['files', False]:.1f}")
+        print(f"ratio check_vs_generic_482 {rates[CLONES] / rates[PEER]:.1f}")
+        print(f"ratio check_vs_generic_482_on_each_cpu {rates[CLONES] / rates[PEERS]:.1f}")
+        print(f"ratio check_without_fsck_vs_generic_482 {rates[CLONES_BARE] / rates[PEER]:.1f}")
+        print(f"ratio clones_vs_files {rates[CLONES_BARE] / rates[FILES_BARE]:.1f}")
 
 
 if __name__ == "__main__":

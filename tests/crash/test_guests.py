@@ -127,6 +127,8 @@ def test_a_panic_that_no_state_makes_alone_ends_it_and_is_told(log: crash.Log) -
 def test_what_is_meant_by_no_vm_is_told(log: crash.Log, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="vm has 'processors'"):
         log.explore(falls_over, vm={"processors": 3})
+    with pytest.raises(InputError, match="a VM beside a client"):
+        log.explore(falls_over, vm={}, client="tcp://127.0.0.1:1")
     with pytest.raises(InputError, match="deadline_s 0"):
         log.explore(falls_over, vm={"deadline_s": 0})
     with pytest.raises(InputError, match="a VM beside a client"):

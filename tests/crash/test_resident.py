@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -84,6 +85,114 @@ def test_a_checker_that_stays_says_what_one_of_its_own_process_says(
     tools.close()
 
 
+# Whatever a program can leave in its memory: the first run says what it is before.
+FORGETFUL = r"""
+#include <errno.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int global, set = 7;
+static char *leaked;
+static _Thread_local int of_thread;
+
+static void at_end(void)
+{
+    printf("end %d\n", global);
+}
+
+int main(int argc, char **argv)
+{
+    static char line[64];
+    char *volatile first = malloc(10); /* what follows it is new, and calloc() knows that */
+    char *zeros = calloc(1, 3 << 20);
+
+    for (size_t i = 0; i < 3 << 20; i++)
+        if (zeros[i])
+            puts("not zero");
+    memset(zeros, *first = 0xff, 3 << 20);
+    printf("%d %d %d %d %s %s %s %d %s\n", global++, set++, of_thread++, errno, leaked ? leaked : "none",
+        getenv("LEFT") ? "left" : "unset", line, optind, setlocale(LC_ALL, NULL));
+    if (atexit(at_end))
+        puts("no more");
+    setenv("LEFT", "1", 1);
+    strcpy(line, "written");
+    getopt(argc, argv, "n");
+    leaked = strdup(argv[argc - 1]);
+    for (int i = 0; i < 300; i++)
+        memset(malloc(5000), i, 5000);
+    errno = 99;
+    fflush(stdout);
+    if (!strcmp(leaked, "abort"))
+        abort();
+    if (!strcmp(leaked, "fall"))
+        *(volatile int *)16 = 1;
+    printf("not flushed");
+    if (!strcmp(leaked, "at once"))
+        _exit(3);
+    return 5;
+}
+"""
+
+
+def test_what_a_tool_leaves_in_memory_the_next_run_does_not_see(
+    tools: resident.ResidentTools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, tool = tmp_path / "tool.c", tmp_path / "forgetful"
+    source.write_text(FORGETFUL)
+    subprocess.run(["gcc", "-O1", "-o", tool, source], check=True)
+    monkeypatch.setattr(resident, "_IN_PLACE", frozenset({"forgetful"}))
+    mappings = set()
+    for run in range(60):
+        for word in ("one", "abort", "at once", "fall", "-n"):
+            command = [str(tool), word]
+            ours = _said(resident.run, command)
+            assert ours == _said(run_tool, command)
+            assert ours[0] == {"abort": -signal.SIGABRT, "at once": 3, "fall": -signal.SIGSEGV}.get(word, 5)
+        (server,) = _children()
+        if run > 3:
+            mappings.add(Path(f"/proc/{server}/maps").read_text())
+    assert len(mappings) == 1
+    tools.close()
+
+
+def test_a_check_in_place_that_is_killed_is_not_missed(tools: resident.ResidentTools, tmp_path: Path) -> None:
+    sound = _image(tmp_path, "ext4")
+    command = checker("ext4")
+    said = _said(run_tool, [*command, str(sound)])
+    assert _said(resident.run, [*command, str(sound)]) == said
+    (server,) = _children()
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)  # opened by nobody else: it waits for ever
+
+    def kill() -> None:
+        below = Path(f"/proc/{server}/task/{server}/children")
+        while not (children := below.read_text().split()):
+            time.sleep(0.01)
+        os.kill(int(children[0]), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    assert _said(resident.run, [*command, str(fifo)])[0] == -signal.SIGKILL
+    killer.join()
+    assert _said(resident.run, [*command, str(sound)]) == said
+    assert _children() == [server]
+    tools.close()
+
+
+def test_a_server_does_not_stay_for_ever(tools: resident.ResidentTools, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resident, "_RUNS", 3)
+    command = ["/bin/echo", "here"]
+    servers = []
+    for _ in range(7):
+        assert resident.run(command) == "here\n"
+        servers += _children()
+    assert [servers.count(one) for one in dict.fromkeys(servers)] == [3, 3, 1]
+    tools.close()
+
+
 def test_a_script_is_run_with_its_arguments_each_time_anew(tools: resident.ResidentTools, tmp_path: Path) -> None:
     script = tmp_path / "tool"
     script.write_text("#!/bin/sh -e\nn=$((n + 1)); printf '%s\\n' \"$0\" $n \"$@\"; printf '\\377' >&2; exit $#\n")
@@ -102,8 +211,8 @@ def test_what_it_is_started_with_reaches_what_it_starts(tools: resident.Resident
     script.chmod(0o755)
     status, printed = _said(resident.run, [str(script), "TERM"])
     assert status == -signal.SIGTERM
-    assert "SAMPLEBLK_RESIDENT" not in printed
-    assert "LD_PRELOAD" not in printed
+    assert "SAMPLEBLK_" not in printed
+    assert "LD_" not in printed
     assert f"PATH={os.environ['PATH']}\n" in printed
     tools.close()
 

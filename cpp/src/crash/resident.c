@@ -12,21 +12,31 @@
  * answered with -1. The answer to any other is the child's wait status, an int. The end of the socket ends the server;
  * the end of whoever started it does too, and a child ends with the server.
  *
+ * SAMPLEBLK_IN_PLACE=1 spares the fork, which takes as long as a small check: main() runs in a process that has the
+ * server's memory, as vfork() makes one, and afterwards all that it could write is put back as it was. For a tool that
+ * neither maps memory itself and leaves it, nor starts threads or forks. Whoever asks for thousands of runs starts it anew
+ * at times: what libc maps for itself (locales) stays.
+ *
  * SAMPLEBLK_READS=FD is a file of whole pages, where a child leaves what it reads of the file or device that is the last
  * word of its command: struct reads, with as many entries as there is room for.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -40,6 +50,7 @@ typedef int (*start_function)(main_function, int, char **, function, function, f
 
 static main_function tool_main;
 static int server = -1;
+static bool in_place;
 
 /* --- what is read of the disk */
 
@@ -259,7 +270,133 @@ static int run(int count, char **given, char *command, ssize_t length, int outpu
 		_exit(127);
 	close(output);
 	close(server);
+	errno = 0;
 	return tool_main(count, arguments, environ);
+}
+
+/* --- without a fork */
+
+#define MAX_PARTS 256
+#define STACK_BYTES (8 << 20)
+
+/* What the tool can write, as it was before it ran. In memory that is shared, and so no part of it. */
+struct pristine {
+	char *stack; /* of the process that runs main(); its lowest page cannot be used */
+	void *brk;
+	size_t count;
+	struct {
+		char *at;
+		size_t length;
+		char *copy;
+	} parts[MAX_PARTS];
+};
+
+static struct pristine *pristine; /* or NULL: fork */
+
+static void *shared_memory(size_t length)
+{
+	void *made = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	return made == MAP_FAILED ? NULL : made;
+}
+
+/* Adds a line of /proc/self/maps to what is kept, if it is private and can be written. False: it cannot be kept. */
+static bool keep(struct pristine *all, const char *line)
+{
+	uintptr_t from, to, here = (uintptr_t)__builtin_frame_address(0);
+	char access[5];
+
+	if (sscanf(line, "%lx-%lx %4s", &from, &to, access) != 3)
+		return false;
+	if (access[1] != 'w' || access[3] != 'p' || (from <= here && here < to))
+		return true; /* the server's stack is not the tool's */
+	if (all->stack <= (char *)from && (char *)to <= all->stack + STACK_BYTES)
+		return true;
+	if (access[0] != 'r' || all->count == MAX_PARTS)
+		return false;
+	all->parts[all->count].at = (char *)from;
+	all->parts[all->count].length = to - from;
+	all->parts[all->count].copy = shared_memory(to - from);
+	return all->parts[all->count++].copy;
+}
+
+/* In the server, once, when nothing of the tool has run. */
+static void keep_all(void)
+{
+	static char maps[MAX_BYTES];
+	size_t length = 0;
+	ssize_t got;
+	struct pristine *all;
+	int fd;
+
+	/* Nothing that is allocated is outside of what brk() ends. */
+	mallopt(M_MMAP_MAX, 0);
+	all = shared_memory(sizeof(*all));
+	if (!all)
+		return;
+	all->stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	if (all->stack == MAP_FAILED || mprotect(all->stack, (size_t)sysconf(_SC_PAGESIZE), PROT_NONE))
+		return;
+	all->brk = sbrk(0);
+	fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	while ((got = read(fd, maps + length, sizeof(maps) - 1 - length)) > 0)
+		length += (size_t)got;
+	close(fd);
+	if (got < 0 || length == sizeof(maps) - 1)
+		return;
+	for (char *line = maps, *end; (end = strchr(line, '\n')); line = end + 1) {
+		*end = 0;
+		if (!keep(all, line))
+			return;
+	}
+	pristine = all;
+	for (size_t i = 0; i < all->count; i++)
+		memcpy(all->parts[i].copy, all->parts[i].at, all->parts[i].length);
+}
+
+static void put_back(void)
+{
+	const struct pristine *all = pristine;
+
+	syscall(SYS_brk, all->brk);
+	for (size_t i = 0; i < all->count; i++)
+		memcpy(all->parts[i].at, all->parts[i].copy, all->parts[i].length);
+}
+
+struct job {
+	int count;
+	char **given;
+	char *command;
+	ssize_t length;
+	int output;
+	void (*interrupt)(int);
+	pid_t parent;
+};
+
+/* In the child, forked or not. */
+static int do_job(void *given)
+{
+	struct job *job = given;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != job->parent)
+		_exit(127);
+	signal(SIGINT, job->interrupt);
+	exit(run(job->count, job->given, job->command, job->length, job->output));
+}
+
+static pid_t started(struct job *job)
+{
+	pid_t child;
+
+	if (pristine)
+		return clone(do_job, pristine->stack + STACK_BYTES, CLONE_VM | CLONE_VFORK | SIGCHLD, job);
+	child = fork();
+	if (!child)
+		do_job(job);
+	return child;
 }
 
 static int serve(int argc, char **argv, char **envp)
@@ -272,12 +409,15 @@ static int serve(int argc, char **argv, char **envp)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	/* Ctrl-C is for the command, and for whoever waits for it. */
 	interrupt = signal(SIGINT, SIG_IGN);
+	if (in_place)
+		keep_all();
 	if (send(server, "", 1, MSG_NOSIGNAL) != 1)
 		_exit(127);
 	for (;;) {
 		int output, status = -1;
 		ssize_t length = receive(command, sizeof(command), &output);
-		pid_t self = getpid(), child;
+		struct job job = { argc, argv, command, length, -1, interrupt, getpid() };
+		pid_t child;
 
 		if (!length)
 			_exit(0);
@@ -286,17 +426,13 @@ static int serve(int argc, char **argv, char **envp)
 			reads->incomplete = 0;
 		}
 		if (length > 0) {
-			child = fork();
-			if (!child) {
-				prctl(PR_SET_PDEATHSIG, SIGKILL);
-				if (getppid() != self)
-					_exit(127);
-				signal(SIGINT, interrupt);
-				return run(argc, argv, command, length, output);
-			}
+			job.output = output;
+			child = started(&job);
 			close(output);
 			while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
 				;
+			if (pristine)
+				put_back();
 		}
 		if (send(server, &status, sizeof(status), MSG_NOSIGNAL) < 0)
 			_exit(0);
@@ -316,8 +452,11 @@ EXPORT int __libc_start_main(main_function main, int argc, char **argv, function
 		/* What the tool starts is started as ever. */
 		if (account)
 			keep_account(atoi(account));
+		in_place = getenv("SAMPLEBLK_IN_PLACE");
 		unsetenv("SAMPLEBLK_RESIDENT");
 		unsetenv("SAMPLEBLK_READS");
+		unsetenv("SAMPLEBLK_IN_PLACE");
+		unsetenv("LD_BIND_NOW");
 		unsetenv("LD_PRELOAD");
 		tool_main = main;
 		main = serve;

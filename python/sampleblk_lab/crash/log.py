@@ -356,7 +356,7 @@ class Log:
         from sampleblk_lab.crash.explore import Wanted, explore
 
         wanted = Wanted(model or Reorder(), states, seconds, failures, workers, clones, resume, order, progress)
-        if not vm:
+        if vm is None or vm is False:
             return explore(self, check, wanted, client)
         from sampleblk_lab.crash.guests import explore_in_vms
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from sampleblk_lab import leftovers
 from sampleblk_lab._native import core
-from sampleblk_lab.device.filesystem import run_tool, tool_output
+from sampleblk_lab.device.filesystem import TOOL_ENVIRONMENT, run_tool, tool_output
 from sampleblk_lab.paths import resource
 
 if TYPE_CHECKING:
@@ -37,6 +37,10 @@ _READS_BYTES = 1 << 20
 # Checkers that only read, and of which the tests know that no read is overlooked. What xfs and f2fs recover to is
 # different for nearly every state (log sequence numbers, checkpoints), and btrfs check takes no time.
 _ACCOUNTABLE = frozenset({"e2fsck"})
+# Tools that start no process and no thread, whose memory can be put back as it was instead (resident.c).
+_IN_PLACE = frozenset({"e2fsck"})
+# Runs of one server: libc may map something in each that nobody unmaps.
+_RUNS = 1000
 
 
 class ResidentTool:
@@ -50,6 +54,7 @@ class ResidentTool:
     """
 
     def __init__(self, path: str) -> None:
+        self.runs = 0
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with contextlib.ExitStack() as stack:
             stack.enter_context(ours)
@@ -61,9 +66,13 @@ class ResidentTool:
                     [path],
                     env={
                         **os.environ,
+                        **TOOL_ENVIRONMENT,
                         "LD_PRELOAD": str(resource("crash/bin/sampleblk-resident.so")),
                         "SAMPLEBLK_RESIDENT": str(theirs.fileno()),
                         "SAMPLEBLK_READS": str(self._reads),
+                        # What is looked up once need not be in each child.
+                        "LD_BIND_NOW": "1",
+                        **({"SAMPLEBLK_IN_PLACE": "1"} if Path(path).name in _IN_PLACE else {}),
                     },
                     pass_fds=[theirs.fileno(), self._reads],
                     stdin=subprocess.DEVNULL,
@@ -79,11 +88,12 @@ class ResidentTool:
             self._stack.callback(os.close, self._output)
 
     def run(self, arguments: Sequence[str]) -> tuple[int, bytes]:
-        """Runs it once: the exit status, negative for a signal, and what it printed.
+        """Runs it once: the exit status, negative for a signal, and what it printed. Counted in :attr:`runs`.
 
         Raises:
             OSError: The server is gone. After this or any other exception the tool can only be closed.
         """
+        self.runs += 1
         os.ftruncate(self._output, 0)
         os.lseek(self._output, 0, os.SEEK_SET)
         command = b"".join(os.fsencode(word) + b"\0" for word in arguments)
@@ -148,7 +158,9 @@ class ResidentTools:
         """As :func:`sampleblk_lab.device.filesystem.run_tool`, which also runs a tool that does not become resident."""
         path, *arguments = command
         try:
-            if path not in self._tools:
+            tool = self._tools.get(path)
+            if path not in self._tools or (tool is not None and tool.runs >= _RUNS):
+                self._drop(path)
                 self._tools[path] = ResidentTool(path)
             tool = self._tools[path]
             done = None if tool is None else tool.run(arguments)

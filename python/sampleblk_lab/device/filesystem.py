@@ -35,6 +35,9 @@ _FSCK: dict[str, tuple[list[str], str]] = {
     "f2fs": (["fsck.f2fs", "--dry-run", "-f"], "f2fs-tools"),
 }
 
+#: What a tool is given beside our own environment: what it says is read, and the files of a locale take their time.
+TOOL_ENVIRONMENT = {"LC_ALL": "C"}
+
 
 class ToolError(SampleblkError, RuntimeError):
     """A system tool that failed.
@@ -64,9 +67,14 @@ def find_tool(tool: str, package: str) -> str:
 
 
 def run_tool(command: Sequence[str], *, ok: Sequence[int] = (0,)) -> str:
-    """Runs a system tool; returns what it said. Raises ToolError for a status that is not `ok`."""
+    """Runs a system tool; returns what it said, in English. Raises ToolError for a status that is not `ok`."""
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        command,
+        env={**os.environ, **TOOL_ENVIRONMENT},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
     )
     return tool_output(command, done.returncode, done.stdout, ok)
 
