@@ -12,9 +12,13 @@ import contextlib
 import copy
 import functools
 import importlib
+import itertools
+import os
 import types
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import _pytest.config
 import pytest
 from _pytest.config import default_plugins
 
@@ -92,6 +96,51 @@ def plugins_seen_through() -> Iterator[None]:
     finally:
         for module in own_plugins():
             module.__dict__.pop("__dir__", None)
+
+
+# A session's configuration before it is told anything: made once, for the first one.
+_begun: list[Any] = []
+# Variables that such a one depends on.
+_READ = frozenset({"PYTEST_DEBUG", "TOX_ENV_DIR"})
+
+
+def begin() -> None:
+    """Makes what every session begins with, pytest's own plugins and their options, for one session to come.
+
+    Of this process, or of each fork of it.
+    """
+    with plugins_seen_through():
+        _begun[:] = [_pytest.config.get_config([])]
+
+
+@contextlib.contextmanager
+def begun_before() -> Iterator[None]:
+    """Lets a session that begins in the block take what :func:`begin` has made, where it would make the same."""
+    made = _pytest.config.get_config
+
+    def get_config(args: Any = None, plugins: Any = None, **others: Any) -> Any:
+        args = args or []
+        if not _begun or _READ & os.environ.keys() or _blocks_own(args):
+            return made(args, plugins, **others)
+        config = _begun.pop()
+        config.invocation_params = config.InvocationParams(args=args, plugins=plugins, dir=Path.cwd())
+        if "prog" in others:
+            config._parser.prog = others["prog"]
+        config.pluginmanager.consider_preparse(args, exclude_only=True)
+        return config
+
+    _pytest.config.get_config = get_config
+    try:
+        yield
+    finally:
+        _pytest.config.get_config = made
+
+
+def _blocks_own(args: Sequence[str]) -> bool:
+    """Whether arguments take away one of pytest's own plugins."""
+    named = [word[2:] for word in args if word.startswith("-p") and word != "-p"]
+    named += [word for option, word in itertools.pairwise(args) if option == "-p"]
+    return any(word.strip().startswith("no:") and word.strip()[3:] in default_plugins for word in named)
 
 
 def end_fixtures(session: Any) -> None:

@@ -117,6 +117,7 @@ class Worker:
         os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
         with self._loading:
             self._loading.enter_context(internals.plugins_seen_through())
+            self._loading.enter_context(internals.begun_before())
             return int(pytest.main(self._setup.args, plugins=[self]))
 
     def pytest_addoption(self, parser: pytest.Parser) -> None:

@@ -79,7 +79,7 @@ def import_all() -> None:
         with contextlib.suppress(ImportError, FileNotFoundError):
             importlib.import_module(name)
     with contextlib.suppress(ImportError, FileNotFoundError):
-        importlib.import_module("sampleblk_lab.pytest_plugin.internals").own_plugins()
+        importlib.import_module("sampleblk_lab.pytest_plugin.internals").begin()
     # Importing it reads the terminal's description, which is the command's; its libraries can be here.
     with contextlib.suppress(ImportError, OSError, AttributeError):
         ctypes.CDLL(importlib.machinery.PathFinder.find_spec("readline").origin)  # type: ignore[union-attr]
