@@ -104,6 +104,12 @@ def test_text_shows_units_metadata_and_cuts_the_middle(table: Table) -> None:
     assert "…" in long
     assert "(1000 rows)" in long
     assert long.count("\n") < 50
+    # What a command prints has all of it.
+    whole = Table.of({"n": np.arange(1000)}).text()
+    assert "…" not in whole
+    assert [int(line) for line in whole.splitlines()[2:-1]] == list(range(1000))
+    assert whole.splitlines()[-1] == "(1000 rows)"
+    assert table.text() == text
 
 
 def test_html_escapes_what_it_shows() -> None:

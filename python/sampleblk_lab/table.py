@@ -388,23 +388,30 @@ class Table:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self._table.__arrow_c_stream__(requested_schema)
 
-    def _cells(self) -> tuple[list[str], list[list[str]], list[bool]]:
+    def _cells(self, most: int) -> tuple[list[str], list[list[str]], list[bool]]:
         """Heads, shown rows and which columns are numbers; a row of "…" stands for those cut out."""
         total = len(self)
         numbers: list[int] = list(range(total))
-        cut = total > _REPR_ROWS
+        cut = total > most
         if cut:
-            half = _REPR_ROWS // 2
+            half = most // 2
             numbers = [*range(half), *range(total - half, total)]
         columns = [self[name] for name in self.columns]
         rows = [[_shown(column[number]) for column in columns] for number in numbers]
         if cut:
-            rows.insert(_REPR_ROWS // 2, ["…"] * len(columns))
+            rows.insert(most // 2, ["…"] * len(columns))
         heads = [f"{column.name} [{column.unit}]" if column.unit else column.name for column in columns]
         return heads, rows, [column.categories is None for column in columns]
 
     def __repr__(self) -> str:
-        heads, rows, numeric = self._cells()
+        return self._aligned(_REPR_ROWS)
+
+    def text(self) -> str:
+        """All of it, a line for each row; the repr cuts the middle out of a long one."""
+        return self._aligned(len(self))
+
+    def _aligned(self, most: int) -> str:
+        heads, rows, numeric = self._cells(most)
         widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
 
         def line(cells: list[str]) -> str:
@@ -421,7 +428,7 @@ class Table:
         return "\n".join(text)
 
     def _repr_html_(self) -> str:
-        heads, rows, numeric = self._cells()
+        heads, rows, numeric = self._cells(_REPR_ROWS)
 
         def cells(tag: str, texts: list[str]) -> str:
             return "".join(

@@ -38,6 +38,13 @@ def recorded() -> BpfOutput:
     return lab.read_bpftrace(RECORDED)
 
 
+def test_a_command_prints_all_keys_of_a_map(recorded):
+    found = said({"type": "map", "data": {"@": {f"key{number}": number for number in range(100)}}})
+    assert "key50" not in repr(found)
+    assert all(f"key{number} " in found.text() for number in range(100))
+    assert recorded.text() == repr(recorded)
+
+
 def test_counts_of_dd_are_those_of_its_calls(recorded):
     calls = recorded["@calls"]
     assert calls.columns == ["comm", "key_count", "value"]

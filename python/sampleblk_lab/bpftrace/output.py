@@ -24,7 +24,7 @@ from sampleblk_lab.errors import FormatError, InputError
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from sampleblk_lab.profiling import Stacks
 
@@ -266,10 +266,19 @@ class BpfOutput:
         return path
 
     def __repr__(self) -> str:
+        return self._said(repr)
+
+    def text(self) -> str:
+        """All of it; the repr cuts the middle out of a long map."""
+        return self._said(Table.text)
+
+    def _said(self, shown: Callable[[Table], str]) -> str:
         parts = [self.printed.rstrip("\n")] if self.printed else []
-        parts += [f"{name}\n{_without_notes(self.table(name))}" for name in self.maps]
+        for name in self.maps:
+            table = self.table(name)
+            parts.append(f"{name}\n{_without_notes(table, shown(table))}")
         if len(errors := self.helper_errors()):
-            parts.append(f"helpers that failed\n{errors!r}")
+            parts.append(f"helpers that failed\n{shown(errors)}")
         parts.append("\n".join(f"{name}: {value}" for name, value in self._losses().items()))
         return "\n\n".join(parts)
 
@@ -584,8 +593,7 @@ def _folded(text: str) -> str:
     return ";".join(_OFFSET.sub("", frame).replace(";", ":") for frame in reversed(frames))
 
 
-def _without_notes(table: Table) -> str:
-    text = repr(table)
+def _without_notes(table: Table, text: str) -> str:
     for name, value in reversed(table.metadata.items()):
         text = text.removesuffix(f"\n{name}: {value}")
     return text

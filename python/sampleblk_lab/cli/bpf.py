@@ -56,7 +56,7 @@ def _bpf(options: argparse.Namespace) -> int:
     found, status = _beside(options, run_command, options.script, args=options.args, unsafe=options.unsafe)
     if options.save:
         found.save(options.save)
-    show(options, _told(found), repr(found))
+    show(options, _told(found), found.text())
     return status
 
 

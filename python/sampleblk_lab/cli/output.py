@@ -28,6 +28,6 @@ def show(options: argparse.Namespace, value: Any, text: str) -> None:
 
 
 def show_table(options: argparse.Namespace, table: Table, empty: str) -> None:
-    """Prints a table, or what to say when it has no rows."""
+    """Prints all of a table, or what to say when it has no rows."""
     rows = list(table.rows())
-    show(options, rows, repr(table) if rows else empty)
+    show(options, rows, table.text() if rows else empty)
