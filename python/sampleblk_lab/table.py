@@ -389,7 +389,7 @@ class Table:
         return self._table.__arrow_c_stream__(requested_schema)
 
     def _cells(self, most: int) -> tuple[list[str], list[list[str]], list[bool]]:
-        """Heads, shown rows and which columns are numbers; a row of "…" stands for those cut out."""
+        """Heads, at most so many rows and which columns are numbers; a row of "…" stands for those cut out."""
         total = len(self)
         numbers: list[int] = list(range(total))
         cut = total > most

@@ -211,9 +211,13 @@ def test_what_it_is_started_with_reaches_what_it_starts(tools: resident.Resident
     script.chmod(0o755)
     status, printed = _said(resident.run, [str(script), "TERM"])
     assert status == -signal.SIGTERM
+    assert "SAMPLEBLK_RESIDENT" not in printed
+    assert "LD_PRELOAD" not in printed
     added = {line.partition("=")[0] for line in printed.splitlines()} - set(os.environ)
     assert not {name for name in added if name.startswith(("SAMPLEBLK_", "LD_"))}
     assert f"PATH={os.environ['PATH']}\n" in printed
+    assert "LC_ALL=C\n" in printed
+    assert "LC_ALL=C\n" in run_tool(["/usr/bin/env"])
     tools.close()
 
 

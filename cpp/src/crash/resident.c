@@ -351,7 +351,7 @@ static void keep_all(void)
 		if (!keep(all, line))
 			return;
 	}
-	pristine = all;
+	pristine = all; /* before the copies: it is among what is put back */
 	for (size_t i = 0; i < all->count; i++)
 		memcpy(all->parts[i].copy, all->parts[i].at, all->parts[i].length);
 }
@@ -416,8 +416,6 @@ static int serve(int argc, char **argv, char **envp)
 	for (;;) {
 		int output, status = -1;
 		ssize_t length = receive(command, sizeof(command), &output);
-		struct job job = { argc, argv, command, length, -1, interrupt, getpid() };
-		pid_t child;
 
 		if (!length)
 			_exit(0);
@@ -426,8 +424,9 @@ static int serve(int argc, char **argv, char **envp)
 			reads->incomplete = 0;
 		}
 		if (length > 0) {
-			job.output = output;
-			child = started(&job);
+			struct job job = { argc, argv, command, length, output, interrupt, getpid() };
+			pid_t child = started(&job);
+
 			close(output);
 			while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
 				;

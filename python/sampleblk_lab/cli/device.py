@@ -77,7 +77,7 @@ def _list(options: argparse.Namespace) -> int:
         else np.array([row[name] for row in found], dtype=np.int64)
         for name in shown
     }
-    print(lab.Table.of(columns))
+    print(lab.Table.of(columns).text())
     return 0
 
 

@@ -161,8 +161,7 @@ class ResidentTools:
             tool = self._tools.get(path)
             if path not in self._tools or (tool is not None and tool.runs >= _RUNS):
                 self._drop(path)
-                self._tools[path] = ResidentTool(path)
-            tool = self._tools[path]
+                self._tools[path] = tool = ResidentTool(path)
             done = None if tool is None else tool.run(arguments)
         except OSError:
             self._drop(path)

@@ -219,7 +219,7 @@ class Ran:
         if any(row["status"] not in (PASSED, NOTRUN) for row in judged.rows):
             bad = [row for row in judged.rows if row["status"] not in (PASSED, NOTRUN)]
             names = ("test", "status", "seconds", "known", "reason")
-            parts.append(repr(Table.from_rows([{name: row[name] for name in names} for row in bad])))
+            parts.append(Table.from_rows([{name: row[name] for name in names} for row in bad]).text())
         counts = ", ".join(f"{count} {status}" for status, count in self.counts().items()) or "none ended"
         about = " ".join(filter(None, (self.plan.suite, self.plan.setup.fs, f"on {self.plan.setup.device}")))
         parts.append(f"{about}, Linux {self.plan.release}: {len(self.plan.tests)} tests: {counts}")
