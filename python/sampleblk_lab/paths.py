@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
+# Set in a VM of ours, to what there is to know about it.
+IN_VM = "SAMPLEBLK_VM"
+
 # How long a host keeps what was sent to it and nobody uses.
 _KEPT_S = 7 * 24 * 3600.0
 

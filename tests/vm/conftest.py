@@ -3,6 +3,7 @@
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """On the debug kernel the console tells which case each complaint belongs to."""
     if os.environ.get("SAMPLEBLK_STRESS") == "full":
         Path("/dev/kmsg").write_text(f"case {item.name}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unloaded() -> Iterator[None]:
+    """Whoever unloads the driver is told of what it has leaked: after each file."""
+    yield
+    if Path("/sys/module/sampleblk").exists():
+        subprocess.run(["rmmod", "sampleblk"], check=True)
+
+
+@pytest.fixture
+def outlives_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes this a machine that is not thrown away: of the driver nothing must be left there."""
+    monkeypatch.delenv("SAMPLEBLK_VM")
 
 
 @pytest.fixture

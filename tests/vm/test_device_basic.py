@@ -155,6 +155,7 @@ def test_a_full_machine_fails_the_write_and_lives() -> None:
         subprocess.run(["rmmod", "sampleblk"], check=True)
 
 
+@pytest.mark.usefixtures("no_driver", "outlives_us")
 def test_devices_lists_them_and_close_takes_them_away() -> None:
     with lab.Device("1M", index=9) as one, lab.Device("2M", logical_block=4096) as two:
         listed = {info.index: info for info in lab.devices()}
@@ -168,6 +169,12 @@ def test_devices_lists_them_and_close_takes_them_away() -> None:
     one.close()
     assert lab.devices() == []
     assert not Path("/sys/module/sampleblk").exists()
+
+
+def test_in_a_vm_of_ours_the_driver_stays_loaded() -> None:
+    lab.Device("1M").close()
+    assert lab.devices() == []
+    assert Path("/sys/module/sampleblk").exists()
 
 
 def outcome(call: Callable[[], object]) -> object:

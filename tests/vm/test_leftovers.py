@@ -40,6 +40,7 @@ def _mounted(path: str) -> bool:
     return any(place == path for _, place in leftovers.mounts())
 
 
+@pytest.mark.usefixtures("no_driver", "outlives_us")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_the_next_start_takes_all_of_it_away(number: signal.Signals) -> None:
     assert not leftovers.CONTROL_PATH.exists()

@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sampleblk_lab.paths import IN_VM
+
 if TYPE_CHECKING:
     from sampleblk_lab.vm import VM
 
@@ -20,7 +22,7 @@ def guest_environment(machine: VM) -> dict[str, str]:
     from sampleblk_lab.results import machine as machines
 
     machines.tell_guest()
-    return {**os.environ, "SAMPLEBLK_VM": machine.describe()}
+    return {**os.environ, IN_VM: machine.describe()}
 
 
 def work(run_dir: Path) -> int:

@@ -103,7 +103,7 @@ def cloned(log: Log, count: int) -> Iterator[list[Clone]]:
     from sampleblk_lab.device import Device
 
     with contextlib.ExitStack() as stack:
-        device = stack.enter_context(Device(log.size_bytes, discard=True, partitions=False))
+        device = stack.enter_context(Device(log.size_bytes, mode="bio", discard=True, partitions=False))
         held = _fill(log, device)
         device.journal_start(_room(log, held))
         log.native.replay(device.path)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 
@@ -10,7 +11,7 @@ from sampleblk_lab import leftovers
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import UnsupportedError
 from sampleblk_lab.leftovers import CONTROL_PATH
-from sampleblk_lab.paths import find_program
+from sampleblk_lab.paths import IN_VM, find_program
 
 _lock = threading.Lock()
 _control: core.DeviceControl | None = None
@@ -72,7 +73,10 @@ def acquire() -> core.DeviceControl:
 
 
 def release() -> None:
-    """Undoes one :func:`acquire`; the last unloads the driver if we loaded it and nobody else has come to use it."""
+    """Undoes one :func:`acquire`; the last unloads the driver if we loaded it and nobody else has come to use it.
+
+    In a VM of ours it stays: to load it again takes longer than most tests, and the machine is thrown away.
+    """
     global _control, _users, _loaded_here
     with _lock:
         _users -= 1
@@ -83,7 +87,7 @@ def release() -> None:
         _control = None
         if _loaded_here:
             _loaded_here = False
-            if not others:
+            if not others and IN_VM not in os.environ:
                 # Someone may have come between: then the kernel refuses, as it should.
                 leftovers.unload()
             leftovers.drop("module", "sampleblk")

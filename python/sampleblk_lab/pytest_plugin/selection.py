@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sampleblk_lab.paths import IN_VM
 from sampleblk_lab.pytest_plugin import fixtures, internals, options
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _NAMED = pytest.StashKey[dict[int, str]]()
 
 def in_vm() -> bool:
     """Whether this process is in a VM, where the plugin must not start another one."""
-    return "SAMPLEBLK_VM" in os.environ
+    return IN_VM in os.environ
 
 
 def delegates(config: pytest.Config) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sampleblk_lab
+from sampleblk_lab.paths import IN_VM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,7 +67,7 @@ def tell_guest() -> None:
 
 def environment() -> dict[str, Any]:
     """What ``env.json`` holds: kernel, accelerator, VM, host, versions and the time."""
-    told = os.environ.get("SAMPLEBLK_VM")
+    told = os.environ.get(IN_VM)
     about: dict[str, Any] = {
         "kernel": platform.release(),
         "accel": "none",

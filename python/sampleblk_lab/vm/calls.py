@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab import by_value, called
+from sampleblk_lab.paths import IN_VM
 from sampleblk_lab.vm.errors import CallError, RemoteTraceback
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def call_pickled(machine: VM, load: bytes, name: str, timeout: float | None = No
         [sys.executable, "-m", called.__name__],
         stdin=work,
         stderr=2,
-        env={**os.environ, "SAMPLEBLK_VM": machine.describe()},
+        env={**os.environ, IN_VM: machine.describe()},
         timeout=timeout,
     )
     outcome: bytes = done.stdout or b""

@@ -14,14 +14,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import SampleblkError
+from sampleblk_lab.paths import IN_VM
 from sampleblk_lab.vm import options as vm_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
-
-# Set in the guest, to what there is to know about the VM.
-IN_VM = "SAMPLEBLK_VM"
 
 # What whoever started us may send on to the command; SIGKILL ends the VM with us.
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
