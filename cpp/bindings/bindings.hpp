@@ -11,6 +11,7 @@ namespace py = pybind11;
 void register_crash(py::module_& module);
 void register_device(py::module_& module);
 void register_error(py::module_& module);
+void register_files(py::module_& module);
 void register_inspect(py::module_& module);
 void register_profile(py::module_& module);
 void register_sampler(py::module_& module);

@@ -15,5 +15,6 @@ PYBIND11_MODULE(_core, module) {
     register_profile(module);
     register_sampler(module);
     register_units(module);
+    register_files(module);
     register_workload(module);
 }

@@ -55,6 +55,16 @@ TEST_F(FdTest, ReadsFilesWhoseSizeIsGivenAsZero) {
     EXPECT_NE(read_file("/proc/self/stat").find('('), std::string::npos);
 }
 
+TEST_F(FdTest, ReadsNoMoreThanIsAskedForAndNothingOfWhatCannotBeRead) {
+    const std::string path = (dir_ / "file").string();
+    write_file(path, "abcdef", O_CREAT | O_TRUNC);
+    EXPECT_EQ(read_start(path, 4), "abcd");
+    EXPECT_EQ(read_start(path, 100), "abcdef");
+    EXPECT_EQ(read_start("/proc/sys/kernel/ostype", 100), "Linux\n");
+    EXPECT_EQ(read_start(path + "-none", 100), "");
+    EXPECT_EQ(read_start(dir_.string(), 100), "");
+}
+
 TEST_F(FdTest, WritesAndReadsBack) {
     const std::string path = (dir_ / "file").string();
     std::string text(200000, 'x');

@@ -11,8 +11,9 @@ import contextlib
 import os
 import re
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from sampleblk_lab._native import core
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,7 +41,7 @@ _DRIVER = "sampleblk"
 # What a device of these names stands for exists whether somebody uses it or not.
 _ALWAYS_THERE = ("ram", "loop", "nbd", "zram")
 
-_TRACEFS = Path("/sys/kernel/tracing")
+_TRACEFS = "/sys/kernel/tracing"
 
 # Of tracefs what has a line for each thing that somebody made, and what has a setting.
 _TRACE_LISTS = ("kprobe_events", "uprobe_events", "synthetic_events", "dynamic_events", "set_event", "trace_options")
@@ -85,7 +86,7 @@ _MOST = 4096
 # A clock that is this far from where it was has been set.
 _CLOCK_S = 2.0
 
-_sysctls: list[str] = []  # all of them, once they are known
+_sysctls: _Sysctls | None = None  # once they are known
 _offsets: list[float] = []  # of the clock from the time since boot, when it was first looked at
 
 
@@ -108,27 +109,24 @@ def may_stay(lines: Iterable[str]) -> frozenset[str]:
     return frozenset(line for line in lines if not line.startswith(_DAMAGE))
 
 
-def _text(path: str | Path) -> str:
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:  # not there in this kernel, or gone meanwhile
-        return ""
-    try:
-        return os.read(file, _MOST).decode(errors="replace").rstrip("\n")
-    except OSError:
-        return ""
-    finally:
-        os.close(file)
+def _texts(paths: list[str]) -> list[str]:
+    """What each file begins with; empty for one that is not there in this kernel, is gone meanwhile or not readable."""
+    return core.read_starts(paths, _MOST)
 
 
-def _whole(path: Path) -> str:
+def _text(path: str) -> str:
+    return _texts([path])[0]
+
+
+def _whole(path: str) -> str:
     try:
-        return path.read_text(errors="replace")
+        with open(path, errors="replace") as file:  # noqa: PTH123  # on the way of every test
+            return file.read()
     except OSError:
         return ""
 
 
-def _names(path: str | Path) -> list[str]:
+def _names(path: str) -> list[str]:
     try:
         return sorted(os.listdir(path))  # noqa: PTH208  # on the way of every test
     except OSError:
@@ -143,7 +141,7 @@ def _taint() -> list[str]:
 
 def _modules() -> Iterator[str]:
     # proc(5): name, size, references, users, state, address, and in brackets how it taints
-    for line in _whole(Path("/proc/modules")).splitlines():
+    for line in _whole("/proc/modules").splitlines():
         name, *_, last = line.split()
         if last.startswith("(") and name != _DRIVER:
             yield f"module {name}"
@@ -151,7 +149,7 @@ def _modules() -> Iterator[str]:
 
 def _mounts() -> Iterator[str]:
     # proc(5), mountinfo: id, parent, device, root, mount point, …, "-", type, source
-    for line in _whole(Path("/proc/self/mountinfo")).splitlines():
+    for line in _whole("/proc/self/mountinfo").splitlines():
         left, _, right = line.partition(" - ")
         filesystem, source = right.split(" ")[:2]
         yield f"mount {left.split(' ')[4]} ({filesystem} of {source})"
@@ -172,30 +170,47 @@ def _devices() -> Iterator[str]:
 
 
 def _tracing() -> Iterator[str]:
-    with contextlib.suppress(OSError):  # tracefs is not mounted, or somebody's instance goes meanwhile
-        yield from (f"tracing instance {path.name}" for path in (_TRACEFS / "instances").iterdir())
+    yield from (f"tracing instance {name}" for name in _names(f"{_TRACEFS}/instances"))
     for name in _TRACE_LISTS:
-        yield from (f"{name}: {line}" for line in _whole(_TRACEFS / name).splitlines())
-    tracer = _text(_TRACEFS / "current_tracer")
+        yield from (f"{name}: {line}" for line in _whole(f"{_TRACEFS}/{name}").splitlines())
+    tracer = _text(f"{_TRACEFS}/current_tracer")
     if tracer not in ("", "nop"):
         yield f"tracer {tracer}"
-    for name in _TRACE_SETTINGS:
-        if value := _text(_TRACEFS / name):
+    for name, value in zip(_TRACE_SETTINGS, _texts([f"{_TRACEFS}/{name}" for name in _TRACE_SETTINGS]), strict=True):
+        if value:
             yield f"tracing {name} is {value}"
 
 
-def _sysctl() -> Iterator[str]:
-    if not _sysctls:
+def _sysctl() -> list[str]:
+    global _sysctls
+    if _sysctls is None:
         paths = (f"{folder}/{name}" for folder in _SYSCTL_FOLDERS for name in _names(f"/proc/sys/{folder}"))
-        _sysctls.extend(path for path in paths if not _NO_SETTINGS.match(path))
-    for path in _sysctls:
-        if value := _text(f"/proc/sys/{path}"):
-            yield f"sysctl {path.replace('/', '.')} is {value}"
+        _sysctls = _Sysctls([path for path in paths if not _NO_SETTINGS.match(path)])
+    return _sysctls.lines()
+
+
+class _Sysctls:
+    """There are some two hundred, and after most tests they say what they have said before."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+        self._paths = [f"/proc/sys/{name}" for name in names]
+        self._values: list[str] = []
+        self._lines: list[str] = []
+
+    def lines(self) -> list[str]:
+        """As :func:`present` has them."""
+        values = _texts(self._paths)
+        if values != self._values:
+            self._values = values
+            named = zip(self._names, values, strict=True)
+            self._lines = [f"sysctl {name.replace('/', '.')} is {value}" for name, value in named if value]
+        return self._lines
 
 
 def _settings() -> Iterator[str]:
-    for path, name in _SETTINGS.items():
-        if value := _text(path):
+    for name, value in zip(_SETTINGS.values(), _texts(list(_SETTINGS)), strict=True):
+        if value:
             yield f"{name}: {value}"
     for name in _names("/proc/self/ns"):
         with contextlib.suppress(OSError):
@@ -211,12 +226,12 @@ def _settings() -> Iterator[str]:
 
 
 def _processes() -> Iterator[str]:
-    for pid in _names("/proc"):
-        if not pid.isdecimal() or int(pid) == os.getpid():
-            continue
+    ours = str(os.getpid())
+    pids = [pid for pid in _names("/proc") if pid.isdecimal() and pid != ours]
+    for pid, stat in zip(pids, _texts([f"/proc/{pid}/stat" for pid in pids]), strict=True):
         # proc(5), stat: pid, (command), state, …, flags as the ninth
-        left, _, right = _text(f"/proc/{pid}/stat").rpartition(")")
-        fields = right.split()
+        left, _, right = stat.rpartition(")")
+        fields = right.split(None, 7)
         if not fields or fields[0] in _ENDED or int(fields[6]) & _KERNEL_THREAD:
             continue
         command = _text(f"/proc/{pid}/cmdline")
