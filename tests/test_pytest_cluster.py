@@ -25,6 +25,7 @@ from sampleblk_lab.pytest_plugin.places import Places
 distributed = pytest.importorskip("distributed", reason="needs the extra 'sweep'")
 
 from dask_cluster import Cluster  # noqa: E402  # needs distributed
+from support import QUICK  # noqa: E402
 
 STAND_IN = Path(__file__).with_name("local_guest.py")
 
@@ -176,7 +177,7 @@ def run(pytester: pytest.Pytester, cluster: Cluster, _stand_in: None):
     """Runs pytest with its VM tests on the cluster, and a process of the worker in the place of each VM."""
 
     def run(*options: str) -> pytest.RunResult:
-        words = ["-p", "stand_in", "-p", "no:cacheprovider", "--sblk-scheduler", cluster.address, *options]
+        words = ["-p", "stand_in", *QUICK, "--sblk-scheduler", cluster.address, *options]
         return pytester.runpytest_subprocess(*words, timeout=300)
 
     return run
@@ -363,7 +364,7 @@ def test_xdists_own_gateways_bring_run_directories_home(
     )
     monkeypatch.chdir(project)
     monkeypatch.setenv("TMPDIR", str(pytester.path / "hidden"))
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--dist", "load", f"--rsyncdir={project}"]
+    command = [sys.executable, "-m", "pytest", *QUICK, "--dist", "load", f"--rsyncdir={project}"]
     command += ["--tx", f"ssh=elsewhere//python={sys.executable}", str(project / "test_far.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
     assert "1 failed, 1 passed" in done.stdout, f"{done.stdout}{done.stderr}"
@@ -432,7 +433,7 @@ def test_a_vm_of_the_cluster_runs_a_test(pytester: pytest.Pytester, cluster: Clu
             Path("/proc/sysrq-trigger").write_text("c")
         """
     )
-    words = ["-p", "no:cacheprovider", "--sblk-scheduler", cluster.address, "--sblk-keep"]
+    words = [*QUICK, "--sblk-scheduler", cluster.address, "--sblk-keep"]
     result = pytester.runpytest_subprocess(*words, timeout=600)
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*the guest's kernel panicked under this test*", "*sysrq*"])

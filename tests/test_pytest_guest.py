@@ -21,14 +21,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sampleblk_lab.pytest_plugin import options, waiting
+from support import HEAVY, QUICK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 STAND_IN = Path(__file__).with_name("local_guest.py")
-
-# Two of the three seconds that a pytest takes to start.
-HEAVY = ("hypothesispytest", "html", "html_fixtures", "metadata", "pytest_cov", "timeout")
 
 # Each case is a pytest of its own; variants of one that is in the fast lane are in the other.
 slow = pytest.mark.full
@@ -51,8 +49,7 @@ def run(pytester: pytest.Pytester, starts: Callable[[], list[dict[str, str]]]) -
     assert starts() == []
 
     def run_it(*options: str, every_plugin: bool = False) -> pytest.RunResult:
-        left_out = ("cacheprovider", *(() if every_plugin else HEAVY))
-        without = [part for name in left_out for part in ("-p", f"no:{name}")]
+        without = ("-p", "no:cacheprovider") if every_plugin else QUICK
         return pytester.runpytest_subprocess("-p", "stand_in", *without, *options, timeout=300)
 
     return run_it

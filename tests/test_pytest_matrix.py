@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sampleblk_lab.paths import cache_root
+from support import QUICK
 
 pytestmark = pytest.mark.full
 
@@ -77,7 +78,7 @@ def test_every_case_runs_twice_and_a_panic_disturbs_none(
     monkeypatch.setenv("SAMPLEBLK_CACHE", CACHE)
     pytester.makepyfile(test_ten=EXPERIMENTS)
     options = ["-v", "-n", "2", "--sblk-kernel", ",".join(KERNELS), "--sblk-keep", "--junit-xml", "junit.xml"]
-    result = pytester.runpytest_subprocess(*options, "-p", "no:cacheprovider", timeout=500)
+    result = pytester.runpytest_subprocess(*options, *QUICK, timeout=500)
     result.assert_outcomes(passed=18, failed=2)
 
     cases = ET.parse(pytester.path / "junit.xml").getroot().iter("testcase")

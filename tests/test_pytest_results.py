@@ -9,6 +9,7 @@ import pytest
 
 from sampleblk_lab import runs
 from sampleblk_lab.paths import cache_root
+from support import QUICK
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +32,7 @@ MEASURED = """
 
 def _run(pytester: pytest.Pytester, speed: float, *options: str) -> pytest.RunResult:
     pytester.makepyfile(test_it=MEASURED.format(speed=speed))
-    return pytester.runpytest_subprocess("-p", "no:cacheprovider", *options)
+    return pytester.runpytest_subprocess(*QUICK, *options)
 
 
 def test_a_measured_test_leaves_a_run_directory(pytester: pytest.Pytester) -> None:
@@ -129,7 +130,7 @@ def test_what_the_command_line_leaves_out_need_not_be_measured(pytester: pytest.
             measure(itertools.cycle([99.0, 100.0, 101.0]).__next__)
     """
     pytester.makepyfile(test_it=both, test_other=both)
-    run = ("-p", "no:cacheprovider", workers)
+    run = (*QUICK, workers)
     pytester.runpytest_subprocess(*run, "--sblk-save", "before")
     for chosen in (["-k", "one"], ["test_it.py"], ["test_it.py::test_speed[two]"], ["--ignore", "test_other.py"]):
         assert pytester.runpytest_subprocess(*run, *GATE, *chosen).ret == 0, chosen
@@ -154,9 +155,9 @@ def test_a_skipped_test_and_a_metric_that_is_gone_fail_the_gate(pytester: pytest
             measure(itertools.cycle([99.0, 100.0, 101.0]).__next__)
     """
     pytester.makepyfile(test_it=text.format(names="'read', 'write'", skip="pass"))
-    pytester.runpytest_subprocess("-p", "no:cacheprovider", "--sblk-save", "before")
+    pytester.runpytest_subprocess(*QUICK, "--sblk-save", "before")
     pytester.makepyfile(test_it=text.format(names="'read', 'trim'", skip="pytest.skip()"))
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *GATE, "--sblk-allow-new")
+    result = pytester.runpytest_subprocess(*QUICK, *GATE, "--sblk-allow-new")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
         [
@@ -180,7 +181,7 @@ BOTH = """
 
 def test_variants_are_stored_compared_and_gated_like_the_rest(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=BOTH.format(bfq=150))
-    pytester.runpytest_subprocess("-p", "no:cacheprovider", "--sblk-save", "before").assert_outcomes(passed=1)
+    pytester.runpytest_subprocess(*QUICK, "--sblk-save", "before").assert_outcomes(passed=1)
     table = runs(pytester.path / "runs")
     assert [str(name) for name in table["metric"]] == ["none", "bfq", "read", "write"]
     assert [round(value) for value in table["value"]] == [100, 150, 5, 6]
@@ -190,7 +191,7 @@ def test_variants_are_stored_compared_and_gated_like_the_rest(pytester: pytest.P
     assert first["text"].startswith("bfq against none: slower: ratio 1.5")
 
     pytester.makepyfile(test_it=BOTH.format(bfq=200))
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *GATE)
+    result = pytester.runpytest_subprocess(*QUICK, *GATE)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
         [
@@ -203,7 +204,7 @@ def test_variants_are_stored_compared_and_gated_like_the_rest(pytester: pytest.P
     )
     # A variant of another name is one that the set does not have, and one that is not measured any more.
     pytester.makepyfile(test_it=BOTH.format(bfq=150).replace('"bfq"', '"kyber"'))
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *GATE)
+    result = pytester.runpytest_subprocess(*QUICK, *GATE)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*test_schedulers kyber: the earlier set*", "*test_schedulers bfq: the later set*"])
 
@@ -216,7 +217,7 @@ def test_a_second_measurement_of_a_name_is_refused(pytester: pytest.Pytester) ->
             measure.both(lambda: 1.0, lambda: 2.0)
         """
     )
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result = pytester.runpytest_subprocess(*QUICK)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         ["*measure.both(names=('before', 'after')): 'before' is this test's second of that name*"]
@@ -316,7 +317,7 @@ GUEST = """
 def test_in_the_guest_too(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=GUEST)
     report = pytester.path / "j.xml"
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", f"--junitxml={report}", "-v", timeout=400)
+    result = pytester.runpytest_subprocess(*QUICK, f"--junitxml={report}", "-v", timeout=400)
     result.assert_outcomes(passed=5, failed=2, errors=1)
     for kind in ("ext4", "xfs", "btrfs", "f2fs"):
         result.stdout.fnmatch_lines([f"*::test_each[[]{kind}[]] PASSED*"])
@@ -394,9 +395,7 @@ def test_ten_experiments_on_two_kernels_with_two_workers(pytester: pytest.Pytest
                 time.sleep(30)
         """
     )
-    result = pytester.runpytest_subprocess(
-        "-p", "no:cacheprovider", "-v", "--sblk-kernel", "6.1,6.12", "-n", "2", timeout=600
-    )
+    result = pytester.runpytest_subprocess(*QUICK, "-v", "--sblk-kernel", "6.1,6.12", "-n", "2", timeout=600)
     result.assert_outcomes(passed=18, failed=2)
     text = result.stdout.str()
     for kernel in ("6.1", "6.12"):

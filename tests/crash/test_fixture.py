@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sampleblk_lab.paths import cache_root
+from support import QUICK
 
 TESTS = """
 import os
@@ -66,7 +67,7 @@ def _same_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_leftovers")
 def test_one_test_is_one_exploration(pytester: pytest.Pytester, tmp_path: Path) -> None:
     pytester.makepyfile(test_it=TESTS)
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", timeout=500)
+    result = pytester.runpytest_subprocess(*QUICK, timeout=500)
     result.assert_outcomes(passed=1, failed=4)
     text = result.stdout.str()
     assert re.search(r"1 failed\n<crash after write \d+>: AssertionError: b is not there", text), text
@@ -88,7 +89,7 @@ def test_one_test_is_one_exploration(pytester: pytest.Pytester, tmp_path: Path) 
     assert "pytest crash-1" in shown
     assert "b is not there" in (Path(kept) / "failure.txt").read_text()
     # It says the same by itself, in a VM of its own.
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", saved, saved]
+    command = [sys.executable, "-m", "pytest", "-q", *QUICK, "--rootdir", saved, saved]
     again = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert again.returncode == 1, again.stdout
     assert "b is not there" in again.stdout

@@ -15,6 +15,7 @@ from crash.panicking import falls_over
 from sampleblk_lab import InputError, crash
 from sampleblk_lab.paths import cache_root
 from sampleblk_lab.vm import GuestPanicError
+from support import QUICK
 
 # pytester has a home of its own.
 CACHE = cache_root()
@@ -68,7 +69,7 @@ def test_a_saved_panic_panics_again(
     found = crash.Failure(state, state, GuestPanicError("the guest's kernel panicked"), falls_over, "6.1.0")
     folder = found.save(tmp_path / "saved")
     assert "# Found in a VM: pytest --sblk-kernel 6.1.0\n" in (folder / "test_crash_state.py").read_text()
-    done = pytester.runpytest_subprocess("--sblk-kernel", "6.1", "-p", "no:cacheprovider", folder)
+    done = pytester.runpytest_subprocess("--sblk-kernel", "6.1", *QUICK, folder)
     done.assert_outcomes(passed=1, failed=1)
     done.stdout.fnmatch_lines(["*sysrq triggered crash*"])
 

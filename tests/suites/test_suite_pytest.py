@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sampleblk_lab.paths import cache_root
+from support import QUICK
 
 pytestmark = pytest.mark.usefixtures("suite_packages")
 
@@ -35,7 +36,7 @@ def test_the_page_s_tests_run_as_the_suite_says(
     [block] = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     failing = '@pytest.mark.xfstests("generic/002")\ndef test_failing(suite_test):\n    suite_test()\n'
     pytester.makepyfile(f"{block}\n\n{failing}")
-    result = pytester.runpytest_subprocess("-v", "-rs", "-p", "no:cacheprovider", "--sblk-kernel", "6.1", timeout=300)
+    result = pytester.runpytest_subprocess("-v", "-rs", *QUICK, "--sblk-kernel", "6.1", timeout=300)
     result.assert_outcomes(passed=1, skipped=2, failed=1)
     result.stdout.fnmatch_lines_random(
         [
@@ -67,6 +68,6 @@ def test_a_mark_that_means_nothing_is_told(
     assert not cache.exists()
     monkeypatch.setenv("SAMPLEBLK_XFSTESTS", str(miniature))
     pytester.makepyfile(f"import pytest\n\n@pytest.mark.{mark}\ndef test_suite(suite_test):\n    suite_test()\n")
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--collect-only", timeout=60)
+    result = pytester.runpytest_subprocess(*QUICK, "--collect-only", timeout=60)
     assert result.ret != 0
     result.stdout.fnmatch_lines([f"*{said}*"])
