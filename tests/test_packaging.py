@@ -185,8 +185,21 @@ def _listed() -> tuple[str, ...]:
 
 
 def _executed(command: list[str], log: Path) -> set[Path]:
-    """The programs that a command and all below it run (strace(1))."""
-    tracing = ["strace", "-f", "-qq", "-e", "trace=execve", "-e", "signal=none", "-s", "4096", "-o", str(log)]
+    """The programs that a command and all below it run (strace(1)); other calls are not stopped at."""
+    tracing = [
+        "strace",
+        "-f",
+        "--seccomp-bpf",
+        "-qq",
+        "-e",
+        "trace=execve",
+        "-e",
+        "signal=none",
+        "-s",
+        "4096",
+        "-o",
+        str(log),
+    ]
     done = subprocess.run([*tracing, *command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return _succeeded(log.read_text())
