@@ -12,8 +12,9 @@ import pytest
 from sampleblk_lab.paths import cache_root
 
 # Options of a pytest that is a case of ours: two of the three seconds that it takes to start are these.
-HEAVY = ("hypothesispytest", "html", "html_fixtures", "metadata", "pytest_cov", "timeout")
-QUICK = ("-p", "no:cacheprovider", *(f"-pno:{name}" for name in HEAVY))
+_HEAVY = ("hypothesispytest", "html", "html_fixtures", "metadata", "pytest_cov", "timeout")
+LIGHT = tuple(f"-pno:{name}" for name in _HEAVY)
+QUICK = ("-p", "no:cacheprovider", *LIGHT)
 
 RunsInVM = Callable[..., subprocess.CompletedProcess[bytes]]
 

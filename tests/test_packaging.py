@@ -186,21 +186,8 @@ def _listed() -> tuple[str, ...]:
 
 def _executed(command: list[str], log: Path) -> set[Path]:
     """The programs that a command and all below it run (strace(1)); other calls are not stopped at."""
-    tracing = [
-        "strace",
-        "-f",
-        "--seccomp-bpf",
-        "-qq",
-        "-e",
-        "trace=execve",
-        "-e",
-        "signal=none",
-        "-s",
-        "4096",
-        "-o",
-        str(log),
-    ]
-    done = subprocess.run([*tracing, *command], capture_output=True, text=True, check=False)
+    options = ["-fqq", "--seccomp-bpf", "-e", "trace=execve", "-e", "signal=none", "-s", "4096", "-o", str(log)]
+    done = subprocess.run(["strace", *options, *command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return _succeeded(log.read_text())
 

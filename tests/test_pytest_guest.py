@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sampleblk_lab.pytest_plugin import options, waiting
-from support import HEAVY, QUICK
+from support import LIGHT, QUICK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -227,7 +227,7 @@ def test_last_failed_sees_the_matrix(pytester: pytest.Pytester, starts: Callable
             """
         },
     )
-    options = ("-v", "-p", "stand_in", *(f"-pno:{name}" for name in HEAVY), *TWO)
+    options = ("-v", "-p", "stand_in", *LIGHT, *TWO)
     pytester.runpytest_subprocess(*options).assert_outcomes(passed=3, failed=2)
     result = pytester.runpytest_subprocess(*options, "--lf")
     result.assert_outcomes(failed=2)

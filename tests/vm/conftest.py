@@ -22,12 +22,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         Path("/dev/kmsg").write_text(f"case {item.name}")
 
 
+def _unload() -> None:
+    if Path("/sys/module/sampleblk").exists():
+        subprocess.run(["rmmod", "sampleblk"], check=True)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def unloaded() -> Iterator[None]:
     """Whoever unloads the driver is told of what it has leaked: after each file."""
     yield
-    if Path("/sys/module/sampleblk").exists():
-        subprocess.run(["rmmod", "sampleblk"], check=True)
+    _unload()
 
 
 @pytest.fixture
@@ -39,5 +43,4 @@ def outlives_us(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def no_driver() -> None:
     """Takes away the module that earlier tests have left loaded: modprobe would do nothing."""
-    if Path("/sys/module/sampleblk").exists():
-        subprocess.run(["rmmod", "sampleblk"], check=True)
+    _unload()

@@ -47,7 +47,7 @@ void write_full(int fd, std::string_view text, std::string_view path);
 // The whole of a file; procfs and tracefs files, whose size is given as 0, included.
 [[nodiscard]] std::string read_file(const std::string& path);
 
-// The first `most` bytes of a file, by one read(2) that does not wait; empty when it cannot be read.
+// The first `most` bytes of a file, without waiting for any; empty when it cannot be read.
 [[nodiscard]] std::string read_start(const std::string& path, std::size_t most);
 
 // One write(2) of the whole text, as control files of the kernel want it. `flags` are beyond

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "sampleblk/fd.hpp"
 
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -88,10 +86,13 @@ std::string read_file(const std::string& path) {
 }
 
 std::string read_start(const std::string& path, std::size_t most) {
-    const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     std::string text(most, '\0');
-    const ssize_t got = fd.get() < 0 ? 0 : ::read(fd.get(), text.data(), most);
-    text.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    try {
+        const Fd fd = open_file(path, O_RDONLY | O_NONBLOCK);
+        text.resize(read_full(fd.get(), std::as_writable_bytes(std::span(text)), path));
+    } catch (const SystemError&) {
+        text.clear();
+    }
     return text;
 }
 

@@ -8,6 +8,7 @@ no state of its own: a module of the kernel's own is loaded on demand, and what 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import time
@@ -86,7 +87,6 @@ _MOST = 4096
 # A clock that is this far from where it was has been set.
 _CLOCK_S = 2.0
 
-_sysctls: _Sysctls | None = None  # once they are known
 _offsets: list[float] = []  # of the clock from the time since boot, when it was first looked at
 
 
@@ -181,31 +181,21 @@ def _tracing() -> Iterator[str]:
             yield f"tracing {name} is {value}"
 
 
-def _sysctl() -> list[str]:
-    global _sysctls
-    if _sysctls is None:
-        paths = (f"{folder}/{name}" for folder in _SYSCTL_FOLDERS for name in _names(f"/proc/sys/{folder}"))
-        _sysctls = _Sysctls([path for path in paths if not _NO_SETTINGS.match(path)])
-    return _sysctls.lines()
+@functools.cache
+def _sysctl_paths() -> list[str]:
+    paths = (f"{folder}/{name}" for folder in _SYSCTL_FOLDERS for name in _names(f"/proc/sys/{folder}"))
+    return [f"/proc/sys/{path}" for path in paths if not _NO_SETTINGS.match(path)]
 
 
-class _Sysctls:
+@functools.lru_cache(maxsize=1)
+def _sysctl_lines(values: tuple[str, ...]) -> list[str]:
     """There are some two hundred, and after most tests they say what they have said before."""
+    named = zip(_sysctl_paths(), values, strict=True)
+    return [f"sysctl {path[len('/proc/sys/') :].replace('/', '.')} is {value}" for path, value in named if value]
 
-    def __init__(self, names: list[str]) -> None:
-        self._names = names
-        self._paths = [f"/proc/sys/{name}" for name in names]
-        self._values: list[str] = []
-        self._lines: list[str] = []
 
-    def lines(self) -> list[str]:
-        """As :func:`present` has them."""
-        values = _texts(self._paths)
-        if values != self._values:
-            self._values = values
-            named = zip(self._names, values, strict=True)
-            self._lines = [f"sysctl {name.replace('/', '.')} is {value}" for name, value in named if value]
-        return self._lines
+def _sysctl() -> list[str]:
+    return _sysctl_lines(tuple(_texts(_sysctl_paths())))
 
 
 def _settings() -> Iterator[str]:
