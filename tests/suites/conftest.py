@@ -41,7 +41,8 @@ cat $base/check.log
 
 _TESTS = {
     "001": (
-        'id -u fsgqa > /dev/null && dmsetup --version > /dev/null && [ "$DM_DISABLE_UDEV" = 1 ] &&'
+        '[ -z "$USE_EXTERNAL$SCRATCH_LOGDEV" ] && id -u fsgqa > /dev/null && dmsetup --version > /dev/null &&'
+        ' [ "$DM_DISABLE_UDEV" = 1 ] &&'
         " [ ! -e /tmp/was-here ] && touch /tmp/was-here && su fsgqa -c './src/program' && echo $FSTYP > $TEST_DIR/f &&"
         " cat $TEST_DIR/f",
         "ready\next4\n",
@@ -50,6 +51,11 @@ _TESTS = {
     "003": ('echo "nothing  for\nthis test" > $seqres.notrun', ""),
     "004": ("echo c > /proc/sysrq-trigger; sleep 100", ""),
     "006": ("losetup --version > /dev/null; udevadm control --ping && echo ${DM_DISABLE_UDEV:-unset}", "unset\n"),
+    "007": (
+        '_require_logdev\n[ -b $SCRATCH_LOGDEV ] && [ $USE_EXTERNAL = yes ] && [ -z "$SCRATCH_RTDEV" ] &&'
+        " echo $TEST_DEV $SCRATCH_DEV $LOGWRITES_DEV $SCRATCH_LOGDEV | tr ' ' '\\n' | sort -u | wc -l",
+        "4\n",
+    ),
     "005": ("fsfreeze -f $TEST_DIR; touch $TEST_DIR/never", ""),
 }
 
@@ -80,7 +86,7 @@ def miniature(tmp_path: Path) -> Path:
         (folder / name).mkdir(parents=True)
     (folder / "check").write_text(_CHECK)
     (folder / "check").chmod(0o755)
-    (folder / "common/rc").write_text("_require_test() { :; }\n")
+    (folder / "common/rc").write_text("_require_test() { :; }\n_require_logdev() { :; }\n")
     (folder / "common/config").write_text('export NONE_PROG="$(type -P no-such-program)"\n')
     (folder / "src/program.in").write_text("#!/bin/sh\necho ready\n")
     for name, (text, expected) in _TESTS.items():

@@ -37,6 +37,7 @@ def test_each_test_ends_in_its_own_way_and_a_panic_costs_one(
         "generic/004": "panic",
         "generic/005": "hang",
         "generic/006": "passed",
+        "generic/007": "passed",
     }
     assert rows["generic/002"]["reason"] == "output mismatch (see 002.out.bad)"
     assert (folder / rows["generic/002"]["files"] / "results/generic/002.out.bad").read_text() == "wrong\n"
@@ -54,6 +55,7 @@ def test_each_test_ends_in_its_own_way_and_a_panic_costs_one(
         "generic/004": ["error"],
         "generic/005": ["error"],
         "generic/006": [],
+        "generic/007": [],
     }
     # The checkout is as it was.
     assert _content(miniature) == before
@@ -61,7 +63,7 @@ def test_each_test_ends_in_its_own_way_and_a_panic_costs_one(
     journal = (folder / "journal.jsonl").read_bytes()
     assert main([*run, "--folder", str(folder), "--resume", "--quiet", "--baseline", str(folder)]) == 0
     assert (folder / "journal.jsonl").read_bytes() == journal
-    assert "6 tests: 2 passed, 1 notrun, 1 failed, 1 panic, 1 hang" in capsys.readouterr().out
+    assert "7 tests: 3 passed, 1 notrun, 1 failed, 1 panic, 1 hang" in capsys.readouterr().out
 
 
 def test_what_ended_before_ctrl_c_is_not_run_again(miniature: Path, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sampleblk_lab.suites import blktests, xfstests
-from sampleblk_lab.suites.suite import Verdict
+from sampleblk_lab.suites import SUITES, blktests, xfstests
+from sampleblk_lab.suites.suite import Setup, Verdict
 
 HEAD = "FSTYP         -- ext4\nMKFS_OPTIONS  -- -F /dev/sampleblk2\n\n"
 
@@ -68,6 +68,11 @@ def test_xfstests_failed(output: str, reason: str, tmp_path: Path) -> None:
         ("Ran: generic/001\nInterrupted!\nPassed all 1 tests\n", "Interrupted!\n", "Interrupted!"),
         ("Passed all 0 tests\n", "generic/001 - unknown test, ignored\n", "generic/001 - unknown test, ignored"),
         ("Ran: generic/0011\nPassed all 1 tests\n", "odd\n", "odd"),
+        (
+            "Interrupted!\n",
+            "log too large\ncheck: failed to mkfs $SCRATCH_DEV\nInterrupted!\nPassed all 0 tests\n",
+            "check: failed to mkfs $SCRATCH_DEV",
+        ),
     ],
 )
 def test_xfstests_that_says_nothing_of_the_test_is_not_believed(
@@ -75,6 +80,44 @@ def test_xfstests_that_says_nothing_of_the_test_is_not_believed(
 ) -> None:
     found = _xfstests(tmp_path, log, output)
     assert (found.status, found.reason) == ("unjudged", reason)
+
+
+@pytest.mark.parametrize(
+    ("fs", "text", "settings"),
+    [
+        (
+            "ext4",
+            "# _require_logdev\n_require_realtime\n",
+            {"TEST_DEV": "0", "SCRATCH_DEV": "1", "LOGWRITES_DEV": "2"},
+        ),
+        (
+            "ext4",
+            " _require_logdev\n",
+            {"TEST_DEV": "0", "SCRATCH_DEV": "1", "LOGWRITES_DEV": "2", "SCRATCH_LOGDEV": "3", "USE_EXTERNAL": "yes"},
+        ),
+        (
+            "xfs",
+            "_require_realtime\n",
+            {"TEST_DEV": "0", "SCRATCH_DEV": "1", "LOGWRITES_DEV": "2", "SCRATCH_RTDEV": "4", "USE_EXTERNAL": "yes"},
+        ),
+        (
+            "btrfs",
+            "_require_logdev\n",
+            {"TEST_DEV": "0", "SCRATCH_DEV_POOL": "1 2 3 4 5", "LOGWRITES_DEV": "6"},
+        ),
+    ],
+)
+def test_devices_beside_the_scratch_one_are_named_where_a_test_asks(
+    fs: str, text: str, settings: dict[str, str]
+) -> None:
+    # What it does for a test in a VM: test_suite_in_vm.py.
+    capacities = SUITES["xfstests"].devices(Setup(fs=fs))
+    assert xfstests._device_settings(fs, [str(number) for number in range(len(capacities))], text) == settings
+
+
+def test_an_external_log_is_no_larger_than_xfs_takes() -> None:
+    assert SUITES["xfstests"].devices(Setup(fs="xfs", capacity_bytes=2 << 30)) == [2 << 30] * 3 + [512 << 20, 2 << 30]
+    assert SUITES["xfstests"].devices(Setup(fs="xfs", capacity_bytes=300 << 20)) == [300 << 20] * 5
 
 
 def _blktests(folder: Path, output: str, **records: str) -> Verdict:

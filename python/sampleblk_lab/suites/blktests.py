@@ -52,9 +52,9 @@ class Blktests(Suite):
                 found.append(Test(f"{group}/{path.name}", groups, tuple(_requirements(text))))
         return found
 
-    def devices(self, setup: Setup) -> int:  # noqa: ARG002
+    def devices(self, setup: Setup) -> list[int]:
         """The one of ``TEST_DEVS``."""
-        return 1
+        return [setup.capacity_bytes]
 
     def check_setup(self, setup: Setup) -> None:
         """See :meth:`Suite.check_setup`."""

@@ -186,32 +186,33 @@ def _shorten(directory: Path) -> None:
 _kept: list[Device] = []
 
 
-def _devices(setup: Setup, count: int) -> list[str]:
+def _devices(setup: Setup, capacities: Sequence[int]) -> list[str]:
     if setup.device == "brd":
-        return _brd(setup, count)
+        return _brd(setup, len(capacities))
     if setup.device == "null_blk":
-        return _null_blk(setup, count)
+        return _null_blk(capacities)
     from sampleblk_lab.device import Device
 
     cpus = os.cpu_count() or 1
-    _kept.extend(Device(setup.capacity_bytes, cpus, mode=setup.mode) for _ in range(count))
+    _kept.extend(Device(capacity, cpus, mode=setup.mode) for capacity in capacities)
     return [device.path for device in _kept]
 
 
 def _brd(setup: Setup, count: int) -> list[str]:
+    # Its devices all have the same size.
     kib = setup.capacity_bytes >> 10
     subprocess.run(["modprobe", "brd", f"rd_nr={count}", f"rd_size={kib}"], check=True)
     return [f"/dev/ram{number}" for number in range(count)]
 
 
-def _null_blk(setup: Setup, count: int) -> list[str]:
+def _null_blk(capacities: Sequence[int]) -> list[str]:
     subprocess.run(["modprobe", "null_blk", "nr_devices=0"], check=True)
     found = []
-    for number in range(count):
+    for number, capacity in enumerate(capacities):
         folder = made(f"/sys/kernel/config/nullb/nullb{number}")
         values = {
             "memory_backed": 1,
-            "size": setup.capacity_bytes >> 20,
+            "size": capacity >> 20,
             "submit_queues": os.cpu_count() or 1,
             "discard": 1,
         }

@@ -94,7 +94,7 @@ class Setup:
         fs: The file system; empty: none.
         device: ``"sampleblk"``, or a peer: ``"brd"`` or ``"null_blk"``.
         mode: The driver's: ``"mq"`` or ``"bio"``.
-        capacity_bytes: Of each device.
+        capacity_bytes: Of each device; that of an external log is less where it would be too large for one.
         mkfs: Options of mkfs, as the suite takes them.
         mount: Options of mount, as the suite takes them.
     """
@@ -161,8 +161,8 @@ class Suite(abc.ABC):
         """
 
     @abc.abstractmethod
-    def devices(self, setup: Setup) -> int:
-        """How many devices a test is given."""
+    def devices(self, setup: Setup) -> list[int]:
+        """The devices that a test is given, each by its capacity in bytes."""
 
     @abc.abstractmethod
     def check_setup(self, setup: Setup) -> None:

@@ -25,11 +25,21 @@ _FOLDERS = {"ext2": "ext4", "ext3": "ext4"}
 # btrfs' tests of several devices take them from a pool.
 _POOL = 5
 
+# Parts of the scratch file system on devices of their own, and on which file systems xfstests makes them. Named
+# only to tests that ask for them: any other test would use them too.
+_EXTERNAL = {
+    "_require_logdev": ("SCRATCH_LOGDEV", ("ext3", "ext4", "xfs")),
+    "_require_realtime": ("SCRATCH_RTDEV", ("xfs",)),
+}
+# xfs takes no log of 2 GiB, and mkfs.xfs makes it as large as its device.
+_MOST_LOG_BYTES = 512 << 20
+
 # What a test's "_require_…" is of the kernel's configuration.
 _OPTIONS = {
     "_require_fail_make_request": ("CONFIG_FAIL_MAKE_REQUEST",),
     "_require_log_writes": ("CONFIG_DM_LOG_WRITES",),
     "_require_loop": ("CONFIG_BLK_DEV_LOOP",),
+    "_require_realtime": ("CONFIG_XFS_RT",),
     "_require_quota": ("CONFIG_QUOTA", "CONFIG_XFS_QUOTA"),
     "_require_scratch_casefold": ("CONFIG_UNICODE",),
     "_require_scratch_encryption": ("CONFIG_FS_ENCRYPTION",),
@@ -74,9 +84,11 @@ class Xfstests(Suite):
                 found += _tests_of(folder, name, programs)
         return found
 
-    def devices(self, setup: Setup) -> int:
-        """Test, scratch and log-writes; for btrfs a pool instead of the second."""
-        return _POOL + 2 if setup.fs == "btrfs" else 3
+    def devices(self, setup: Setup) -> list[int]:
+        """Test, scratch (for btrfs a pool), log-writes; an external log, and xfs' realtime device."""
+        most = {"SCRATCH_LOGDEV": _MOST_LOG_BYTES}
+        capacity = setup.capacity_bytes
+        return [min(capacity, most.get(variable, capacity)) for variable in _variables(setup.fs)]
 
     def check_setup(self, setup: Setup) -> None:
         """See :meth:`Suite.check_setup`."""
@@ -103,18 +115,14 @@ class Xfstests(Suite):
         settings = {
             "HOST_OPTIONS": options,
             "FSTYP": setup.fs,
-            "TEST_DEV": devices[0],
             "TEST_DIR": test_mnt,
             "SCRATCH_MNT": scratch_mnt,
-            "LOGWRITES_DEV": devices[-1],
             "RESULT_BASE": base,
             # Lines of the diff in what check prints: it is what people see of a failure.
             "DIFF_LENGTH": 30,
         }
-        if setup.fs == "btrfs":
-            settings["SCRATCH_DEV_POOL"] = " ".join(devices[1:-1])
-        else:
-            settings["SCRATCH_DEV"] = devices[1]
+        text = (folder / "tests" / test).read_text(errors="replace")
+        settings.update(_device_settings(setup.fs, devices, text))
         if setup.mkfs:
             settings["MKFS_OPTIONS"] = setup.mkfs
         if setup.mount:
@@ -134,11 +142,31 @@ class Xfstests(Suite):
             said = made.stdout.decode(errors="replace")
             return Verdict(UNJUDGED, f"mkfs.{setup.fs} of the test device ended with {made.returncode}", said)
         # Elsewhere udevd would only be in the way: it looks into each new device, and keeps it busy meanwhile.
-        wanted = _MAKES_DEVICES.search((folder / "tests" / test).read_text(errors="replace"))
+        wanted = _MAKES_DEVICES.search(text)
         environment = guest.environment(udevd=wanted is not None and guest.started_udevd())
         environment.update({name: str(value) for name, value in settings.items()})
         output = guest.recorded(["./check", test], here, environment, results / "check.out")
         return verdict(test, results / "results", output)
+
+
+def _variables(fs: str) -> list[str]:
+    """The variable of xfstests in which each device is named, in the devices' order."""
+    scratch = ["SCRATCH_DEV_POOL"] * _POOL if fs == "btrfs" else ["SCRATCH_DEV"]
+    external = [variable for variable, file_systems in _EXTERNAL.values() if fs in file_systems]
+    return ["TEST_DEV", *scratch, "LOGWRITES_DEV", *external]
+
+
+def _device_settings(fs: str, devices: Sequence[str], text: str) -> dict[str, str]:
+    """What names a test's devices; those of _EXTERNAL only where its text asks for them."""
+    asked = {_EXTERNAL[function][0] for function, _ in _REQUIRE.findall(text) if function in _EXTERNAL}
+    left_out = {variable for variable, _ in _EXTERNAL.values()} - asked
+    found: dict[str, str] = {}
+    for variable, device in zip(_variables(fs), devices, strict=True):
+        if variable not in left_out:
+            found[variable] = f"{found[variable]} {device}" if variable in found else device
+    if found.keys() & asked:
+        found["USE_EXTERNAL"] = "yes"
+    return found
 
 
 def _tests_of(folder: Path, name: str, programs: Mapping[str, str] | None) -> list[Test]:
@@ -186,7 +214,8 @@ def verdict(test: str, results: Path, output: str) -> Verdict:
 
     seconds = _seconds(test, results)
     if "Interrupted!" in log or test not in names("Ran:"):
-        return Verdict(UNJUDGED, _last_line(output) or f"check did not run {test}", output, seconds)
+        said = [line for line in output.splitlines() if line.startswith("check: ")]
+        return Verdict(UNJUDGED, _last_line("\n".join(said) or output) or f"check did not run {test}", output, seconds)
     if test in names("Not run:"):
         reason = (results / f"{test}.notrun").read_text(errors="replace").strip()
         return Verdict(NOTRUN, " ".join(reason.split()), output, seconds)
