@@ -128,6 +128,25 @@ def test_the_page_of_a_job_begins_with_what_it_measured(tmp_path: Path) -> None:
     assert "Summary" not in run_page(tmp_path / "empty").html()
 
 
+def test_the_summary_has_the_latencies_of_each_job_and_all_of_its_clones(tmp_path: Path) -> None:
+    from sampleblk_lab._native import core
+    from sampleblk_lab.report.run_page import run_page
+
+    jobs = "[small]\nbs=4k\n[large]\nbs=1M\nnumjobs=2\n[untimed]\nbs=4k\ndisable_clat=1\n"
+    (tmp_path / "jobs.fio").write_text(f"[global]\ndirectory={tmp_path}\nsize=2M\nrw=write\n{jobs}")
+    result = lab.JobFile(tmp_path / "jobs.fio").run(progress=False)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/result.json").write_text(result.json_text(bins=True))
+    page = run_page(tmp_path / "run").html()
+    told = {job: re.findall(f"<th>{job}, write</th><td>(.*?)</td>", page)[0] for job in ("small", "large", "untimed")}
+    assert told["small"].startswith("512 I/Os, ")
+    assert told["large"].startswith("2 jobs: 4 I/Os, ")
+    assert "within" not in told["untimed"]
+    for job in ("small", "large"):
+        p50, p99 = (core.format_duration(round(value)) for value in result.percentiles([50, 99], job=job))
+        assert told[job].endswith(f"; half within {p50}, 99 % within {p99}")
+
+
 def _headings(page: str) -> list[str]:
     return re.findall("<h2>(.*?)</h2>", page)
 

@@ -67,6 +67,19 @@ def test_merged_runs_add_up(two_jobs: lab.Result) -> None:
     assert total.percentiles([50, 99]) == two_jobs.percentiles([50, 99])
 
 
+def test_percentiles_of_one_job_are_those_that_the_summary_has(tmp_path: Path) -> None:
+    text = f"[global]\ndirectory={tmp_path}\nsize=2M\nrw=write\n[small]\nbs=4k\n[large]\nbs=1M\n"
+    (tmp_path / "jobs.fio").write_text(text)
+    result = lab.JobFile(tmp_path / "jobs.fio").run(progress=False)
+    for row in result.summary():
+        found = result.percentiles([50, 99.99], job=row["job"])
+        # The core takes them from its histograms itself; a bin's width is at most 1/64 of its beginning.
+        assert found == pytest.approx([row["clat_p50"], row["clat_p99_99"]], rel=1 / 64)
+    assert result.percentiles([50], job="small") < result.percentiles([50], job="large")
+    with pytest.raises(ValueError, match="no I/O of job 'other' with a clat was measured"):
+        result.percentiles([50], job="other")
+
+
 def test_a_limited_rate_shows_response_time_beside_service_time(tmp_path: Path) -> None:
     """The first I/Os are late by their own doing when the rate asks for more than can be had."""
     result = lab.Job(

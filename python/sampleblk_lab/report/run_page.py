@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -198,14 +199,19 @@ def _summary(run: Run, recordings: list[Recording], environment: dict[str, Any])
         facts["exit status"] = f"{command['returncode']} after {command['elapsed_s']:.3f} s"
         facts["processor time"] = f"{command['user_s']:.3f} s user, {command['system_s']:.3f} s system"
     if run.result is not None:
+        jobs: dict[tuple[str, str], list[dict[str, Any]]] = {}
         for row in run.result.summary():
-            rate = core.format_bytes(round(float(row["bandwidth"] or 0)))
-            told = f"{row['ios']:,} I/Os, {row['iops']:,.0f} IOPS, {rate}/s"
-            if len(run.result.histogram()):  # plain JSON of fio has none
-                p50, p99 = run.result.percentiles([50, 99], direction=str(row["direction"]))
+            jobs.setdefault((str(row["job"]), str(row["direction"])), []).append(row)
+        for (job, direction), rows in jobs.items():  # those of numjobs share a name
+            ios, iops, bandwidth = (sum(row[name] or 0 for row in rows) for name in ("ios", "iops", "bandwidth"))
+            told = f"{len(rows)} jobs: " if len(rows) > 1 else ""
+            told += f"{ios:,} I/Os, {iops:,.0f} IOPS, {core.format_bytes(round(bandwidth))}/s"
+            # Plain JSON of fio has no histograms, and a job may measure none.
+            with suppress(ValueError):
+                p50, p99 = run.result.percentiles([50, 99], direction=direction, job=job)
                 told += f"; half within {core.format_duration(round(p50))}"
                 told += f", 99 % within {core.format_duration(round(p99))}"
-            facts[f"{row['job']}, {row['direction']}"] = told
+            facts[f"{job}, {direction}"] = told
         for name, _, text in run.result.errors:
             facts[f"{name} failed"] = text
     if recordings:
@@ -290,7 +296,8 @@ def _latency(sections: _Sections, result: FioResult) -> None:
     for direction in directions:
         columns[direction] = np.array(result.percentiles(percents, direction=direction)) / 1000
     units = dict.fromkeys(directions, "us")
-    sections.table("Latency", Table.of(columns, units=units, key="percentile"), "From submission to completion.")
+    note = "From submission to completion, of all jobs together."
+    sections.table("Latency", Table.of(columns, units=units, key="percentile"), note)
     sections.picture("Latency percentiles", lambda: plot.latency_percentiles(result))  # type: ignore[arg-type]
     sections.picture("Latency distribution", lambda: plot.latency_cdf(result))  # type: ignore[arg-type]
 

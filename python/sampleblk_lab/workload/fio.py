@@ -126,10 +126,15 @@ class FioResult:
         )
 
     def percentiles(
-        self, percents: Iterable[float], *, kind: str = "clat", direction: str | None = None
+        self,
+        percents: Iterable[float],
+        *,
+        kind: str = "clat",
+        direction: str | None = None,
+        job: str | None = None,
     ) -> list[float]:
-        """Percentiles over all jobs together, see :meth:`Result.percentiles`."""
-        return percentiles_of(self.histogram(), percents, kind, direction)
+        """Percentiles of one job or of all together, see :meth:`Result.percentiles`."""
+        return percentiles_of(self.histogram(), percents, kind, direction, job)
 
     def __str__(self) -> str:
         return self.text()

@@ -43,16 +43,20 @@ class JobError(SampleblkError):
         self.errno = result.errors[0][1]
 
 
-def percentiles_of(table: Table, percents: Iterable[float], kind: str, direction: str | None) -> list[float]:
+def percentiles_of(
+    table: Table, percents: Iterable[float], kind: str, direction: str | None, job: str | None
+) -> list[float]:
     """Percentiles of a table of histograms, see :meth:`Result.percentiles`."""
     chosen = table["kind"].values == kind
-    if direction is not None:
-        chosen &= table["direction"].values == direction
+    for column, value in (("direction", direction), ("job", job)):
+        if value is not None:
+            chosen &= table[column].values == value
     low = table["latency"].codes[chosen]
     order = np.argsort(low, kind="stable")
     counts = np.cumsum(table["count"].codes[chosen][order])
     if len(counts) == 0:
-        raise ValueError(f"no {direction or 'I/O'} with a {kind} was measured")
+        of_job = "" if job is None else f" of job {job!r}"
+        raise ValueError(f"no {direction or 'I/O'}{of_job} with a {kind} was measured")
     middles = (low + table["width"].codes[chosen] // 2)[order]
     found = np.searchsorted(counts, np.asarray(list(percents)) / 100 * counts[-1])
     return [float(value) for value in middles[np.minimum(found, len(middles) - 1)]]
@@ -190,14 +194,20 @@ class Result:
         return self.heatmap(direction, bins=bins)
 
     def percentiles(
-        self, percents: Iterable[float], *, kind: str = "clat", direction: str | None = None
+        self,
+        percents: Iterable[float],
+        *,
+        kind: str = "clat",
+        direction: str | None = None,
+        job: str | None = None,
     ) -> list[float]:
-        """Percentiles of a latency over all jobs together.
+        """Percentiles of a latency, of one job or of all together.
 
         Args:
             percents: Such as ``[50, 99, 99.9]``.
             kind: ``"clat"``, ``"slat"``, ``"lat"``, ``"sync"``, or ``"response"`` for jobs with a limited rate.
             direction: ``"read"``, ``"write"``, ``"trim"``; all when None.
+            job: The job's name, which those of ``numjobs`` share; all when None.
 
         Returns:
             Nanoseconds, each the middle of the histogram's bin: off by less than 1/128.
@@ -205,7 +215,7 @@ class Result:
         Raises:
             ValueError: No I/O of that kind was measured.
         """
-        return percentiles_of(self.histogram(), percents, kind, direction)
+        return percentiles_of(self.histogram(), percents, kind, direction, job)
 
     # --- together
 
