@@ -23,6 +23,7 @@ KINDS = {
     "bandwidth": "a rate above what the device is limited to",
     "clock": "a clock that jumped",
     "counters": "counts that differ from those of a second source",
+    "files": "jobs whose files are elsewhere than on the device that was made for them",
     "errors": "I/O that failed and of which nobody was told",
     "lost": "events or samples that were lost",
 }

@@ -72,14 +72,15 @@ def _job(spec: dict[str, Any], run_dir: Path, device: str) -> int:
         result = job.run(progress=show, check=False)
         (run_dir / "result.json").write_text(result.json_text(bins=True))
         (run_dir / "report.txt").write_text(result.text())
-        (run_dir / "trust.json").write_text(trust.as_json(result.checks))
         (run_dir / "env.json").write_text(json.dumps(environment(), indent=1) + "\n")
     else:
         result, run = job.record(progress=show, check=False, **spec["record"])
         run.save(run_dir)
+    checks = [*result.checks, *job.doubts_of_files(device)]
+    (run_dir / "trust.json").write_text(trust.as_json(checks))
     for name, _, what in result.errors:
         print(f"sampleblk-lab: job {name}: {what}", file=sys.stderr)
-    for check in result.checks:
+    for check in checks:
         if check.is_doubt:
             print(f"sampleblk-lab: in doubt: {check}", file=sys.stderr)
     return 1 if result.errors else 0

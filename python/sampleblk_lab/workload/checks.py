@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _PASS_THROUGH = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "libaio", "io_uring"})
 # Keys with which a job moves more than it counts: verifying reads, what comes before the ramp's end.
 _UNCOUNTED = frozenset({"verify", "ramp_time", "pre_read", "experimental_verify", "unified_rw_reporting"})
+# Those that touch no file.
+_NO_FILES = frozenset({"null", "cpuio"})
 # The default of a job without ioengine= (fio(1)).
 _DEFAULT_ENGINE = "psync"
 
@@ -233,6 +235,34 @@ def _of_clocks(begin: _Moment, end: _Moment) -> Iterable[Check]:
         jumped = abs(off) > _CLOCK_NS + begin.unsure_ns + end.unsure_ns + _SLEW * steady
         verdict = "jumped" if jumped else "agrees"
         yield Check("clock", what, f"{off / 1e6:+.3f} ms in {steady / 1e9:.3f} s", verdict, is_doubt=jumped)
+
+
+def of_files(jobs: Iterable[Mapping[str, str]], device: str) -> list[Check]:
+    """A doubt, if files of the jobs are neither on a device of ours nor that device; while its file system is mounted.
+
+    Args:
+        jobs: The settings of each job, as :func:`settings_of_jobs` has them.
+        device: The device's path.
+    """
+    elsewhere = dict.fromkeys(
+        str(path.absolute())
+        for settings in jobs
+        if settings.get("ioengine") not in _NO_FILES
+        for path in _files(settings)
+        if not _is_on(path, device)
+    )
+    if not elsewhere:
+        return []
+    return [Check("files", "files of the jobs", ", ".join(elsewhere), f"not on {device}", is_doubt=True)]
+
+
+def _is_on(path: Path, device: str) -> bool:
+    path = path.resolve()
+    if path == Path(device):
+        return True
+    above = [(where, what) for what, where in leftovers.mounts() if path.is_relative_to(where)]
+    # Of those at the same place, the last is what is seen.
+    return max(reversed(above), key=lambda mount: len(mount[0]), default=("", ""))[1] == device
 
 
 def of_log(result: Result) -> list[Check]:

@@ -11,7 +11,7 @@ from sampleblk_lab import renamed, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import UnsupportedError
 from sampleblk_lab.table import Table
-from sampleblk_lab.workload.checks import Watch, settings_of_jobs
+from sampleblk_lab.workload.checks import Watch, of_files, settings_of_jobs
 from sampleblk_lab.workload.result import JobError
 from sampleblk_lab.workload.run import JobRun, Progress, run_to_end
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sampleblk_lab.analysis.run import Run
+    from sampleblk_lab.trust import Check
     from sampleblk_lab.workload.fio import FioResult
     from sampleblk_lab.workload.result import Result
 
@@ -90,6 +91,17 @@ class Workload:
         if self._by_fio:
             raise UnsupportedError("prepare()", 'engine="fio" runs the real fio, which lays out and runs in one go')
         return JobRun(core.JobRun(self._jobs), Watch(self._watched()))
+
+    def doubts_of_files(self, device: str) -> list[Check]:
+        """Whether files of the jobs are elsewhere than on a device that is meant for them, which is in use now.
+
+        Args:
+            device: Its path.
+
+        Returns:
+            One check, or none where all is well.
+        """
+        return of_files(self._watched(), device)
 
     def _watched(self) -> list[dict[str, str]]:
         """The settings of the jobs of which it is known where their files are."""
