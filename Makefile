@@ -39,8 +39,9 @@ $(STAMPS)/venv: pyproject.toml | packages
 	@$(BIN)/pip install -q 'scikit-build-core>=0.11' 'pybind11>=3.0' 'cmake>=3.25' ninja
 	@touch $@
 
-# Editable, and without build isolation, so that a second build compiles only what changed.
-$(STAMPS)/core: $(STAMPS)/venv $(CPP_SOURCES)
+# Editable, and without build isolation, so that a second build compiles only what changed. The driver's source and the list
+# of the suites' packages are installed beside it.
+$(STAMPS)/core: $(STAMPS)/venv $(CPP_SOURCES) $(MODULE_SOURCES) packaging/debian-suites.txt
 	@echo "building the C++ core"
 	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(BIN)/pip install -q --no-build-isolation -e . \
 		--config-settings=cmake.define.SAMPLEBLK_WERROR=ON
