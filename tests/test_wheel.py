@@ -92,6 +92,20 @@ def test_the_install_rules_cover_the_guests_programs_and_the_driver() -> None:
     assert (home / "_packaging/debian-suites.txt").read_bytes() == listed.read_bytes()
 
 
+@pytest.mark.parametrize(
+    "changed", ["packaging/debian-suites.txt", "module/core/journal.c", "cpp/bindings/CMakeLists.txt"]
+)
+def test_what_is_installed_beside_the_core_is_installed_anew_when_it_changes(changed: str) -> None:
+    done = subprocess.run(
+        ["make", "--dry-run", "--what-if", changed, ".stamps/core"],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "building the C++ core" in done.stdout
+
+
 def test_the_version_is_the_same_everywhere() -> None:
     assert wheel_builder.version() == lab.__version__
 
