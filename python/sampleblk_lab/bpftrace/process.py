@@ -276,9 +276,17 @@ def run_beside(tracer: Tracer[Any], command: Sequence[str], cwd: str | None) -> 
 def waits_in(pid: int, functions: Collection[str]) -> bool:
     """Whether a process waits in one of these functions of the kernel."""
     try:
-        return Path(f"/proc/{pid}/wchan").read_text() in functions
+        where = Path(f"/proc/{pid}/wchan").read_text()
+        if where == "0" and _sleeps(pid):
+            # Before Linux 5.16 x86 looked for it by frame pointers only, which kernels with ORC lack.
+            where = Path(f"/proc/{pid}/stack").read_text().partition("+")[0].rpartition(" ")[2]
     except OSError:
         return False
+    return where in functions
+
+
+def _sleeps(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("S")
 
 
 def descriptors_of(pid: int) -> list[str]:
