@@ -23,8 +23,8 @@ KINDS = {
     "bandwidth": "a rate above what the device is limited to",
     "clock": "a clock that jumped",
     "counters": "counts that differ from those of a second source",
-    "files": "jobs whose files are elsewhere than on the device that was made for them",
     "errors": "I/O that failed and of which nobody was told",
+    "files": "jobs whose files are elsewhere than on the device that was made for them",
     "lost": "events or samples that were lost",
 }
 
