@@ -23,6 +23,7 @@ from sampleblk_lab.report.page import Page
 from sampleblk_lab.results import machine
 from sampleblk_lab.table import Table
 from sampleblk_lab.trust import Check, of_losses
+from sampleblk_lab.workload.result import percentiles_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -199,6 +200,7 @@ def _summary(run: Run, recordings: list[Recording], environment: dict[str, Any])
         facts["exit status"] = f"{command['returncode']} after {command['elapsed_s']:.3f} s"
         facts["processor time"] = f"{command['user_s']:.3f} s user, {command['system_s']:.3f} s system"
     if run.result is not None:
+        histogram = run.result.histogram()
         jobs: dict[tuple[str, str], list[dict[str, Any]]] = {}
         for row in run.result.summary():
             jobs.setdefault((str(row["job"]), str(row["direction"])), []).append(row)
@@ -208,7 +210,7 @@ def _summary(run: Run, recordings: list[Recording], environment: dict[str, Any])
             told += f"{ios:,} I/Os, {iops:,.0f} IOPS, {core.format_bytes(round(bandwidth))}/s"
             # Plain JSON of fio has no histograms, and a job may measure none.
             with suppress(ValueError):
-                p50, p99 = run.result.percentiles([50, 99], direction=direction, job=job)
+                p50, p99 = percentiles_of(histogram, [50, 99], "clat", direction, job)
                 told += f"; half within {core.format_duration(round(p50))}"
                 told += f", 99 % within {core.format_duration(round(p99))}"
             facts[f"{job}, {direction}"] = told

@@ -39,8 +39,8 @@ _OPTIONS = {
     "_require_fail_make_request": ("CONFIG_FAIL_MAKE_REQUEST",),
     "_require_log_writes": ("CONFIG_DM_LOG_WRITES",),
     "_require_loop": ("CONFIG_BLK_DEV_LOOP",),
-    "_require_realtime": ("CONFIG_XFS_RT",),
     "_require_quota": ("CONFIG_QUOTA", "CONFIG_XFS_QUOTA"),
+    "_require_realtime": ("CONFIG_XFS_RT",),
     "_require_scratch_casefold": ("CONFIG_UNICODE",),
     "_require_scratch_encryption": ("CONFIG_FS_ENCRYPTION",),
     "_require_scratch_verity": ("CONFIG_FS_VERITY",),
@@ -86,9 +86,9 @@ class Xfstests(Suite):
 
     def devices(self, setup: Setup) -> list[int]:
         """Test, scratch (for btrfs a pool), log-writes; an external log, and xfs' realtime device."""
-        most = {"SCRATCH_LOGDEV": _MOST_LOG_BYTES}
         capacity = setup.capacity_bytes
-        return [min(capacity, most.get(variable, capacity)) for variable in _variables(setup.fs)]
+        log = min(capacity, _MOST_LOG_BYTES)
+        return [log if variable == "SCRATCH_LOGDEV" else capacity for variable in _variables(setup.fs)]
 
     def check_setup(self, setup: Setup) -> None:
         """See :meth:`Suite.check_setup`."""
@@ -215,7 +215,8 @@ def verdict(test: str, results: Path, output: str) -> Verdict:
     seconds = _seconds(test, results)
     if "Interrupted!" in log or test not in names("Ran:"):
         said = [line for line in output.splitlines() if line.startswith("check: ")]
-        return Verdict(UNJUDGED, _last_line("\n".join(said) or output) or f"check did not run {test}", output, seconds)
+        reason = said[-1] if said else _last_line(output) or f"check did not run {test}"
+        return Verdict(UNJUDGED, reason, output, seconds)
     if test in names("Not run:"):
         reason = (results / f"{test}.notrun").read_text(errors="replace").strip()
         return Verdict(NOTRUN, " ".join(reason.split()), output, seconds)

@@ -238,29 +238,29 @@ def _of_clocks(begin: _Moment, end: _Moment) -> Iterable[Check]:
 
 
 def of_files(jobs: Iterable[Mapping[str, str]], device: str) -> list[Check]:
-    """A doubt, if files of the jobs are neither on a device of ours nor that device; while its file system is mounted.
+    """A doubt, if files of the jobs are neither a device nor on its file system, which is mounted now.
 
     Args:
         jobs: The settings of each job, as :func:`settings_of_jobs` has them.
         device: The device's path.
     """
+    mounts = leftovers.mounts()
     elsewhere = dict.fromkeys(
         str(path.absolute())
         for settings in jobs
         if settings.get("ioengine") not in _NO_FILES
         for path in _files(settings)
-        if not _is_on(path, device)
+        if not _is_on(path.resolve(), device, mounts)
     )
     if not elsewhere:
         return []
     return [Check("files", "files of the jobs", ", ".join(elsewhere), f"not on {device}", is_doubt=True)]
 
 
-def _is_on(path: Path, device: str) -> bool:
-    path = path.resolve()
+def _is_on(path: Path, device: str, mounts: Iterable[tuple[str, str]]) -> bool:
     if path == Path(device):
         return True
-    above = [(where, what) for what, where in leftovers.mounts() if path.is_relative_to(where)]
+    above = [(where, what) for what, where in mounts if path.is_relative_to(where)]
     # Of those at the same place, the last is what is seen.
     return max(reversed(above), key=lambda mount: len(mount[0]), default=("", ""))[1] == device
 
