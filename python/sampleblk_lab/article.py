@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sampleblk_lab.profiling.still import unfolded
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
@@ -112,12 +113,10 @@ def findings(profile: Profile, **selection: Any) -> Table:
     """
     stacks = profile.stacks(**selection)
     weights = dict.fromkeys(_FINDINGS, 0)
-    for line in stacks.folded().splitlines():
-        path, _, weight = line.rpartition(" ")
-        task, *frames = path.split(";")
+    for (task, *frames), weight in unfolded(stacks.folded()):
         for finding in _FINDINGS:
             if finding.is_it(task, frames):
-                weights[finding] += int(weight)
+                weights[finding] += weight
     total = max(stacks.total, 1)
     return Table.of(
         {

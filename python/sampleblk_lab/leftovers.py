@@ -16,12 +16,13 @@ import os
 import subprocess
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sampleblk_lab._native import core
 from sampleblk_lab.paths import find_program
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import TextIO
 
 CONTROL_PATH = Path("/dev/sampleblk-control")
@@ -162,7 +163,7 @@ def _undo(noted: dict[tuple[str, str], dict[str, Any]]) -> list[str]:
 
 
 def _undo_mount(path: str, detail: dict[str, Any]) -> bool:
-    mounted = any(each == (detail.get("device"), path) for each in mounts())
+    mounted = any(each[:2] == (detail.get("device"), path) for each in mounts())
     if mounted:
         # Whoever has a file open keeps it; nobody finds the file system by its path any more.
         unmount(path, detach=True)
@@ -199,13 +200,30 @@ def _undo_module(_key: str, _detail: dict[str, Any]) -> bool:
 _UNDO = {"mount": _undo_mount, "device": _undo_device, "module": _undo_module}
 
 
-def mounts() -> list[tuple[str, str]]:
-    """Device and mount point of each file system that is mounted here (proc(5), mountinfo), in order."""
+class Mount(NamedTuple):
+    """A file system's device, where it is mounted, and the options of the mount and of the file system."""
+
+    device: str
+    path: str
+    options: frozenset[str]
+
+
+def mounts() -> list[Mount]:
+    """Each file system that is mounted here (proc(5), mountinfo), in order."""
     found = []
-    for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
-        fields, _, rest = line.partition(" - ")
-        found.append((_plain(rest.split()[1]), _plain(fields.split()[4])))
+    # Only "\n" ends a line: names have all else.
+    for line in os.fsdecode(Path("/proc/self/mountinfo").read_bytes()).split("\n")[:-1]:
+        mount, _, file_system = (words.split(" ") for words in line.partition(" - "))
+        options = frozenset([*mount[5].split(","), *file_system[2].split(",")])
+        found.append(Mount(_plain(file_system[1]), _plain(mount[4]), options))
     return found
+
+
+def mount_of(path: Path, among: Iterable[Mount] | None = None) -> Mount | None:
+    """The mount that is seen at a path without links; ``among``: a table that was read before."""
+    above = [mount for mount in (mounts() if among is None else among) if path.is_relative_to(mount.path)]
+    # Of those at the same place, the last is what is seen.
+    return max(reversed(above), key=lambda mount: len(mount.path), default=None)
 
 
 def _plain(text: str) -> str:

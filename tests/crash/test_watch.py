@@ -627,18 +627,21 @@ def test_paths_of_a_process_s_own_descriptors_are_the_program_s(watch: Watch) ->
     assert watch.said() == ""
 
 
-def test_a_mapping_that_becomes_writable_is_not_judged_and_told(watch: Watch) -> None:
+@pytest.mark.parametrize("name", ["old", "o\u2028l\x85d \udcff", "o\nl\rd", r"o\012d"])
+def test_a_mapping_that_becomes_writable_is_not_judged_and_told(watch: Watch, name: str) -> None:
+    (watch.top / "old").rename(watch.top / name)
+
     def write() -> None:
         libc = ctypes.CDLL(None, use_errno=True)
         libc.mmap.restype = ctypes.c_void_p
-        at = libc.mmap(None, 4096, mmap.PROT_READ, mmap.MAP_SHARED, os.open("old", os.O_RDWR), ctypes.c_int64(0))
+        at = libc.mmap(None, 4096, mmap.PROT_READ, mmap.MAP_SHARED, os.open(name, os.O_RDWR), ctypes.c_int64(0))
         assert libc.mprotect(ctypes.c_void_p(at), 4096, mmap.PROT_READ | mmap.PROT_WRITE) == 0
         ctypes.memset(at, ord("x"), 100)
         os.sync()
         ctypes.memset(at, ord("y"), 100)
 
     watch(write)
-    assert watch.found.unjudged == ["the contents of old, which is mapped writable and shared"]
+    assert watch.found.unjudged == [f"the contents of {name}, which is mapped writable and shared"]
     assert watch.said() == ""
 
 
@@ -691,6 +694,22 @@ def test_flags_that_make_every_call_durable_are_told(watch: Watch) -> None:
         pytest.skip("no chattr +S here")
     watch(nothing)
     assert watch.found.unjudged == ["what the flag S or D of old promises (chattr(1))"]
+
+
+@pytest.mark.parametrize("below", ["", "a folder\rof a\u2028sync mount\\"])
+def test_options_that_make_every_call_durable_are_told(tmp_path: Path, below: str) -> None:
+    place = tmp_path / "a\u2028mount with\r\tblanks"
+    place.mkdir()
+    try:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "sync", "none", place], check=True, capture_output=True)
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"nothing is mounted here: {error.stderr!r}")
+    try:
+        (place / below).mkdir(exist_ok=True)
+        found = crash.watched(nothing, place / below, [].append)
+    finally:
+        subprocess.run(["umount", place], check=True)
+    assert found.unjudged == ["what the mount option sync promises"]
 
 
 def test_what_cannot_be_watched_is_refused_with_enosys(watch: Watch) -> None:

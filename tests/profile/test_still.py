@@ -97,3 +97,12 @@ def test_below_keeps_what_a_function_called(stacks: lab.Stacks) -> None:
     assert stacks.below("read", "exit").total == 31
     with pytest.raises(lab.InputError, match="no stack has nonesuch"):
         stacks.below("nonesuch")
+
+
+def test_a_thread_may_have_any_name(tmp_path: Path) -> None:
+    names = ["", "a\u2028b", "c\x85d", "e f"]
+    (tmp_path / "stacks").write_bytes("".join(f"{name};outer;inner 2\n" for name in names).encode())
+    stacks = lab.read_folded(tmp_path / "stacks")
+    assert stacks.folded() == "".join(f"{name};outer;inner 2\n" for name in names)
+    assert stacks.below("outer").folded() == "outer;inner 8\n"
+    assert "8 samples" in stacks.picture()

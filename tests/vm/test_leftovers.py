@@ -37,7 +37,7 @@ def _start() -> tuple[subprocess.Popen[str], list[str]]:
 
 
 def _mounted(path: str) -> bool:
-    return any(place == path for _, place in leftovers.mounts())
+    return any(mount.path == path for mount in leftovers.mounts())
 
 
 @pytest.mark.usefixtures("no_driver", "outlives_us")

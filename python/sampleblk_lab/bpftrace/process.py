@@ -306,7 +306,7 @@ def told(messages: bytes) -> str:
 
 
 def _is_mounted(path: str) -> bool:
-    return any(place == path for _, place in leftovers.mounts())
+    return any(mount.path == path for mount in leftovers.mounts())
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

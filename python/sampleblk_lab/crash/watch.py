@@ -31,6 +31,7 @@ from fcntl import ioctl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sampleblk_lab import leftovers
 from sampleblk_lab.crash import intercept
 from sampleblk_lab.crash.checks import ready
 from sampleblk_lab.errors import InputError, UnsupportedError
@@ -182,12 +183,9 @@ class _Watcher:
 
     def begin(self) -> None:
         os.sync()
-        for line in Path("/proc/self/mountinfo").read_text().splitlines():
-            fields = line.split()
-            if fields[4].replace("\\040", " ") == str(self._top):
-                options = {*fields[5].split(","), *fields[-1].split(",")} & {"sync", "dirsync", "wsync"}
-                for option in sorted(options):
-                    self._unjudged(f"what the mount option {option} promises")
+        if (mount := leftovers.mount_of(self._top)) is not None:
+            for option in sorted(mount.options & {"sync", "dirsync", "wsync"}):
+                self._unjudged(f"what the mount option {option} promises")
         for path in _walk(self._top):
             self._look_at_flags(path)
         self._note({"names": _names(self._top), "facts": self._all_facts()})
@@ -427,11 +425,13 @@ class _Watcher:
         """A shared mapping that becomes writable; more than one at a time are noted here but for the last."""
         first, end = call.arguments[0], call.arguments[0] + call.arguments[1]
         event = None
-        for line in Path(f"/proc/{call.thread}/maps").read_text().splitlines():
+        for line in os.fsdecode(Path(f"/proc/{call.thread}/maps").read_bytes()).split("\n")[:-1]:
             fields = line.split(None, 5)
             begin, stop = (int(value, 16) for value in fields[0].split("-"))
             if begin < end and stop > first and fields[1][3] == "s" and len(fields) == 6:
                 path = fields[5]
+                if not Path(path).exists():
+                    path = path.replace("\\012", "\n")  # the one character that maps escapes
                 if self._relative(path) is None:
                     continue
                 if not Path(path).is_file():

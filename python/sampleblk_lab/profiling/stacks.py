@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.profiling.pictured import bundle
+from sampleblk_lab.profiling.still import still, unfolded
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
@@ -80,9 +81,7 @@ class Stacks:
         """
         wanted = set(functions)
         out: list[str] = []
-        for line in self.folded().splitlines():
-            stack, _, weight = line.rpartition(" ")
-            frames = stack.split(";")
+        for frames, weight in unfolded(self.folded()):
             first = next((number for number, frame in enumerate(frames) if frame in wanted), None)
             if first is not None:
                 out.append(f"{';'.join(frames[first:])} {weight}")
@@ -111,8 +110,6 @@ class Stacks:
             dark: For a dark page.
             before: Stacks to compare with, as :meth:`flamegraph` takes them.
         """
-        from sampleblk_lab.profiling.still import still
-
         return still(
             self.folded(),
             title=title or self.title,

@@ -11,6 +11,10 @@ import fnmatch
 import html
 import zlib
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # In CSS pixels.
 _ROW = 18
@@ -68,14 +72,20 @@ class _Frame:
     below: dict[str, _Frame] = field(default_factory=dict)
 
 
+def unfolded(folded: str) -> Iterator[tuple[list[str], int]]:
+    """The frames of each stack of :meth:`Stacks.folded`, outermost first, and its weight."""
+    # Only "\n" ends a line: a thread's name may have all else.
+    for line in folded.split("\n")[:-1]:
+        stack, _, weight = line.rpartition(" ")
+        yield stack.split(";"), int(weight)
+
+
 def _tree(folded: str) -> _Frame:
     root = _Frame()
-    for line in folded.splitlines():
-        stack, _, count = line.rpartition(" ")
-        weight = int(count)
+    for names, weight in unfolded(folded):
         root.weight += weight
         frame = root
-        for name in stack.split(";"):
+        for name in names:
             frame = frame.below.setdefault(name, _Frame())
             frame.weight += weight
     return root

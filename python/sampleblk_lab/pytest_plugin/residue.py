@@ -120,7 +120,7 @@ def _text(path: str) -> str:
 
 def _whole(path: str) -> str:
     try:
-        with open(path, errors="replace") as file:  # noqa: PTH123  # on the way of every test
+        with open(path, errors="replace", newline="\n") as file:  # noqa: PTH123  # on the way of every test
             return file.read()
     except OSError:
         return ""
@@ -149,7 +149,7 @@ def _modules() -> Iterator[str]:
 
 def _mounts() -> Iterator[str]:
     # proc(5), mountinfo: id, parent, device, root, mount point, …, "-", type, source
-    for line in _whole("/proc/self/mountinfo").splitlines():
+    for line in _whole("/proc/self/mountinfo").split("\n")[:-1]:
         left, _, right = line.partition(" - ")
         filesystem, source = right.split(" ")[:2]
         yield f"mount {left.split(' ')[4]} ({filesystem} of {source})"

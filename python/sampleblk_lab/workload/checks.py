@@ -18,6 +18,7 @@ from sampleblk_lab.trust import Check, of_losses
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from sampleblk_lab.leftovers import Mount
     from sampleblk_lab.table import Table
     from sampleblk_lab.workload.fio import FioResult
     from sampleblk_lab.workload.result import Result
@@ -257,12 +258,11 @@ def of_files(jobs: Iterable[Mapping[str, str]], device: str) -> list[Check]:
     return [Check("files", "files of the jobs", ", ".join(elsewhere), f"not on {device}", is_doubt=True)]
 
 
-def _is_on(path: Path, device: str, mounts: Iterable[tuple[str, str]]) -> bool:
+def _is_on(path: Path, device: str, mounts: Iterable[Mount]) -> bool:
     if path == Path(device):
         return True
-    above = [(where, what) for what, where in mounts if path.is_relative_to(where)]
-    # Of those at the same place, the last is what is seen.
-    return max(reversed(above), key=lambda mount: len(mount[0]), default=("", ""))[1] == device
+    mount = leftovers.mount_of(path, mounts)
+    return mount is not None and mount.device == device
 
 
 def of_log(result: Result) -> list[Check]:

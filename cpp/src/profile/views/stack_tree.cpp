@@ -181,8 +181,9 @@ std::string folded_text(const StackTree& tree) {
         }
         std::string line;
         for (const std::uint32_t step : std::views::reverse(path)) {
-            const std::size_t start = line.size() + (line.empty() ? 0 : 1);
-            line.append(line.empty() ? "" : ";").append(tree.label(tree.nodes()[step]));
+            line.append(step == path.back() ? "" : ";");
+            const std::size_t start = line.size();
+            line += tree.label(tree.nodes()[step]);
             // These two are the format's own.
             std::replace(line.begin() + static_cast<std::ptrdiff_t>(start), line.end(), ';', ':');
             std::replace(line.begin() + static_cast<std::ptrdiff_t>(start), line.end(), '\n', ' ');
