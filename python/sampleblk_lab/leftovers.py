@@ -236,7 +236,7 @@ def _plain(text: str) -> str:
 def unmount(path: str, *, detach: bool = False) -> None:
     """Unmounts (umount(8)), or detaches from the tree what is in use. Raises subprocess.CalledProcessError."""
     command = [find_program("umount") or "umount", *(["--lazy"] if detach else []), path]
-    subprocess.run(command, capture_output=True, text=True, check=True)
+    subprocess.run(command, capture_output=True, errors="backslashreplace", check=True)
 
 
 def unload() -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
+from sampleblk_lab import proc
 from sampleblk_lab.errors import InputError, UnsupportedError
 
 
@@ -118,8 +119,7 @@ def threads(numbers: Iterable[int]) -> dict[int, list[int]]:
             out[number] = [int(number)]
             continue
         try:
-            status = Path(f"/proc/{number}/status").read_text()
-            leads = f"\nTgid:\t{number}\n" in status
+            leads = proc.status(number)["Tgid"] == str(number)
             found = sorted(int(path.name) for path in Path(f"/proc/{number}/task").iterdir()) if leads else []
         except (FileNotFoundError, ProcessLookupError):
             found = []

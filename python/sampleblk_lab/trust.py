@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.errors import InputError, SampleblkError
+from sampleblk_lab.texts import Whole, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
 
 # What can be in doubt, by the names that `allow=` takes.
 KINDS = {
@@ -71,6 +73,16 @@ class TrustError(SampleblkError):
 def as_json(checks: Iterable[Check]) -> str:
     """The text of ``trust.json``."""
     return json.dumps([vars(check) for check in checks], indent=1) + "\n"
+
+
+def read(path: Path) -> list[Check]:
+    """What a ``trust.json`` has.
+
+    Raises:
+        FormatError: It is none.
+    """
+    shape = Whole({"kind": str, "what": str, "found": str, "verdict": str, "is_doubt": bool})
+    return [Check(**{name: one[name] for name in shape}) for one in read_json(path, [shape])]
 
 
 def of_losses(what: str, lost: int) -> Check:

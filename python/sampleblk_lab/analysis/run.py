@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,9 @@ import numpy as np
 from sampleblk_lab import renamed, tasks
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError, UnsupportedError
+from sampleblk_lab.results import machine
 from sampleblk_lab.table import Table
+from sampleblk_lab.texts import Whole, read_json, read_text
 
 if TYPE_CHECKING:
     import os
@@ -33,6 +34,17 @@ if TYPE_CHECKING:
 
 # The folder of a run that has what a bpftrace script found.
 BPF = "bpf"
+
+# What the files of a run's directory may have (texts.read_json).
+_OPTIONS = {
+    "pids": [int],
+    "threads": {...: [int]},
+    "children": bool,
+    "pids_by_kernel": bool,
+    "missed_probes": int,
+    "imported": dict,
+}
+_COMMAND = Whole({"command": [str], "returncode": int, "elapsed_s": float, "user_s": float, "system_s": float})
 
 _CLONE_THREAD = 0x10000  # include/uapi/linux/sched.h
 
@@ -75,40 +87,34 @@ class Run:
     @functools.cached_property
     def options(self) -> dict[str, Any]:
         """What the recording was asked for (recording.json); empty for others' files."""
-        path = self.directory / "recording.json" if self.directory else None
-        if path is None or not path.exists():
-            return {}
-        options: dict[str, Any] = json.loads(path.read_text())
-        return options
+        return self._told("recording.json", _OPTIONS)
 
-    def _text(self, name: str) -> str | None:
+    def _told(self, name: str, shape: dict[str, Any]) -> dict[str, Any]:
+        """One of the directory's files, an object of JSON; empty where there is none."""
         path = self.directory / name if self.directory else None
-        return path.read_text() if path is not None and path.exists() else None
+        return {} if path is None or not path.exists() else read_json(path, shape)
 
     @property
     def environment(self) -> dict[str, Any]:
         """On what it was recorded (env.json); empty for others' files."""
-        text = self._text("env.json")
-        about: dict[str, Any] = {} if text is None else json.loads(text)
-        return about
+        return self._told("env.json", machine.ENVIRONMENT)
 
     @functools.cached_property
     def result(self) -> FioResult | None:
         """What the run's job measured (result.json, fio's JSON+); None where no job ran."""
-        text = self._text("result.json")
-        if text is None:
+        path = self.directory / "result.json" if self.directory else None
+        if path is None or not path.exists():
             return None
         # By its public name: jobs record themselves, so that their package comes after this one.
         import sampleblk_lab as lab
 
-        return lab.FioResult(json.loads(text), self._text("report.txt") or "")
+        text = path.with_name("report.txt")
+        return lab.FioResult(read_json(path, dict), read_text(text) if text.exists() else "", source=str(path))
 
     @property
     def command(self) -> dict[str, Any]:
         """The command that was recorded: command, returncode, elapsed_s, user_s, system_s; empty where none was."""
-        text = self._text("command.json")
-        about: dict[str, Any] = {} if text is None else json.loads(text)
-        return about
+        return self._told("command.json", _COMMAND)
 
     def profile(self, **options: Any) -> Profile:
         """What the CPUs ran, of a run that was recorded with ``profile=``.

@@ -14,7 +14,7 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-from sampleblk_lab import leftovers, paths, trust
+from sampleblk_lab import leftovers, paths, proc, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.blocks import StopsAtEnd
 from sampleblk_lab.errors import InputError, UnsupportedError
@@ -276,17 +276,13 @@ def run_beside(tracer: Tracer[Any], command: Sequence[str], cwd: str | None) -> 
 def waits_in(pid: int, functions: Collection[str]) -> bool:
     """Whether a process waits in one of these functions of the kernel."""
     try:
-        where = Path(f"/proc/{pid}/wchan").read_text()
-        if where == "0" and _sleeps(pid):
+        where = proc.text(pid, "wchan")
+        if where == "0" and proc.stat(pid)[0] == "S":
             # Before Linux 5.16 x86 looked for it by frame pointers only, which kernels with ORC lack.
-            where = Path(f"/proc/{pid}/stack").read_text().partition("+")[0].rpartition(" ")[2]
+            where = proc.text(pid, "stack").partition("+")[0].rpartition(" ")[2]
     except OSError:
         return False
     return where in functions
-
-
-def _sleeps(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("S")
 
 
 def descriptors_of(pid: int) -> list[str]:

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab import paths
+from sampleblk_lab import paths, proc
 from sampleblk_lab.bpftrace.output import BpfOutput
 from sampleblk_lab.bpftrace.process import ERR, OUT, Tracer, require_kernel, run_beside, told, waits_in
 from sampleblk_lab.bpftrace.script import find, probe_lists
@@ -256,11 +256,10 @@ def _argument(value: Any) -> str:
 
 def _catches_interrupts(pid: int) -> bool:
     try:
-        status = Path(f"/proc/{pid}/status").read_text()
+        caught = proc.status(pid)["SigCgt"]
     except OSError:
         return False
-    caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
-    return caught is not None and bool(int(caught[1], 16) & 1 << (signal.SIGINT - 1))
+    return bool(int(caught, 16) & 1 << (signal.SIGINT - 1))
 
 
 def _details(said: str, told: list[str]) -> str:

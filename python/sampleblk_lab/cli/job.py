@@ -12,6 +12,7 @@ from pathlib import Path
 from sampleblk_lab.cli.output import add_json
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.paths import located
+from sampleblk_lab.texts import read_text
 from sampleblk_lab.vm import options as vm_options
 
 
@@ -99,7 +100,7 @@ def _job(options: argparse.Namespace) -> dict[str, object]:
     for word in options.keys:
         if "=" not in word:
             raise InputError(f"{word!r} is no key of a job", expected="KEY=VALUE")
-    text = job_file.read_text()
+    text = read_text(job_file)
     keys = dict(word.split("=", 1) for word in options.keys)
     JobFile.parse(text, str(job_file), **keys)
     return {"job_file": text, "source": str(job_file), "keys": keys}

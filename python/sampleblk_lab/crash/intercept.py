@@ -23,6 +23,7 @@ from fcntl import ioctl
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from sampleblk_lab import proc
 from sampleblk_lab.errors import InputError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -176,8 +177,7 @@ class Call:
 
     def borrow(self, descriptor: int) -> int:
         """A descriptor of ours for the same open file as one of the program's; to be closed."""
-        status = Path(f"/proc/{self.thread}/status").read_text()
-        process = int(status.split("\nTgid:")[1].split("\n")[0])
+        process = int(proc.status(self.thread)["Tgid"])
         pidfd = os.pidfd_open(process)
         try:
             found = _libc().syscall(_PIDFD_GETFD, pidfd, descriptor, 0)

@@ -31,7 +31,7 @@ from fcntl import ioctl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab import leftovers
+from sampleblk_lab import leftovers, proc
 from sampleblk_lab.crash import intercept
 from sampleblk_lab.crash.checks import ready
 from sampleblk_lab.errors import InputError, UnsupportedError
@@ -318,8 +318,8 @@ class _Watcher:
     def _opened_as(call: Call, descriptor: int | None = None) -> dict[str, str]:
         """What /proc says of an open file, unless told the one that a call's first argument is: flags, pos."""
         number = call.number(0, 32) if descriptor is None else descriptor
-        text = Path(f"/proc/{call.thread}/fdinfo/{number}").read_text()
-        return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        lines = proc.text(call.thread, f"fdinfo/{number}").splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
 
     def _look_at_flags(self, path: Path) -> None:
         """Whether a file has chattr's +S or +D, which make calls promise what is not looked at."""
@@ -339,7 +339,7 @@ class _Watcher:
         """The changes of other threads that may come before or after what this one does now."""
         for other, (_, code) in list(self._last.items()):
             try:
-                now = Path(f"/proc/{other}/syscall").read_text().split()[0]
+                now = proc.text(other, "syscall").split()[0]
             except OSError:
                 now = ""  # it has ended
             if other == thread or now not in (str(code), "running"):
@@ -425,7 +425,7 @@ class _Watcher:
         """A shared mapping that becomes writable; more than one at a time are noted here but for the last."""
         first, end = call.arguments[0], call.arguments[0] + call.arguments[1]
         event = None
-        for line in os.fsdecode(Path(f"/proc/{call.thread}/maps").read_bytes()).split("\n")[:-1]:
+        for line in proc.text(call.thread, "maps").split("\n")[:-1]:
             fields = line.split(None, 5)
             begin, stop = (int(value, 16) for value in fields[0].split("-"))
             if begin < end and stop > first and fields[1][3] == "s" and len(fields) == 6:

@@ -30,7 +30,7 @@ def _load() -> None:
         done = subprocess.run(
             [find_program("modprobe") or "modprobe", "sampleblk", "devices=0"],
             capture_output=True,
-            text=True,
+            errors="backslashreplace",
             check=False,
             timeout=60,
         )

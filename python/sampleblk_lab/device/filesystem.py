@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab import leftovers
+from sampleblk_lab import leftovers, proc
 from sampleblk_lab.blocks import ClosesAtEnd
 from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
 from sampleblk_lab.paths import find_program
@@ -121,7 +121,9 @@ def holders(path: Path) -> list[str]:
                     what = "" if link.parent.name in ("fd", "map_files") else f" ({link.name})"
                     uses[f"{link.readlink()}{what}"] = None
         if uses:
-            name = (process / "comm").read_text().strip() if (process / "comm").exists() else "?"
+            name = "?"
+            with contextlib.suppress(OSError):
+                name = proc.text(int(process.name), "comm").removesuffix("\n")
             own = ", this process" if int(process.name) == os.getpid() else ""
             found.append(f"pid {process.name} ({name}{own}): {', '.join(uses)}")
     return found

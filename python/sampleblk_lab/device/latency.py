@@ -12,6 +12,7 @@ import numpy as np
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import FormatError, InputError
 from sampleblk_lab.table import Table
+from sampleblk_lab.texts import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -131,10 +132,10 @@ def _from_json(bins: _Bins, value: Mapping[str, Any], op: str, name: str) -> Non
     jobs = value.get("jobs")
     if not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs):
         raise FormatError(name, 0, 'fio\'s JSON, with a list "jobs"')
+    _from_table(bins, FioResult(dict(value), "", source=name).histogram(), op)
+    if len(bins):
+        return
     try:
-        _from_table(bins, FioResult(dict(value), "").histogram(), op)
-        if len(bins):
-            return
         direction, kind = _MEASURED[op]
         for job in jobs:
             stats = job.get(direction, {})
@@ -147,7 +148,7 @@ def _from_json(bins: _Bins, value: Mapping[str, Any], op: str, name: str) -> Non
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    text = path.read_text()
+    text = read_text(path)
     # With `--output-format=normal,json` the report stands before it, and notes may stand there in any case.
     begin = 0 if text.startswith("{") else text.find("\n{\n") + 1
     try:

@@ -8,20 +8,20 @@ may have a title and a note for each section.
 from __future__ import annotations
 
 import functools
-import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sampleblk_lab import plot
+from sampleblk_lab import plot, trust
 from sampleblk_lab.analysis.run import Run, open_run
 from sampleblk_lab.analysis.trust import of_recording
 from sampleblk_lab.errors import SampleblkError
 from sampleblk_lab.plot.style import in_dark
 from sampleblk_lab.report.page import Page
-from sampleblk_lab.results import machine
+from sampleblk_lab.results import machine, store
 from sampleblk_lab.table import Table
+from sampleblk_lab.texts import read_json, read_text
 from sampleblk_lab.trust import Check, of_losses
 from sampleblk_lab.workload.result import percentiles_of
 
@@ -50,8 +50,8 @@ _ONE_CALL_EACH = {"sync", "psync", "pvsync", "pvsync2"}
 _CALL_NAMES = {"percent_time": "share", "seconds": "time", "usecs_per_call": "per call", "syscall": "system call"}
 
 
-def _read(path: Path) -> Any:
-    return json.loads(path.read_text()) if path.exists() else None
+def _read(path: Path, shape: Any) -> Any:
+    return read_json(path, shape) if path.exists() else None
 
 
 class _Sections:
@@ -136,19 +136,20 @@ def run_page(directory: Path) -> Page:
     Raises:
         FormatError: Its trace.dat is damaged.
     """
-    spec = _read(directory / "spec.json") or {}
+    spec = _read(directory / "spec.json", {"notes": {...: str}, "files": {...: str}}) or {}
     page = Page(str(spec.get("title") or directory.name), str(spec.get("test") or spec.get("source") or ""))
     sections = _Sections(page, spec.get("notes") or {})
-    environment = _read(directory / "env.json")
     run = open_run(directory)
+    environment = run.environment
     recordings = _recordings(directory)
-    counters = _read(directory / "counters.json")
+    counters = _read(directory / "counters.json", {...: int})
     calls = _with(recordings, "raw_syscalls:sys_enter", "syscalls:")
     offsets = calls.run.offsets() if calls is not None else None
 
-    if summary := _summary(run, recordings, environment or {}):
+    if summary := _summary(run, recordings):
         page.add_facts("Summary", summary, sections.note("Summary"))
-    _measurements(sections, _read(directory / "measurements.json") or [])
+    if (measured := directory / store.MEASUREMENTS).exists():
+        _measurements(sections, store.measurements(measured))
     folders = [directory, *(one.folder for one in recordings)]
     profiled = next((folder for folder in folders if (folder / "perf.data").exists()), None)
     profile = open_run(profiled).profile(inlines=False) if profiled is not None else None
@@ -173,11 +174,11 @@ def run_page(directory: Path) -> Page:
     checks = trust_checks(run, recordings, calls, profile, counters or {})
     if len(checks):
         sections.table("Trust checks", checks, "What was counted, held against a second source where there is one.")
-    if environment is not None:
+    if environment:
         about = {**machine.aspects(environment), "recorded": environment.get("started", "")}
         page.add_facts("Machine", {name: value for name, value in about.items() if value}, sections.note("Machine"))
     if (directory / "report.txt").exists():
-        page.add_text("Job", (directory / "report.txt").read_text(), sections.note("Job"))
+        page.add_text("Job", read_text(directory / "report.txt"), sections.note("Job"))
     for one in recordings:
         name = "Events" if len(recordings) == 1 or one.folder == directory else f"Events: {one.folder.name}"
         sections.table(name, one.counts, bar="count")
@@ -190,7 +191,7 @@ def run_page(directory: Path) -> Page:
     return page
 
 
-def _summary(run: Run, recordings: list[Recording], environment: dict[str, Any]) -> dict[str, str]:
+def _summary(run: Run, recordings: list[Recording]) -> dict[str, str]:
     """What a reader wants first: what ran, how fast, and whether the figures can be trusted."""
     from sampleblk_lab._native import core
 
@@ -219,7 +220,7 @@ def _summary(run: Run, recordings: list[Recording], environment: dict[str, Any])
     if recordings:
         lost = sum(one.lost for one in recordings)
         facts["lost events"] = "none" if not lost else f"{lost}: the counts below are too small"
-    if machine.aspects(environment)["accelerator"] == "tcg":
+    if machine.aspects(run.environment)["accelerator"] == "tcg":
         facts["accelerator"] = "TCG (emulation): compare ratios, not times"
     return facts
 
@@ -228,7 +229,8 @@ def trust_checks(
     run: Run, recordings: list[Recording], calls: Recording | None, profile: Profile | None, counters: dict[str, int]
 ) -> Table:
     """Which figures agree with a second source, and what is known to be missing: columns check, found and verdict."""
-    found = [Check(**one) for one in _read(run.directory / "trust.json") or []] if run.directory is not None else []
+    path = run.directory / "trust.json" if run.directory is not None else None
+    found = trust.read(path) if path is not None and path.exists() else []
     for one in recordings:
         found += of_recording(one.run, lost=one.lost)
     if run.result is not None and calls is not None:
@@ -290,11 +292,13 @@ def _flame(sections: _Sections, profile: Profile) -> None:
 
 
 def _latency(sections: _Sections, result: FioResult) -> None:
-    if not len(result.histogram()):
+    histogram = result.histogram()
+    # A job may measure none: gtod_reduce, disable_clat.
+    directions = list(dict.fromkeys(histogram["direction"].values[histogram["kind"].values == "clat"].tolist()))
+    if not directions:
         return
     percents = [50, 90, 95, 99, 99.9, 99.99]
     columns: dict[str, Any] = {"percentile": [f"{percent:g} %" for percent in percents]}
-    directions = list(dict.fromkeys(str(row["direction"]) for row in result.summary()))
     for direction in directions:
         columns[direction] = np.array(result.percentiles(percents, direction=direction)) / 1000
     units = dict.fromkeys(directions, "us")
@@ -305,8 +309,6 @@ def _latency(sections: _Sections, result: FioResult) -> None:
 
 
 def _measurements(sections: _Sections, measured: list[dict[str, Any]]) -> None:
-    if not measured:
-        return
     columns: dict[str, Any] = {"name": [entry["name"] or "value" for entry in measured]}
     for name in ("value", "low", "high"):
         columns[name] = np.array([entry[name] for entry in measured])

@@ -29,6 +29,9 @@ _MEMORY_TOLERANCE = 1.05
 
 _HOST = "SAMPLEBLK_HOST"
 
+# What env.json may have (texts.read_json).
+ENVIRONMENT = {"host": dict, "vm": dict, "kernel": str, "accel": str, "started_ns": int}
+
 
 def host() -> dict[str, str]:
     """The physical machine: in a guest, what the host said of itself."""

@@ -20,6 +20,7 @@ from sampleblk_lab.errors import FormatError, InputError
 from sampleblk_lab.results import machine
 from sampleblk_lab.results.comparison import BETTER
 from sampleblk_lab.table import Table
+from sampleblk_lab.texts import read_json
 
 if TYPE_CHECKING:
     import os
@@ -76,39 +77,25 @@ def write(directory: Path, test: str, spec: dict[str, Any], measurements: Iterab
         (directory / name).write_text(json.dumps(value, indent=1, default=str) + "\n")
 
 
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise FormatError(str(path), error.pos, f"JSON ({error.msg})") from None
-    except UnicodeDecodeError as error:
-        raise FormatError(str(path), error.start, "JSON in UTF-8") from None
-
-
-def _object(path: Path) -> dict[str, Any]:
-    value = _json(path)
-    if not isinstance(value, dict):
-        raise FormatError(str(path), 0, "a JSON object")
-    return value
-
-
 # What a stored measurement must have for the table and for comparisons.
 _TEXTS = ("name", "unit", "better", "stopped")
 _FIGURES = ("value", "low", "high")
+_MOST = 1 << 63
 
 
 def _is_figure(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf")
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < _MOST
 
 
-def _measurements(path: Path) -> list[dict[str, Any]]:
-    value = _json(path)
-    if not isinstance(value, list):
-        raise FormatError(str(path), 0, "a list of measurements")
+def measurements(path: Path) -> list[dict[str, Any]]:
+    """What a test measured.
+
+    Raises:
+        FormatError: It is not what tests leave.
+    """
+    value: list[dict[str, Any]] = read_json(path, [dict])
     for number, one in enumerate(value):
         where = f"measurement {number}"
-        if not isinstance(one, dict):
-            raise FormatError(str(path), 0, f"{where} to be an object")
         for name in _TEXTS:
             if not isinstance(one.get(name), str):
                 raise FormatError(str(path), 0, f"{where} to have {name!r}, a string")
@@ -124,17 +111,14 @@ def _measurements(path: Path) -> list[dict[str, Any]]:
 
 
 def _test_of(path: Path) -> str:
-    test = _object(path).get("test")
+    test = read_json(path, dict).get("test")
     if not isinstance(test, str):
         raise FormatError(str(path), 0, "'test', a string")
     return test
 
 
 def _environment(path: Path) -> dict[str, Any]:
-    about = _object(path)
-    for name, kind in (("host", dict), ("vm", dict), ("kernel", str), ("accel", str), ("started_ns", int)):
-        if about.get(name) is not None and not isinstance(about[name], kind):
-            raise FormatError(str(path), 0, f"{name!r} to be of type {kind.__name__}")
+    about: dict[str, Any] = read_json(path, machine.ENVIRONMENT)
     memory = (about.get("host") or {}).get("memory_mib")
     if memory is not None and not str(memory).isdecimal():
         raise FormatError(str(path), 0, "'memory_mib' to be a number")
@@ -172,7 +156,7 @@ def load_round(folder: Path) -> list[Stored]:
             set=folder.parent.name,
             round=_round_of(folder),
             test=_test_of(path.with_name("spec.json")),
-            measurements=_measurements(path),
+            measurements=measurements(path),
             environment=_environment(path.with_name("env.json")),
         )
         for path in sorted(folder.glob(f"*/{MEASUREMENTS}"))

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import fnmatch
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sampleblk_lab.errors import FormatError, InputError
 from sampleblk_lab.suites import folder, others
 from sampleblk_lab.suites.suite import BAD, FAILED, NOTRUN, PASSED, STATUSES, UNJUDGED
+from sampleblk_lab.texts import read_json, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -55,7 +55,7 @@ def read(path: Path) -> list[Known]:
         InputError: A line is something else.
     """
     found = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(read_text(path).splitlines(), 1):
         said, _, reason = line.partition("#")
         words = said.split()
         if not words:
@@ -86,7 +86,7 @@ def baseline(path: Path) -> dict[str, str]:
     if path.is_dir():
         return {record["test"]: record["status"] for record in folder.results(path)[1]}
     try:
-        rows = json.loads(path.read_text())["tests"]
+        rows = read_json(path, {"tests": [{"test": str, "status": str}]})["tests"]
         found = {row["test"]: row["status"] for row in rows}
         if not set(found.values()) <= set(STATUSES):
             raise ValueError

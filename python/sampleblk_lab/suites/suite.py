@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.paths import find_program
+from sampleblk_lab.texts import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -248,4 +249,4 @@ def _grouped(known: Sequence[Test], group: str) -> set[str]:
 
 def words_of_excludes(path: str | os.PathLike[str]) -> list[str]:
     """The names in an exclude file, such as xfstests' ``-E`` takes: one in a line, ``#`` begins a comment."""
-    return re.findall(r"^\s*([^\s#]+)", Path(path).read_text(), re.MULTILINE)
+    return re.findall(r"^\s*([^\s#]+)", read_text(Path(path)), re.MULTILINE)

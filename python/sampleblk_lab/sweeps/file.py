@@ -12,6 +12,7 @@ from sampleblk_lab.errors import InputError
 from sampleblk_lab.functions import named
 from sampleblk_lab.sweeps.choice import of_table
 from sampleblk_lab.sweeps.spec import DEADLINE_S, Spec
+from sampleblk_lab.texts import read_text
 
 if TYPE_CHECKING:
     import os
@@ -65,8 +66,8 @@ def load(path: str | os.PathLike[str], *, revision: str | None = None) -> File:
     """
     source = str(path)
     try:
-        value = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        value = tomllib.loads(read_text(Path(path)))
+    except tomllib.TOMLDecodeError as error:
         raise InputError(f"not TOML: {error}", source) from None
     for name, given in value.items():
         if name not in KEYS:

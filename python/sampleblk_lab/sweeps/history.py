@@ -34,7 +34,7 @@ def _git(folder: Path, *words: str) -> str:
     command = ["git", "-C", str(folder), *words]
     environment = {**os.environ, "LC_ALL": "C"}
     return subprocess.run(
-        command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL, env=environment
+        command, capture_output=True, errors="surrogateescape", check=True, stdin=subprocess.DEVNULL, env=environment
     ).stdout.strip()
 
 

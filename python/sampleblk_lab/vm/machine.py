@@ -21,7 +21,7 @@ import weakref
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, ParamSpec, TypeVar
 
-from sampleblk_lab import renamed
+from sampleblk_lab import proc, renamed
 from sampleblk_lab.errors import FormatError, InputError
 from sampleblk_lab.kernels import resolve, store
 from sampleblk_lab.kernels.driver import module_tree
@@ -418,8 +418,8 @@ class VM:
         if self._keeper is None:
             return 0.0
         try:
-            own = Path(f"/proc/{self._keeper.pid}/task/{self._keeper.pid}/children").read_text().split()
-            fields = Path(f"/proc/{own[0]}/stat").read_text().rpartition(")")[2].split()
+            own = proc.text(self._keeper.pid, f"task/{self._keeper.pid}/children").split()
+            fields = proc.stat(int(own[0]))
         except (OSError, IndexError):
             return 0.0
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import tempfile
@@ -11,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sampleblk_lab.errors import SampleblkError, UnsupportedError
+from sampleblk_lab.errors import FormatError, SampleblkError, UnsupportedError
 from sampleblk_lab.paths import find_program
 from sampleblk_lab.table import Table
 from sampleblk_lab.workload.result import JobError, percentiles_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 # Keys of ours that fio does not know.
 _OURS = frozenset({"io_log_entries", "advice", "advice_whole_file"})
@@ -25,19 +26,37 @@ _DIRECTIONS = ("read", "write", "trim")
 # fio's histogram has 64 bins to a power of two, and one per nanosecond below 128 (stat.h, plat_idx_to_val).
 _EXACT_BELOW = 128
 _BINS_PER_GROUP = 64
+_MOST = 2.0**63
 
 
 class FioResult:
     """What the real fio measured, in the views of :class:`Result` that its JSON+ has the numbers for.
 
+    Args:
+        value: Its JSON+, or JSON.
+        text: Its normal output.
+        stop_reason: Why it ended early.
+        source: The file that it was read from.
+
     Attributes:
         stop_reason: ``"interrupted"`` after Ctrl-C, else empty.
+
+    Raises:
+        FormatError: Of every view: it is not what fio writes.
     """
 
-    def __init__(self, value: dict[str, Any], text: str, stop_reason: str = "") -> None:
+    def __init__(self, value: dict[str, Any], text: str, stop_reason: str = "", source: str = "") -> None:
         self._value = value
         self._text = text
         self.stop_reason = stop_reason
+        self._source = source or "result"
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise FormatError(self._source, 0, f"fio's JSON: {error!r}") from error
 
     @property
     def interrupted(self) -> bool:
@@ -47,11 +66,9 @@ class FioResult:
     @property
     def errors(self) -> list[tuple[str, int, str]]:
         """The jobs that failed: name, errno, and fio's word for it."""
-        return [
-            (job["jobname"], int(job["error"]), f"fio: error {job['error']}")
-            for job in self._value["jobs"]
-            if job["error"]
-        ]
+        with self._reading():
+            failed = [job for job in self._value["jobs"] if job["error"]]
+            return [(job["jobname"], int(job["error"]), f"fio: error {job['error']}") for job in failed]
 
     def text(self) -> str:
         """Fio's normal output."""
@@ -63,6 +80,10 @@ class FioResult:
 
     def summary(self) -> Table:
         """One row per job and direction, with the columns of :meth:`Result.summary` that fio knows."""
+        with self._reading():
+            return self._summed_up()
+
+    def _summed_up(self) -> Table:
         rows = [
             (job, way, job[way])
             for job in self._value["jobs"]
@@ -71,7 +92,10 @@ class FioResult:
         ]
 
         def floats(of: Any) -> np.ndarray[Any, Any]:
-            return np.array([of(stats) for _, _, stats in rows], dtype=np.float64)
+            found = np.array([of(stats) for _, _, stats in rows], dtype=np.float64)
+            if not ((found >= 0) & (found < _MOST)).all():  # which NaN is not
+                raise ValueError(f"{found.tolist()} are no figures")
+            return found
 
         def counts(of: Any) -> np.ndarray[Any, Any]:
             return np.array([of(stats) for _, _, stats in rows], dtype=np.uint64)
@@ -95,6 +119,10 @@ class FioResult:
 
     def histogram(self) -> Table:
         """The latency histograms, as :meth:`Result.histogram` has them."""
+        with self._reading():
+            return self._binned()
+
+    def _binned(self) -> Table:
         jobs: list[str] = []
         ways: list[str] = []
         kinds: list[str] = []
@@ -169,14 +197,15 @@ def run_fio(job_file: str, keys: Iterable[str], *, check: bool = True) -> FioRes
         command = [program, "--eta=never", "--output-format=normal,json+", f"--output={output}"]
         command += [f"--aux-path={directory}", str(source)]
         stop_reason = ""
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "errors": "backslashreplace"}
+        with subprocess.Popen(command, **pipes) as process:
             try:
                 said, _ = process.communicate()
             except KeyboardInterrupt:
                 # The terminal's Ctrl-C went to fio too, which ends its jobs and reports what ran.
                 stop_reason = "interrupted"
                 said, _ = process.communicate()
-        report = output.read_text() if output.exists() else ""
+        report = output.read_text(errors="backslashreplace") if output.exists() else ""
     begin = report.find("\n{\n")
     if report.startswith("{\n"):
         begin = 0

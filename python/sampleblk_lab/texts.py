@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: MIT
+"""Text and JSON that somebody else may have written: read, or refused with where it is wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from sampleblk_lab.errors import FormatError, InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+_MOST = 1 << 63
+_WORDS = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    int: "a whole number of 64 bits",
+    float: "a number",
+    bool: "true or false",
+}
+
+
+class Whole(dict[Any, Any]):
+    """The shape of an object that has all of these members, see :func:`read_json`."""
+
+
+def read_text(path: Path) -> str:
+    """A file that a user wrote.
+
+    Raises:
+        InputError: A line is not UTF-8.
+        OSError: It cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise InputError(f"byte {error.object[error.start]:#04x}", str(path), line, "text in UTF-8") from None
+
+
+def read_json(path: Path, shape: Any = object) -> Any:
+    """A file that a program wrote.
+
+    Args:
+        path: The file.
+        shape: What it must be: a type; ``[shape]``, a list; a dictionary, an object with the shape of each member that
+            it may have, and under ``...`` that of all others; a :class:`Whole`, an object that has them all.
+
+    Raises:
+        FormatError: It is not.
+        OSError: It cannot be read.
+    """
+    data = path.read_bytes()
+    try:
+        value = json.loads(data)
+        if b"\\ud" in data.lower():
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise FormatError(str(path), data.lower().index(b"\\ud"), "both halves of a surrogate pair") from None
+    except json.JSONDecodeError as error:
+        raise FormatError(str(path), len(error.doc[: error.pos].encode()), f"JSON ({error.msg})") from None
+    except UnicodeDecodeError as error:
+        raise FormatError(str(path), error.start, "JSON in UTF-8") from None
+    except RecursionError:
+        raise FormatError(str(path), 0, "JSON that is not so deep") from None
+    if wrong := _misfit(value, shape, ""):
+        raise FormatError(str(path), 0, wrong)
+    return value
+
+
+def _misfit(value: Any, shape: Any, where: str) -> str:
+    """What was expected in the place of the first value that is otherwise; empty when all is well."""
+    if isinstance(shape, list) and isinstance(value, list):
+        parts = ((each, shape[0], f"{where}[{number}]") for number, each in enumerate(value))
+    elif isinstance(shape, dict) and isinstance(value, dict):
+        rest = shape.get(..., object)
+        must = isinstance(shape, Whole)
+        names = {**dict.fromkeys(shape), **value} if must else value
+        parts = (
+            (value.get(name), shape.get(name, rest), f"{where}.{name}")
+            for name in names
+            if must or value[name] is not None or name not in shape
+        )
+    else:
+        kind = list if isinstance(shape, list) else dict if isinstance(shape, dict) else shape
+        fits = isinstance(value, (int, float) if kind is float else kind)
+        if kind in (int, float):
+            fits = fits and not isinstance(value, bool) and -_MOST <= value < 2 * _MOST  # which NaN is not
+        return "" if fits else f"{where.removeprefix('.') or 'the whole'} to be {_WORDS[kind]}"
+    return next(filter(None, (_misfit(*part) for part in parts)), "")
