@@ -140,9 +140,9 @@ def test_an_exploration_mounts_at_one_place_and_leaves_none(image: Path) -> None
 
 
 def test_what_cannot_be_unmounted_is_not_mounted_over(image: Path) -> None:
-    def left(place: str) -> None:
+    def left(place: Path) -> None:
         subprocess.run(["mount", "-t", "tmpfs", "none", place], check=True)
-        leftovers.note("mount", place, device="none", made=True)
+        leftovers.note("mount", str(place), device="none", made=True)
 
     tools = resident.ResidentTools()
     with tools.used():
@@ -151,16 +151,16 @@ def test_what_cannot_be_unmounted_is_not_mounted_over(image: Path) -> None:
         with resident.mount_point("place-") as second:
             assert second != first
     tools.close()
-    assert not Path(second).exists()
+    assert not second.exists()
     with resident.mount_point("place-") as third:
         left(third)
     # Both are known of as long as they are there.
     notes = "".join(file.read_text() for file in leftovers.directory().glob(f"{os.getpid()}-*"))
     for place in (first, third):
-        assert notes.count(place) == 1
+        assert notes.count(str(place)) == 1
         subprocess.run(["umount", place], check=True)
-        leftovers.drop("mount", place)
-        Path(place).rmdir()
+        leftovers.drop("mount", str(place))
+        place.rmdir()
     assert image.exists()
 
 

@@ -197,16 +197,16 @@ def _mounted(image: Path, fstype: str, options: str) -> Iterator[Path]:
     """An image's files, for the block. Raises BusyError where somebody still uses them at its end."""
     with resident.mount_point(f"{image.name}-") as place:
         mount = _mount(image, place, fstype, options)
-        leftovers.note("mount", place, device=mount.device, made=True)
+        leftovers.note("mount", str(place), device=mount.device, made=True)
         try:
-            yield Path(place)
+            yield place
         finally:
-            _unmount(mount, Path(place))
+            _unmount(mount, place)
 
 
-def _mount(image: Path, place: str, fstype: str, options: str) -> core.CrashMount:
+def _mount(image: Path, place: Path, fstype: str, options: str) -> core.CrashMount:
     try:
-        return core.CrashMount(str(image), place, fstype, options)
+        return core.CrashMount(str(image), str(place), fstype, options)
     except OSError as error:
         # That nobody may mount here, or that there is no loop device, is nothing that a state is to blame for.
         if error.errno in (errno.EPERM, errno.EACCES, errno.ENODEV) or error.filename != str(image):

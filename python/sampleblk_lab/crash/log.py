@@ -240,13 +240,20 @@ class Log:
         Alike are writes of which :meth:`names` says the same but for numbers, and that the same system calls and
         functions have submitted, as far as these are known.
         """
+        return list(self._kinds)
+
+    @functools.cached_property
+    def _kinds(self) -> list[int]:
+        @functools.cache
+        def plain(name: str) -> str:
+            return re.sub(r"[\d, ]+", " ", name).replace("inodes", "inode")
+
         known: dict[object, int] = {}
         found = []
         table = self.table()
         rows = zip(self.sequences.tolist(), table["type"], table["fua"].values, strict=True)
         for write, (sequence, kind, fua) in enumerate(rows):
-            names = {name for _, _, name in self._names.of(write)}
-            what = frozenset(re.sub(r"[\d, ]+", " ", name).replace("inodes", "inode") for name in names)
+            what = frozenset(plain(name) for _, _, name in self._names.of(write))
             by = frozenset((who.syscall, who.function) for _, _, who in self._submitters.get(sequence, ()))
             found.append(known.setdefault((str(kind), bool(fua), what, by), len(known)))
         return found

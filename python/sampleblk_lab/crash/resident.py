@@ -28,6 +28,7 @@ from sampleblk_lab.paths import resource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
 _STATUS = struct.Struct("i")
 # What a tool leaves of its reads: how many, whether others are missing; (offset, length) of each.
@@ -120,16 +121,25 @@ class ResidentTool:
         self._process.wait()
 
 
-def _made_folder(prefix: str) -> str:
-    return os.path.realpath(tempfile.mkdtemp(prefix=prefix))
+def _made_folder(prefix: str) -> Path:
+    return Path(os.path.realpath(tempfile.mkdtemp(prefix=prefix)))
 
 
-def _remove_folder(place: str) -> None:
-    if os.path.ismount(place):
+def _remove_folder(place: Path) -> None:
+    if place.is_mount():
         return  # its note is for whoever finds this process dead
-    leftovers.drop("mount", place)
+    leftovers.drop("mount", str(place))
     with contextlib.suppress(OSError):
-        Path(place).rmdir()
+        place.rmdir()
+
+
+def _seen_at(place: Path) -> tuple[int, int] | None:
+    """What is there, which a mount changes. Less than os.path.ismount() asks, which is on the way of every state."""
+    try:
+        found = os.lstat(place)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class ResidentTools:
@@ -143,7 +153,7 @@ class ResidentTools:
         self._board = board
         self._tools: dict[str, ResidentTool | None] = {}
         self._verdicts: dict[str, core.CrashVerdicts] = {}
-        self._folders: dict[str, str] = {}
+        self._folders: dict[str, tuple[Path, tuple[int, int] | None]] = {}
 
     @contextlib.contextmanager
     def used(self) -> Iterator[None]:
@@ -175,7 +185,7 @@ class ResidentTools:
 
     def check(self, command: Sequence[str], image: str) -> None:
         """As :func:`check`."""
-        if Path(command[0]).name not in _ACCOUNTABLE:
+        if os.path.basename(command[0]) not in _ACCOUNTABLE:  # noqa: PTH119  # on the way of every state
             self.run([*command, image], (0,))
             return
         verdicts = self._verdicts_of(command)
@@ -194,15 +204,16 @@ class ResidentTools:
         return self._verdicts[name]
 
     @contextlib.contextmanager
-    def mount_point(self, prefix: str) -> Iterator[str]:
+    def mount_point(self, prefix: str) -> Iterator[Path]:
         """As :func:`mount_point`, the same one each time."""
-        place = self._folders.get(prefix)
-        if place is None:
-            place = self._folders[prefix] = _made_folder(prefix)
+        if prefix not in self._folders:
+            made = _made_folder(prefix)
+            self._folders[prefix] = made, _seen_at(made)
+        place, empty = self._folders[prefix]
         try:
             yield place
         finally:
-            if os.path.ismount(place):
+            if _seen_at(place) != empty:
                 del self._folders[prefix]
 
     def _drop(self, path: str) -> None:
@@ -218,24 +229,24 @@ class ResidentTools:
             if tool is not None:
                 tool.close()
         while self._folders:
-            _, place = self._folders.popitem()
+            _, (place, _) = self._folders.popitem()
             _remove_folder(place)
 
 
 _used: ContextVar[ResidentTools | None] = ContextVar("resident tools", default=None)
 
 
-@contextlib.contextmanager
-def mount_point(prefix: str) -> Iterator[str]:
+def mount_point(prefix: str) -> AbstractContextManager[Path]:
     """An empty folder to mount on, and to note as such; within an exploration the same one as long as it lasts.
 
     Making one, noting it and removing it again takes longer than mounting.
     """
     tools = _used.get()
-    if tools is not None:
-        with tools.mount_point(prefix) as place:
-            yield place
-        return
+    return _own_mount_point(prefix) if tools is None else tools.mount_point(prefix)
+
+
+@contextlib.contextmanager
+def _own_mount_point(prefix: str) -> Iterator[Path]:
     place = _made_folder(prefix)
     try:
         yield place
