@@ -41,6 +41,8 @@ class Thread(int):
 #: What ``pids=`` takes.
 Who = int | _HasPid | _HasNativeId | _HasPids | Iterable["int | _HasPid | _HasNativeId | _HasPids"]
 
+_CPUS = 1 << 16
+_LAST_ID = (1 << 31) - 1  # of pid_t
 _EXPECTED = "an id, a JobRun, a Result, a process, a thread that was started, or a list of these"
 
 
@@ -65,15 +67,34 @@ def ids(who: Who | None, *, jobs_by: str = "thread_ids") -> list[int]:
             share one.
 
     Raises:
-        InputError: It is none of what ``pids=`` takes, or a process or thread that was not started.
+        InputError: It is none of what ``pids=`` takes, or a process or thread that was not started; or it stands for
+            nobody: an empty list means all of them to the core and to the kernel.
     """
     if who is None:
         return []
     out: list[int] = []
     _add(who, jobs_by, out)
+    if not out:
+        named = repr(who) if isinstance(who, (list, tuple, set, frozenset)) else f"{type(who).__name__} without a task"
+        raise InputError(f"pids={named}, nobody", expected=_EXPECTED)
+    for number in out:
+        if not 0 <= number <= _LAST_ID:
+            raise InputError(f"pids={number}", expected=_EXPECTED)
     # Who names the process, too, means all of it.
     whole = {number for number in out if not isinstance(number, Thread)}
     return list(dict.fromkeys(int(number) if number in whole else number for number in out))
+
+
+def cpus(chosen: Iterable[int]) -> list[int]:
+    """The processors that ``cpus=`` was given.
+
+    Raises:
+        InputError: They are no numbers, or none.
+    """
+    numbers = list(chosen) if isinstance(chosen, Iterable) else []
+    if not numbers or any(isinstance(one, (bool, str)) or not 0 <= int(one) < _CPUS for one in numbers):
+        raise InputError(f"cpus={chosen!r}", expected="a list of CPUs' numbers, such as [0, 1]")
+    return [int(one) for one in numbers]
 
 
 def _add(who: Any, jobs_by: str, out: list[int]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sampleblk_lab import checked
 from sampleblk_lab.analysis.buffers import of_one_buffer
 from sampleblk_lab.table import Table
 
@@ -100,13 +101,14 @@ class Block:
             Columns time (ns) and depth (after that moment's change).
 
         Raises:
-            InputError: The requests are of several buffers.
+            InputError: The requests are of several buffers; or no request is of that device.
         """
         of_one_buffer(self._table, "a queue's depth")
         issued, completed = (self._table[name].codes.astype(np.int64) for name in ("issued", "completed"))
         chosen = (issued > 0) & (completed > 0)
         if device is not None:
-            chosen &= self._table["device"].values == device
+            devices = self._table["device"].values
+            chosen &= devices == checked.one_of("device", device, sorted(set(devices.tolist())))
         time = np.concatenate([issued[chosen], completed[chosen]])
         step = np.concatenate([np.ones(chosen.sum(), np.int64), -np.ones(chosen.sum(), np.int64)])
         # At one moment completions go first, so that the depth is never overstated.

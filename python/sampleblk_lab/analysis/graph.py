@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sampleblk_lab import checked
 from sampleblk_lab._native import core
 from sampleblk_lab.analysis.buffers import of_one_buffer
 from sampleblk_lab.analysis.notebook import notes, rows_html, text_lines
@@ -79,6 +80,8 @@ class Graph:
         Raises:
             IndexError: There are not so many.
         """
+        if depth is not None:
+            checked.count("depth", depth)
         table = self.table()
         roots = np.flatnonzero(table["parent"].codes == -1)
         if not -len(roots) <= root < len(roots):
@@ -130,9 +133,10 @@ class Graph:
         table = of_one_buffer(self.table(), "sums of calls")
         calls_of = _Calls(table)
         if fold_modules:
-            calls_of.fold(None if fold_modules is True else set(fold_modules))
+            named = {fold_modules} if isinstance(fold_modules, str) else fold_modules
+            calls_of.fold(None if named is True else set(named))
         if depth is not None:
-            calls_of.cut(depth)
+            calls_of.cut(checked.count("depth", depth))
         keys, inverse = calls_of.names(by)
         total, own, is_timed = calls_of.duration, calls_of.own, calls_of.timed
         calls = np.bincount(inverse, minlength=len(keys)).astype(np.uint64)
@@ -196,6 +200,8 @@ class Graph:
 
     def text(self, *, calls: int | None = None, depth: int | None = None) -> str:
         """All trees in the kernel's text form, at most `calls` of their calls."""
+        if depth is not None:
+            checked.count("depth", depth)
         return self._graph.text(0, calls, depth)
 
     @property

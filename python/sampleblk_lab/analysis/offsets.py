@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sampleblk_lab import checked
 from sampleblk_lab._native import core
 from sampleblk_lab.analysis.buffers import of_one_buffer
 from sampleblk_lab.table import Table
@@ -42,8 +43,10 @@ class Offsets:
             The bytes, shape ``(rows, columns)``, row 0 the lowest offsets; the edges of time (ns) and of offset.
 
         Raises:
-            InputError: The calls are of several buffers.
+            InputError: The calls are of several buffers; or there would be no cell.
         """
+        checked.count("columns", columns)
+        checked.count("rows", rows)
         of_one_buffer(self._table, "offsets over time")
         time, offset, size = (self._table[name].codes for name in ("time", "offset", "size"))
         if len(time) == 0:

@@ -46,6 +46,10 @@ _OPTIONS = {
 }
 _COMMAND = Whole({"command": [str], "returncode": int, "elapsed_s": float, "user_s": float, "system_s": float})
 
+# What selects events beside start, stop and buffer.
+_OF_BATCHES = ("fields", "pids", "cpus", "comm", "symbols")
+_OF_EVENTS = (*_OF_BATCHES, "threads")
+
 _CLONE_THREAD = 0x10000  # include/uapi/linux/sched.h
 
 
@@ -200,19 +204,31 @@ class Run:
             return {"pids": [], "children": False}
         return {"pids": self.options.get("pids", []), "children": self.options.get("children", False)}
 
+    def _part(self, selection: dict[str, Any], *more: str) -> dict[str, Any]:
+        """A selection as the core takes it, to which an empty list means all. Raises TypeError for other words."""
+        known = {"start", "stop", "buffer", *more}
+        if unknown := sorted(set(selection) - known):
+            raise TypeError(f"no selection by {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+        out = {name: value for name, value in selection.items() if value is not None}
+        if "pids" in out:
+            out["pids"] = self._tasks(out["pids"])
+        if "cpus" in out:
+            out["cpus"] = tasks.cpus(out["cpus"])
+        return out
+
     # -- events
 
     def counts(self, **selection: Any) -> Table:
         """How often each event occurs: columns event, count, first and last (ns), buffer where several. Key: event."""
-        return Table(self.file.count_events(**selection), key="event")
+        return Table(self.file.count_events(**self._part(selection, "cpus")), key="event")
 
     def events(self, event: str, **selection: Any) -> Table:
         """All events of one kind as typed columns.
 
         Args:
             event: ``"name"`` or ``"system:name"``.
-            selection: ``fields`` (names), ``pids`` (common_pid), ``cpus``, ``start`` and ``stop`` (ns),
-                ``buffer`` (an instance's name), ``comm`` and ``symbols`` (True: more columns).
+            selection: ``fields`` (names), ``pids`` (as :func:`record` takes them), ``cpus``, ``start`` and ``stop``
+                (ns), ``buffer`` (an instance's name), ``comm`` and ``symbols`` (True: more columns).
 
         Returns:
             Columns ``time`` (ns, or ticks of a clock that the file does not convert: see its unit), ``cpu``, ``buffer``
@@ -222,7 +238,7 @@ class Run:
             InputError: The recording knows no such event, or several (a glob, a name in two systems): :meth:`tables`.
             FormatError: The file is damaged there; open the run with ``errors="skip"`` to read the rest.
         """
-        tables = self.file.decode([event], **selection)
+        tables = self.file.decode([event], **self._part(selection, *_OF_EVENTS))
         if len(tables) != 1:
             found = ", ".join(sorted(tables)) or "none"
             raise InputError(f"event {event!r} of {self.trace_path}", expected=f"one event's name; it matches {found}")
@@ -230,13 +246,16 @@ class Run:
 
     def tables(self, *events: str, **selection: Any) -> dict[str, Table]:
         """Several kinds of events in one pass, by name; globs allowed, none means all."""
-        return {name: Table(table) for name, table in self.file.decode(list(events), **selection).items()}
+        return {
+            name: Table(table)
+            for name, table in self.file.decode(list(events), **self._part(selection, *_OF_EVENTS)).items()
+        }
 
     def batches(self, event: str, rows: int = 1 << 20, **selection: Any) -> Iterator[Table]:
         """The same as :meth:`events` in tables of at most `rows` rows, for recordings larger than memory."""
         from sampleblk_lab.analysis.batches import batches
 
-        return batches(self.file, event, rows, selection)
+        return batches(self.file, event, rows, self._part(selection, *_OF_BATCHES))
 
     # -- views
 
@@ -250,7 +269,7 @@ class Run:
         """
         from sampleblk_lab.analysis.syscalls import Syscalls
 
-        return Syscalls(self.file, {**self._job(pids), **selection})
+        return Syscalls(self.file, {**self._job(pids), **self._part(selection)})
 
     @renamed.parameters(pid="pids")
     def graph(self, function: str | Iterable[str] | None = None, *, pids: Who | None = None, **selection: Any) -> Graph:
@@ -263,9 +282,9 @@ class Run:
         """
         from sampleblk_lab.analysis.graph import Graph
 
+        chosen = self._part({"pids": pids, **selection}, "pids", "cpus")
         functions = [] if function is None else [function] if isinstance(function, str) else list(function)
-        chosen = [] if pids is None else self._tasks(pids)
-        return Graph(core.CallGraph(self.file, functions=functions, pids=chosen, **selection))
+        return Graph(core.CallGraph(self.file, functions=functions, **chosen))
 
     @renamed.parameters(pid="pids")
     def io_sizes(self, *, pids: Who | None = None, **selection: Any) -> IoSizes:
@@ -289,7 +308,7 @@ class Run:
         """
         from sampleblk_lab.analysis.block import Block
 
-        return Block(Table(core.block_table(self.file, **selection)))
+        return Block(Table(core.block_table(self.file, **self._part(selection))))
 
     @renamed.parameters(pid="pids")
     def follow_through(self, syscall: str, index: int = 0, *, pids: Who | None = None) -> FollowThrough:
@@ -317,7 +336,7 @@ class Run:
             prune: Leave out the formats and symbols that no event needs.
             selection: ``start`` and ``stop`` (ns; whole pages stay), ``buffer``.
         """
-        core.export_trace_file(self.file, str(path), prune=prune, **selection)
+        core.export_trace_file(self.file, str(path), prune=prune, **self._part(selection))
         return Path(path)
 
     def export_perfetto(self, path: str | os.PathLike[str], **selection: Any) -> Path:
@@ -327,12 +346,12 @@ class Run:
             path: The file.
             selection: ``start`` and ``stop`` (ns), ``buffer``.
         """
-        core.write_perfetto(self.file, str(path), **self._job(None), **selection)
+        core.write_perfetto(self.file, str(path), **self._job(None), **self._part(selection))
         return Path(path)
 
     def export_chrome(self, path: str | os.PathLike[str], **selection: Any) -> Path:
         """Writes the same as Chrome's trace-event JSON. Arguments as for :meth:`export_perfetto`."""
-        core.write_chrome(self.file, str(path), **self._job(None), **selection)
+        core.write_chrome(self.file, str(path), **self._job(None), **self._part(selection))
         return Path(path)
 
     def export_csv(self, event: str, path: str | os.PathLike[str], **selection: Any) -> Path:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab import renamed, tasks
+from sampleblk_lab import checked, renamed, tasks
 from sampleblk_lab._native import core
 from sampleblk_lab.profiling.heatmap import HeatMap
 from sampleblk_lab.profiling.stacks import FlameGraph, Stacks
@@ -171,7 +171,7 @@ class Profile:
             **selection: Which samples; see the class.
         """
         times = self.samples(**selection)["time"].codes
-        return HeatMap.of(times, rows)
+        return HeatMap.of(times, checked.count("rows", rows))
 
     def export_perfetto(self, path: str | PathLike[str], **selection: Any) -> Path:
         """Writes each sample at its time, on its thread, for https://ui.perfetto.dev. Raises OSError.
@@ -246,7 +246,7 @@ def _selection(fields: dict[str, Any]) -> dict[str, Any]:
     if "pids" in out:
         out["pids"] = tasks.ids(out["pids"], jobs_by="pids")
     if "cpus" in out:
-        out["cpus"] = list(out["cpus"])
+        out["cpus"] = tasks.cpus(out["cpus"])
     return out
 
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sampleblk_lab import checked
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.profiling.pictured import bundle
@@ -110,6 +111,8 @@ class Stacks:
             dark: For a dark page.
             before: Stacks to compare with, as :meth:`flamegraph` takes them.
         """
+        checked.count("width", width)
+        checked.percent("min_percent", min_percent)
         return still(
             self.folded(),
             title=title or self.title,
@@ -150,7 +153,7 @@ class Stacks:
             min_percent: Branches below this share of the whole are left out, and counted at the end.
             max_depth: The deepest level shown.
         """
-        return self._tree.text(min_percent, max_depth)
+        return self._tree.text(checked.percent("min_percent", min_percent), checked.count("max_depth", max_depth))
 
     def flamegraph(
         self,
@@ -173,6 +176,7 @@ class Stacks:
         Returns:
             The graph: ``svg`` is its text, and a notebook shows it.
         """
+        checked.percent("min_percent", min_percent)
         subtitle = ", ".join(f"{name}: {value}" for name, value in self.notes.items())
         title = title or self.title
         if before is None:

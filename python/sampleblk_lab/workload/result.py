@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sampleblk_lab import renamed
+from sampleblk_lab import checked, renamed
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import SampleblkError
 from sampleblk_lab.table import Table
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from sampleblk_lab.trust import Check
     from sampleblk_lab.workload.checks import Watch
     from sampleblk_lab.workload.fio import FioResult
+
+
+_DIRECTIONS = ("read", "write", "trim", "sync")
+_KINDS = ("clat", "slat", "lat", "sync", "response")
 
 
 class JobError(SampleblkError):
@@ -47,7 +51,10 @@ def percentiles_of(
     table: Table, percents: Iterable[float], kind: str, direction: str | None, job: str | None
 ) -> list[float]:
     """Percentiles of a table of histograms, see :meth:`Result.percentiles`."""
-    chosen = table["kind"].values == kind
+    wanted = np.array([checked.percent("percents", float(percent)) for percent in percents])
+    chosen = table["kind"].values == checked.one_of("kind", kind, _KINDS)
+    if direction is not None:
+        checked.one_of("direction", direction, _DIRECTIONS)
     for column, value in (("direction", direction), ("job", job)):
         if value is not None:
             chosen &= table[column].values == value
@@ -58,7 +65,7 @@ def percentiles_of(
         of_job = "" if job is None else f" of job {job!r}"
         raise ValueError(f"no {direction or 'I/O'}{of_job} with a {kind} was measured")
     middles = (low + table["width"].codes[chosen] // 2)[order]
-    found = np.searchsorted(counts, np.asarray(list(percents)) / 100 * counts[-1])
+    found = np.searchsorted(counts, wanted / 100 * counts[-1])
     return [float(value) for value in middles[np.minimum(found, len(middles) - 1)]]
 
 
@@ -165,7 +172,12 @@ class Result:
         Returns:
             The ends of the time slots in seconds, shape ``(slots,)``; the edges of the latency rows in nanoseconds,
             shape ``(bins + 1,)``; and the I/Os in each cell, shape ``(bins, slots)``.
+
+        Raises:
+            InputError: There is no such direction, or no row.
         """
+        checked.one_of("direction", direction, _DIRECTIONS)
+        checked.count("bins", bins)
         table = self.heatmap_table()
         chosen = table["direction"].values == direction
         ends = table["end"].codes[chosen] * 1e-9
@@ -213,6 +225,7 @@ class Result:
             Nanoseconds, each the middle of the histogram's bin: off by less than 1/128.
 
         Raises:
+            InputError: There is no such kind or direction; a percent is below 0 or above 100.
             ValueError: No I/O of that kind was measured.
         """
         return percentiles_of(self.histogram(), percents, kind, direction, job)

@@ -208,13 +208,38 @@ class ColumnSink {
     Damage damage_;
 };
 
-void check_known(const TraceFile& file, const DecodeRequest& request) {
-    for (const std::string& pattern : request.events) {
-        if (pattern.find_first_of("*?") != std::string::npos || file.find_event(pattern) != nullptr) {
-            continue;
+// Each field is to be of one of the events at least.
+void check_fields(const DecodeRequest& request, const std::vector<const EventFormat*>& formats) {
+    for (const std::string& name : request.fields) {
+        std::string known;
+        bool found = name == "time" || name == "cpu";
+        for (const EventFormat* format : formats) {
+            for (const Field& field : format->fields) {
+                found = found || field.name == name;
+                known += (known.empty() ? "" : ", ") + field.name;
+            }
         }
-        throw InputError("no event '" + pattern + "' in " + file.path(), {}, 0,
-                         "one of the " + std::to_string(file.formats().size()) + " events whose formats it holds");
+        if (!found) {
+            throw InputError("no field '" + name + "' of " + request.events.front(), {}, 0, known);
+        }
+    }
+}
+
+void check_known(const TraceFile& file, const DecodeRequest& request) {
+    std::vector<const EventFormat*> formats;
+    for (const std::string& pattern : request.events) {
+        const bool glob = pattern.find_first_of("*?") != std::string::npos;
+        const EventFormat* format = glob ? nullptr : file.find_event(pattern);
+        if (format != nullptr) {
+            formats.push_back(format);
+        } else if (!glob) {
+            throw InputError("no event '" + pattern + "' in " + file.path(), {}, 0,
+                             "one of the " + std::to_string(file.formats().size()) + " events whose formats it holds");
+        }
+    }
+    // Which events a glob means differs from file to file, and so do their fields.
+    if (!request.events.empty() && formats.size() == request.events.size()) {
+        check_fields(request, formats);
     }
 }
 
