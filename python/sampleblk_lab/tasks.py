@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
 from collections.abc import Iterable
@@ -91,10 +92,13 @@ def cpus(chosen: Iterable[int]) -> list[int]:
     Raises:
         InputError: They are no numbers, or none.
     """
-    numbers = list(chosen) if isinstance(chosen, Iterable) else []
-    if not numbers or any(isinstance(one, (bool, str)) or not 0 <= int(one) < _CPUS for one in numbers):
+    try:
+        numbers = [-1 if isinstance(one, bool) else operator.index(one) for one in chosen]
+    except TypeError:
+        numbers = []
+    if not numbers or not 0 <= min(numbers) <= max(numbers) < _CPUS:
         raise InputError(f"cpus={chosen!r}", expected="a list of CPUs' numbers, such as [0, 1]")
-    return [int(one) for one in numbers]
+    return numbers
 
 
 def _add(who: Any, jobs_by: str, out: list[int]) -> None:

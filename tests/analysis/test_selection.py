@@ -49,7 +49,7 @@ def test_an_id_is_one_of_a_task(run: lab.Run, number: int) -> None:
         run.events(EVENT, pids=[number])
 
 
-@pytest.mark.parametrize("cpus", [[], [-1], [1 << 16], ["0"], [True], 3])
+@pytest.mark.parametrize("cpus", [[], [-1], [1 << 16], ["0"], [True], [0.5], [None], 3])
 def test_cpus_are_numbers_and_not_none_of_them(run: lab.Run, cpus: Any) -> None:
     for view in (run.counts, run.tables, run.graph, lambda cpus: run.events(EVENT, cpus=cpus)):
         with pytest.raises(lab.InputError, match=r"^cpus=.*expected a list of CPUs' numbers"):
