@@ -32,7 +32,7 @@ def ran(tmp_path, monkeypatch, capfd):
             Path(name).mkdir()
             for file, text in files.items():
                 Path(name, f"test_{name}_{file}.py").write_text(text)
-        status = lane.run([lane.Stream(name, [name], OPTIONS) for name in folders])
+        status = lane.run(*([lane.Stream(name, [name], OPTIONS)] for name in folders))
         return status, capfd.readouterr().out
 
     return ran
@@ -50,13 +50,13 @@ def test_a_case_that_was_disturbed_is_named(ran):
     status, out = ran(vm={"a": PASSES}, host={"a": ONCE, "b": PASSES})
     assert status == 0
     assert "host: again, with nothing beside: host/test_host_a.py" in out
-    assert "host: failed beside the other stream: host/test_host_a.py::test_a" in out
+    assert "host: failed beside another stream: host/test_host_a.py::test_a" in out
 
 
 def test_a_case_that_fails_twice_has_failed(ran):
     status, out = ran(vm={"a": FAILS}, host={"a": ONCE})
     assert status == 1
-    assert "vm: failed beside the other stream: vm/test_vm_a.py::test_a" in out
+    assert "vm: failed beside another stream: vm/test_vm_a.py::test_a" in out
 
 
 def test_many_disturbed_cases_fail_the_run(ran):
@@ -83,3 +83,14 @@ def test_a_stream_that_ends_otherwise_is_not_tried_again(ran, text):
 
 def test_a_failing_case_beside_a_broken_stream_fails(ran):
     assert ran(vm={"a": ONCE}, host={"a": ""})[0] == 1
+
+
+def test_a_queue_s_streams_follow_each_other_whatever_the_first_says(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    for name, text in {"first": "import no_such_module\n", "then": PASSES}.items():
+        Path(f"test_{name}.py").write_text(text)
+    assert lane.run([lane.Stream(name, [f"test_{name}.py"], OPTIONS) for name in ("first", "then")]) == 1
+    out = capfd.readouterr().out
+    assert "first ended with status 2" in out
+    assert out.index("first| ") < out.index("then | ")
+    assert "1 passed" in out
