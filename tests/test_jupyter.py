@@ -16,6 +16,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
@@ -233,10 +234,82 @@ def test_connections_carry_bytes_both_ways_and_end_together(pipes: Wires) -> Non
         assert not thread.is_alive()
 
 
+def test_an_answer_that_comes_at_once_finds_its_connection() -> None:
+    near, outer = socket.socketpair()
+
+    class Hasty:
+        """A wire whose other side answers before the one that opened a connection has gone on."""
+
+        def send(self, frame: frames.Frame) -> None:
+            if frame.kind == frames.OPEN:
+                connections.deliver(frames.Frame(frames.DATA, frame.connection, 0, b"greeting"))
+
+    connections = frames.Connections(Hasty())  # type: ignore[arg-type]
+    connections.add(7, near, 2)
+    outer.settimeout(10)
+    assert outer.recv(8) == b"greeting"
+    connections.close()
+    outer.close()
+
+
 @pytest.mark.parametrize("line", ["rw", "=write", "rw=write 4k"])
 def test_a_job_line_that_cannot_be_is_named(line: str) -> None:
     with pytest.raises(UsageError, match="is no key=value"):
         magics.job_keys(line)
+
+
+def test_a_job_line_s_open_quote_is_named() -> None:
+    with pytest.raises(UsageError, match="No closing quotation"):
+        magics.job_keys("rw=write filename='/a b")
+
+
+class _Recorded:
+    """What records, or samples, or runs a script, for a magic that is to be looked at."""
+
+    def __init__(self, **asked: object) -> None:
+        self.asked = asked
+
+    def __enter__(self) -> None:
+        self.run = self.profile = self.output = self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def __getattr__(self, view: str) -> Callable[..., "_Recorded"]:
+        return lambda *_: self
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InteractiveShell:
+    """A shell whose magics record nothing."""
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    shell = InteractiveShell()
+    shell.register_magics(magics.SampleblkMagics)
+    monkeypatch.setattr(magics.lab, "record", _Recorded)
+    monkeypatch.setattr(magics.lab, "profile", _Recorded)
+    monkeypatch.setattr(magics.lab, "bpf", lambda script, **asked: _Recorded(script=script, **asked))
+    monkeypatch.setattr(magics, "_show", str)
+    return shell
+
+
+@pytest.mark.parametrize("magic", ["sblk_trace kept", "sblk_profile kept", "bpftrace kept --run 1/0"])
+def test_what_was_recorded_of_a_cell_that_raises_is_kept(shell: InteractiveShell, magic: str) -> None:
+    assert isinstance(shell.run_cell(f"%%{magic}\n1 / 0").error_in_exec, ZeroDivisionError)
+    assert isinstance(shell.user_ns["kept"], _Recorded)
+
+
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_globs_may_be_quoted(shell: InteractiveShell, quote: str) -> None:
+    line = f"--events {quote}block:*{quote} --functions {quote}ext4_*{quote} --functions vfs_*"
+    assert shell.run_cell(f"%%sblk_trace run {line}\npass").success
+    assert shell.user_ns["run"].asked["events"] == ["block:*"]
+    assert shell.user_ns["run"].asked["functions"] == ["ext4_*", "vfs_*"]
+
+
+@pytest.mark.parametrize("statement", ["""'x = "a"'""", "\"x = 'a'\"", "x='a'"])
+def test_a_statement_keeps_its_own_quotes(shell: InteractiveShell, statement: str) -> None:
+    assert shell.run_cell(f"%%bpftrace --run {statement}\nBEGIN {{ }}").success
+    assert shell.user_ns["x"] == "a"
 
 
 @pytest.mark.parametrize(

@@ -86,10 +86,15 @@ class Connections:
         self._sockets: dict[int, socket.socket] = {}
         self._lock = threading.Lock()
 
-    def add(self, number: int, made: socket.socket) -> None:
-        """Takes a connected socket; what it says goes onto the wire until its end."""
+    def add(self, number: int, made: socket.socket, channel: int | None = None) -> None:
+        """Takes a connected socket; what it says goes onto the wire until its end.
+
+        With `channel` the other side is told of it first. It may answer at once, so by then the socket is known.
+        """
         with self._lock:
             self._sockets[number] = made
+        if channel is not None:
+            self._wire.send(Frame(OPEN, number, channel))
         threading.Thread(target=self._carry, args=(number, made), daemon=True).start()
 
     def _carry(self, number: int, made: socket.socket) -> None:

@@ -18,7 +18,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from sampleblk_lab.jupyter.frames import CHANNELS, OPEN, Connections, Frame, Wire, serve
+from sampleblk_lab.jupyter.frames import CHANNELS, Connections, Wire, serve
 
 
 def _listen(told: dict[str, Any]) -> list[socket.socket]:
@@ -38,17 +38,12 @@ def _listen(told: dict[str, Any]) -> list[socket.socket]:
     return listeners
 
 
-def _accept(listener: socket.socket, channel: int, numbers: Any, wire: Wire, connections: Connections) -> None:
-    while True:
-        try:
+def _accept(listener: socket.socket, channel: int, numbers: Any, connections: Connections) -> None:
+    with contextlib.suppress(OSError, ValueError):  # the port or the wire is closed: we are ending
+        while True:
             made, _ = listener.accept()
-        except OSError:
-            return  # closed: we are ending
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        number = next(numbers)
-        # In this order: nothing of a connection may travel before its OPEN.
-        wire.send(Frame(OPEN, number, channel))
-        connections.add(number, made)
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connections.add(next(numbers), made, channel)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -70,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
     connections = Connections(wire)
     numbers = itertools.count()
     for channel, listener in enumerate(listeners):
-        threading.Thread(target=_accept, args=(listener, channel, numbers, wire, connections), daemon=True).start()
+        threading.Thread(target=_accept, args=(listener, channel, numbers, connections), daemon=True).start()
     with contextlib.suppress(ConnectionError):
         serve(wire, lambda _: None, connections)
     connections.close()

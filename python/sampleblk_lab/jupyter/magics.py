@@ -46,14 +46,23 @@ def _name(name: str, magic: str) -> str:
     return name
 
 
+def _unquoted(word: str) -> str:
+    """A word of a magic's line without the quotes around it, which IPython leaves there."""
+    return word[1:-1] if len(word) > 1 and word[0] == word[-1] and word[0] in "'\"" else word
+
+
 def job_keys(line: str) -> dict[str, str]:
     """The keys of a ``%sblk_job`` line: ``rw=write bs=4k size=2M``.
 
     Raises:
-        UsageError: A word is no ``key=value``.
+        UsageError: A word is no ``key=value``, or a quote has no end.
     """
     keys: dict[str, str] = {}
-    for word in shlex.split(line):
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"%sblk_job: {line!r}: {error}") from None
+    for word in words:
         key, equals, value = word.partition("=")
         if not equals or not key:
             raise UsageError(f"%sblk_job: {word!r} is no key=value, such as rw=write bs=4k size=2M filename=/mnt/x")
@@ -82,16 +91,21 @@ class SampleblkMagics(Magics):
     @_with_arguments
     @_argument("name", nargs="?", default="trace", help="the variable that the run is put in (trace)")
     @_argument("--syscalls", action="store_true", help="record system calls (the default if nothing else is)")
-    @_argument("--graph", metavar="GLOB", action="append", help="record the call graph of these functions")
-    @_argument("--functions", metavar="GLOB", action="append", help="record each call of these functions")
-    @_argument("--events", metavar="EVENT", action="append", default=[], help="record these events")
+    @_argument(
+        "--graph", metavar="GLOB", type=_unquoted, action="append", help="record the call graph of these functions"
+    )
+    @_argument(
+        "--functions", metavar="GLOB", type=_unquoted, action="append", help="record each call of these functions"
+    )
+    @_argument("--events", metavar="EVENT", type=_unquoted, action="append", default=[], help="record these events")
     @_argument("--block", action="store_true", help="record the block layer")
     @_argument("--all", action="store_true", help="record all tasks, not only the cell's threads and processes")
     @cell_magic
     def sblk_trace(self, line: str, cell: str) -> None:
         """Records while the cell runs.
 
-        Afterwards the run is in the variable, and its system calls or call graph are shown.
+        Afterwards the run is in the variable, also where the cell raised or was interrupted, and its system calls or
+        call graph are shown.
         """
         options = _arguments.parse_argstring(type(self).sblk_trace, line)
         name = _name(options.name, "%%sblk_trace")
@@ -108,9 +122,12 @@ class SampleblkMagics(Magics):
             pids=pids,
         )
         shell: Any = self.shell
-        with recording:
-            shell.run_cell(cell).raise_error()
-        shell.user_ns[name] = recording.run
+        try:
+            with recording:
+                shell.run_cell(cell).raise_error()
+        finally:
+            with contextlib.suppress(RuntimeError):  # it did not begin
+                shell.user_ns[name] = recording.run
         if syscalls:
             _show(recording.run.syscalls().summary())
         if options.graph:
@@ -129,22 +146,31 @@ class SampleblkMagics(Magics):
     def sblk_profile(self, line: str, cell: str) -> None:
         """Profiles while the cell runs.
 
-        Afterwards the profile is in the variable, and its flame graph is shown; with ``--offcpu`` also the one of the
-        waiting.
+        Afterwards the profile is in the variable, also where the cell raised or was interrupted, and its flame graph
+        is shown; with ``--offcpu`` also the one of the waiting.
         """
         options = _arguments.parse_argstring(type(self).sblk_profile, line)
         name = _name(options.name, "%%sblk_profile")
         shell: Any = self.shell
-        with lab.profile(hz=options.hz, offcpu=options.offcpu, pids=None if options.all else os.getpid()) as profiler:
-            shell.run_cell(cell).raise_error()
-        shell.user_ns[name] = profiler.profile
+        profiler = lab.profile(hz=options.hz, offcpu=options.offcpu, pids=None if options.all else os.getpid())
+        try:
+            with profiler:
+                shell.run_cell(cell).raise_error()
+        finally:
+            with contextlib.suppress(RuntimeError):  # it did not begin
+                shell.user_ns[name] = profiler.profile
         _show(profiler.profile.flamegraph())
         if options.offcpu:
             _show(profiler.profile.off_cpu().flamegraph())
 
     @_with_arguments
     @_argument("name", nargs="?", default="found", help="the variable that what it found is put in (found)")
-    @_argument("--run", metavar="STATEMENT", help="what runs beside the script, such as --run 'job.run()'")
+    @_argument(
+        "--run",
+        metavar="STATEMENT",
+        type=_unquoted,
+        help="what runs beside the script, such as --run 'job.run()'",
+    )
     @_argument("--seconds", type=float, help="how long the script runs, where nothing is to run beside it")
     @_argument("--unsafe", action="store_true", help="allow system() and its like")
     @cell_magic
@@ -163,7 +189,7 @@ class SampleblkMagics(Magics):
         try:
             with script:
                 if options.run is not None:
-                    shell.run_cell(options.run.strip("'\"")).raise_error()
+                    shell.run_cell(options.run).raise_error()
                 else:
                     time.sleep(options.seconds)
         finally:
