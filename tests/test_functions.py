@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sampleblk_lab.errors import InputError
 from sampleblk_lab.functions import named
 
 
@@ -44,3 +45,10 @@ def test_no_bytecode_is_left_behind(text: str, tmp_path: Path, monkeypatch: pyte
             sys.modules.pop(name, None)
     assert not Path(cache_from_source(tmp_path / "neighbour_of_mine.py")).parent.exists()
     assert not sys.dont_write_bytecode
+
+
+@pytest.mark.parametrize("text", ["mine", ":value", "mine:", ".mine:value", "..mine:value", ".:value"])
+@pytest.mark.parametrize("files_in", [None, Path()])
+def test_what_names_no_function_is_refused(text: str, files_in: Path | None) -> None:
+    with pytest.raises(InputError, match="is not the name of a function"):
+        named(text, "a test", files_in=files_in)

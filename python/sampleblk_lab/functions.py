@@ -34,7 +34,7 @@ def named(text: str, option: str, *, files_in: Path | None = None) -> Callable[.
     if files_in is not None:
         expected = f"FILE.py:FUNCTION, or {expected}"
     module, colon, name = text.rpartition(":") if files_in is not None else text.partition(":")
-    if not (module and colon and name):
+    if not (module and colon and name) or (module.startswith(".") and not module.endswith(".py")):
         raise InputError(f"{text!r} is not the name of a function", option, expected=expected)
     try:
         if files_in is not None and module.endswith(".py"):
