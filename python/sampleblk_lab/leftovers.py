@@ -13,6 +13,7 @@ import fcntl
 import itertools
 import json
 import os
+import re
 import subprocess
 import threading
 from pathlib import Path
@@ -227,10 +228,8 @@ def mount_of(path: Path, among: Iterable[Mount] | None = None) -> Mount | None:
 
 
 def _plain(text: str) -> str:
-    """What mountinfo says: it writes blanks and backslashes as octal numbers."""
-    for code in (0o11, 0o12, 0o40):
-        text = text.replace(f"\\{code:03o}", chr(code))
-    return text.replace("\\134", "\\")
+    """What mountinfo says: it writes blanks, backslashes and, of devices, hashes as octal numbers."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
 def unmount(path: str, *, detach: bool = False) -> None:

@@ -115,3 +115,14 @@ def test_a_file_left_open_is_told_with_its_holder_and_all_is_gone() -> None:
     other.kill()
     other.wait()
     left.close()
+
+
+def test_a_mount_is_known_whatever_its_names_are(tmp_path: Path) -> None:
+    path = tmp_path / "a #\t\\040\x85ä"
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "none # \\040", path], check=True)
+    try:
+        assert [mount.device for mount in leftovers.mounts() if mount.path == str(path)] == ["none # \\040"]
+        assert leftovers.mount_of(path / "below").path == str(path)
+    finally:
+        subprocess.run(["umount", path], check=True)
