@@ -747,6 +747,22 @@ def test_output_logs_warnings_and_properties_come_back(
     assert properties["odd"] == "an odd one"
 
 
+def test_a_test_fails_by_its_subtests(pytester: pytest.Pytester, run: Callable[..., pytest.RunResult]) -> None:
+    pytester.makepyfile(
+        test_it="""
+        import pytest
+        @pytest.mark.in_vm
+        def test_it(subtests):
+            for number in range(2):
+                with subtests.test(number=number):
+                    assert number
+        """
+    )
+    result = run()
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["SUBFAILED*number='0'*", "FAILED *::test_it - contains 1 failed subtest"])
+
+
 LIVE = """
     import logging, os, sys, time
     import pytest

@@ -199,6 +199,8 @@ class Worker:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Sends a report back."""
+        # Which is where a test fails by its subtests, and they are counted here.
+        self._config.hook.pytest_report_teststatus(report=report, config=self._config)
         report.user_properties = [
             (name, value if can_be_sent(value) else repr(value)) for name, value in report.user_properties
         ]
