@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from sampleblk_lab import doctor, kernels, leftovers
-from sampleblk_lab.cli import completion, main
+from sampleblk_lab.cli import completion, main, output
 from sampleblk_lab.cli.main import COMMANDS
 from sampleblk_lab.kernels import toolchain
 from sampleblk_lab.results import store
+from sampleblk_lab.table import Table
 from sampleblk_lab.vm import accel
 from sampleblk_lab.vm.qemu import find
 from support import RunsInVM
@@ -38,6 +39,17 @@ def test_doctor_says_what_works_and_how_to_mend_the_rest(
     assert "failed  make" in text
     assert "→ apt-get install e2fsprogs" in text
     assert "failed\n" in text.splitlines(keepends=True)[-1]
+
+
+def test_a_number_that_is_missing_is_null(capsys: pytest.CaptureFixture[str]) -> None:
+    """JSON has no NaN (RFC 8259, 6), and most readers refuse it."""
+    table = Table.from_rows([{"n": 1.5, "text": "NaN"}, {"n": None, "text": None}, {"n": float("inf"), "text": "x"}])
+    output.show_table(argparse.Namespace(json=True), table, "")
+    rows = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert rows == [{"n": 1.5, "text": "NaN"}, {"n": None, "text": None}, {"n": None, "text": "x"}]
+    assert json.loads(output.as_json({"a": (float("nan"), [float("-inf")])}), parse_constant=pytest.fail) == {
+        "a": [None, [None]]
+    }
 
 
 def test_every_broken_check_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

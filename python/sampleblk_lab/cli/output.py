@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,8 +19,16 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def as_json(value: Any) -> str:
-    """JSON; what has no form of its own there becomes text."""
-    return json.dumps(value, indent=1, default=str)
+    """JSON; what has no form of its own there becomes text, and NaN, which tables have for a missing number, null."""
+    return json.dumps(_finite(value), indent=1, default=str, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def show(options: argparse.Namespace, value: Any, text: str) -> None:

@@ -29,7 +29,7 @@ def _show(options: argparse.Namespace) -> int:
     found = read_results(Path(options.folder))
     rows = [row for row in found.rows() if not options.bad or row["status"] not in (PASSED, NOTRUN)]
     if options.json:
-        print(as_json([{name: None if value != value else value for name, value in row.items()} for row in rows]))
+        print(as_json(rows))
         return 0
     for row in rows:
         took = "" if row["seconds"] != row["seconds"] else f"{row['seconds']:g} s"
