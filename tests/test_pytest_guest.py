@@ -1095,9 +1095,12 @@ PLUGINS = {
     "    parser.getgroup('style').addoption('--acme-report', default='')\n"
     "def pytest_terminal_summary(terminalreporter): terminalreporter.write_line('reports of acme')\n"
     "@pytest.fixture\ndef acme_value(): return 'value of acme'\n",
-    "acme_runs": "def pytest_runtest_setup(item): item.acme_ran = True\n",
+    "acme_runs": "def pytest_runtest_setup(item): item.acme_ran = True\n"
+    "def pytest_addoption(parser): parser.extra_info['acme'] = 'of what only the true parser has'\n",
     "acme_mark": "def pytest_configure(config): config.addinivalue_line('markers', 'acme(x): a mark')\n"
-    "def pytest_report_header(config): return 'acme header'\n",
+    "def pytest_report_header(config): return 'acme header'\n"
+    "class Hooks:\n    def pytest_acme(self): 'may be declared once'\n"
+    "def pytest_addoption(parser, pluginmanager): pluginmanager.add_hookspecs(Hooks)\n",
 }
 
 

@@ -73,6 +73,7 @@ class _Declared:
         self.options: dict[str, Any] = {}  # destination -> default
         self.names: set[str] = set()
         self.inis: dict[str, Any] = {}
+        self.is_whole = True
 
     def getgroup(self, *_: Any, **__: Any) -> _Declared:
         return self
@@ -90,6 +91,21 @@ class _Declared:
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: None
+
+
+class _Asked:
+    """Stands in for pytest's plugin manager: answers what the real one does, and registers nothing a second time."""
+
+    def __init__(self, manager: pytest.PytestPluginManager) -> None:
+        self._manager = manager
+
+    def add_hookspecs(self, *_: Any, **__: Any) -> None:
+        pass
+
+    register = unregister = set_blocked = unblock = import_plugin = add_hookspecs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._manager, name)
 
 
 @dataclass
@@ -202,7 +218,7 @@ def _is_used(plugin: Plugin, config: pytest.Config, marks: set[str], roots: set[
         source = plugin.sources()
         if any(re.search(rf"""["']{re.escape(mark)}\b""", source) for mark in marks):
             return True
-    if plugin.runs() and plugin.name not in _WHEN_ASKED_FOR:
+    if not plugin.declared.is_whole or (plugin.runs() and plugin.name not in _WHEN_ASKED_FOR):
         return True
     return plugin.is_set(config)
 
@@ -226,8 +242,11 @@ def _declared(module: ModuleType, manager: pytest.PytestPluginManager) -> _Decla
     declared = _Declared()
     add = getattr(module, "pytest_addoption", None)
     if add is not None:
-        given = {"parser": declared, "pluginmanager": manager}
-        add(**{name: given[name] for name in inspect.signature(add).parameters if name in given})
+        given = {"parser": declared, "pluginmanager": _Asked(manager)}
+        try:
+            add(**{name: given[name] for name in inspect.signature(add).parameters if name in given})
+        except Exception:  # whatever it does besides, of which we have no stand-in
+            declared.is_whole = False
     return declared
 
 
