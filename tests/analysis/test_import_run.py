@@ -204,6 +204,33 @@ def test_biosnoop_s_lines_are_requests(tmp_path: Path) -> None:
     assert about["format"] == "biosnoop or iosnoop"
 
 
+def test_biosnoop_counts_from_the_first_completion(tmp_path: Path) -> None:
+    """So the first request begins before 0, and completions that other CPUs saw before have negative times."""
+    text = """\
+TIME(s)     COMM           PID     DISK    T    SECTOR     BYTES   QUE(ms) LAT(ms)
+0.000000    supervise      1950    xvda1   W    13092560   4096     0.100   0.740
+18446744073.709549 supervise      1951    xvda1   W    8          4096    -1.000   1.000
+-0.000002   supervise      1952    xvda1   F    -1         0       -1.000   2.000
+"""
+    run = lab.import_run(written(tmp_path / "text", text.splitlines()), directory=tmp_path / "run")
+    assert run.options["imported"]["added_ns"] == 1_000_000_000
+    rows = {row["pid"]: row for row in requests(run)}
+    assert [rows[1950][name] for name in ("inserted", "issued", "completed")] == [999_160_000, 999_260_000, 10**9]
+    assert rows[1951]["inserted"] == 0  # no scheduler had it
+    assert rows[1951]["completed"] - rows[1951]["issued"] == 1_000_000
+    assert rows[1951]["completed"] == pytest.approx(10**9 - 3_000, abs=1_000)
+    assert [rows[1952][name] for name in ("operation", "sector", "issued", "completed")] == [
+        *("F", 0, 997_998_000, 999_998_000)
+    ]
+
+
+@pytest.mark.parametrize("bad", ["1e9", "99999999999.000000", "-", "nan", "1"])
+def test_a_snooper_s_time_that_is_none_is_refused(bad: str, tmp_path: Path) -> None:
+    source = written(tmp_path / "text", [*BIOSNOOP.splitlines(), f"{bad} x 1 sda W 8 4096 0.10 0.74"])
+    with pytest.raises(lab.FormatError, match="in line 6"):
+        lab.import_run(source, directory=tmp_path / "run")
+
+
 def test_iosnoop_s_lines_are_requests(tmp_path: Path) -> None:
     text = """\
 Tracing block I/O. Ctrl-C to end.
@@ -372,3 +399,112 @@ def test_the_page_of_an_import_says_what_was_not_read(tmp_path: Path) -> None:
 def test_an_empty_file_is_no_recording(tmp_path: Path) -> None:
     with pytest.raises(lab.FormatError, match="at least one event"):
         lab.import_run(written(tmp_path / "text", []), directory=tmp_path / "run")
+
+
+# --- requests, of events whose truth is known
+
+PLACE = {
+    "block_bio_queue": "{rwbs} {sector} + {sectors} [x]",
+    "block_rq_complete": "{rwbs} () {sector} + {sectors} [{e}]",
+}
+PLACE |= dict.fromkeys(("block_getrq", "block_bio_backmerge", "block_bio_frontmerge"), PLACE["block_bio_queue"])
+PLACE |= dict.fromkeys(("block_rq_insert", "block_rq_issue", "block_rq_merge"), "{rwbs} 0 () {sector} + {sectors} [x]")
+PLACE |= {"block_rq_requeue": PLACE["block_rq_complete"], "block_split": "{rwbs} {sector} / {sectors} [x]"}
+PLACE |= {"block_bio_complete": "{rwbs} {sector} + {sectors} [{e}]"}
+SHORT = {"Q": "bio_queue", "G": "getrq", "I": "rq_insert", "D": "rq_issue", "C": "rq_complete", "c": "bio_complete"}
+SHORT |= {"M": "bio_backmerge", "F": "bio_frontmerge", "J": "rq_merge", "R": "rq_requeue", "X": "split"}
+
+Life = tuple[int, str, int, int, int]
+
+
+def lived(tmp_path: Path, *events: Life, rwbs: str = "W", error: int = 0) -> tuple[list[dict[str, Any]], lab.Run]:
+    """The requests of (ns, blktrace's letter, pid, sector, sectors)."""
+    lines = []
+    for time, letter, pid, sector, sectors in events:
+        name = f"block_{SHORT[letter]}"
+        what = PLACE[name].format(rwbs=rwbs, sector=sector, sectors=sectors, e=error)
+        lines.append(f"x {pid} [000] {time // 10**9}.{time % 10**9:09}: block:{name}: 8,0 {what}")
+    run = lab.import_run(written(tmp_path / "text", lines), directory=tmp_path / "run")
+    return requests(run), run
+
+
+def spans(rows: list[dict[str, Any]], *names: str) -> list[tuple[int, ...]]:
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+def test_tasks_that_do_the_same_at_once_have_a_request_each(tmp_path: Path) -> None:
+    events = [(10, "Q", 1, 64, 8), (11, "G", 1, 64, 8), (12, "D", 1, 64, 8)]
+    events += [(20, "Q", 2, 64, 8), (21, "G", 2, 64, 8), (22, "D", 2, 64, 8)]
+    rows, run = lived(tmp_path, *events, (30, "C", 1, 64, 8), (50, "C", 2, 64, 8))
+    assert spans(rows, "pid", "queued", "gotten", "issued", "completed") == [(1, 10, 11, 12, 30), (2, 20, 21, 22, 50)]
+    assert run.block().table().metadata["unpaired"] == "0"
+    assert run.block().queue_depth()["depth"].codes.tolist() == [1, 2, 1, 0]
+
+
+def test_whose_interrupt_it_was_does_not_change_counts_and_sums(tmp_path: Path) -> None:
+    events = [(10, "D", 1, 64, 8), (20, "D", 2, 64, 8), (30, "C", 0, 64, 8), (50, "C", 0, 64, 8)]
+    _, run = lived(tmp_path, *events)
+    latency = run.block().latency()
+    assert (latency["count"]["D2C"], latency["average"]["D2C"]) == (2, 25)
+
+
+def test_flushes_at_once_have_a_request_each(tmp_path: Path) -> None:
+    events = [(time, "Q", time, 0, 0) for time in range(10, 15)] + [(time + 10, "C", 1, 0, 0) for time in range(10, 15)]
+    rows, run = lived(tmp_path, *events, rwbs="FWS")
+    assert len(rows) == 5
+    assert run.block().latency()["average"]["Q2C"] == 10
+
+
+def test_an_end_that_was_not_seen_is_not_made_up_for_by_the_next(tmp_path: Path) -> None:
+    rows, _ = lived(tmp_path, (10, "D", 1, 64, 8), (20, "D", 1, 64, 8), (25, "C", 0, 64, 8))
+    assert spans(rows, "issued", "completed") == [(10, 0), (20, 25)]
+
+
+@pytest.mark.parametrize("error", [0, -5])
+def test_a_request_that_completes_in_parts_is_done_with_the_last(error: int, tmp_path: Path) -> None:
+    events = [(10, "D", 1, 64, 8), (20, "C", 0, 64, 2), (30, "R", 0, 66, 6), (40, "D", 0, 66, 6), (60, "C", 0, 66, 6)]
+    rows, run = lived(tmp_path, *events, error=error)
+    assert spans(rows, "sector", "sectors", "issued", "completed", "error") == [(64, 8, 40, 60, -error)]
+    assert run.block().table().metadata["unpaired"] == "0"
+
+
+def test_a_request_that_joins_another_is_none_of_its_own(tmp_path: Path) -> None:
+    events = [(10, "Q", 1, 64, 8), (11, "G", 1, 64, 8), (20, "Q", 1, 72, 8), (21, "G", 1, 72, 8)]
+    events += [(22, "Q", 1, 80, 8), (23, "M", 1, 80, 8), (30, "J", 1, 72, 16)]
+    rows, _ = lived(tmp_path, *events, (40, "D", 1, 64, 24), (50, "C", 1, 64, 24))
+    assert spans(rows, "sector", "sectors", "queued", "issued", "completed", "merges") == [(64, 24, 10, 40, 50, 2)]
+
+
+def test_a_merge_is_with_what_still_waits(tmp_path: Path) -> None:
+    issued = [(10, "D", 1, 64, 8), (20, "G", 2, 64, 8), (30, "Q", 2, 72, 8), (31, "M", 2, 72, 8)]
+    rows, _ = lived(tmp_path, *issued, (40, "D", 2, 64, 16), (50, "C", 2, 64, 16), (60, "C", 1, 64, 8))
+    assert spans(rows, "sectors", "issued", "completed", "merges") == [(8, 10, 60, 0), (16, 40, 50, 1)]
+
+
+@pytest.mark.parametrize("driver", ["requests", "bios"])
+def test_the_parts_of_a_bio_were_queued_with_it(driver: str, tmp_path: Path) -> None:
+    events = [(10, "Q", 1, 0, 24), (11, "X", 1, 0, 8), (15, "X", 1, 8, 16)]
+    if driver == "requests":
+        for part in range(3):
+            events += [(20 + part, "G", 1, part * 8, 8), (30 + part, "D", 1, part * 8, 8)]
+    events += [(40 + part, "C" if driver == "requests" else "c", 1, part * 8, 8) for part in range(3)]
+    rows, run = lived(tmp_path, *sorted(events), (99, "Q", 1, 640, 8))
+    assert spans(rows[:3], "sector", "sectors", "queued", "completed") == [
+        (0, 8, 10, 40),
+        (8, 8, 10, 41),
+        (16, 8, 10, 42),
+    ]
+    latency = run.block().latency()
+    assert (latency["count"]["Q2Q"], latency["average"]["Q2Q"], latency["count"]["Q2C"]) == (1, 89, 3)
+
+
+def test_a_write_that_ends_again_after_its_flush_ends_no_other(tmp_path: Path) -> None:
+    events = [(10, "D", 1, 64, 8), (20, "C", 1, 64, 8), (25, "D", 2, 64, 8), (30, "C", 1, 64, 0), (40, "C", 2, 64, 8)]
+    rows, run = lived(tmp_path, *events)
+    assert spans(rows, "issued", "completed") == [(10, 20), (25, 40)]
+    assert run.block().table().metadata["flush_sequences"] == "1"
+
+
+def test_a_command_of_the_driver_s_is_nowhere_when_it_ends(tmp_path: Path) -> None:
+    rows, _ = lived(tmp_path, (10, "D", 1, 0, 0), (20, "C", 1, 2**64 - 1, 8), rwbs="N")
+    assert spans(rows, "sector", "issued", "completed") == [(0, 10, 20)]

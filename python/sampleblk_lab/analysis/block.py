@@ -41,7 +41,9 @@ class Block:
         Returns:
             Columns device, sector, sectors (of 512 bytes), operation, rwbs, pid (who queued it), issuer and completer
             (the tasks that ran then; -1: no such event), queued, gotten, inserted, issued, completed (ns; 0: no such
-            event), merges, error (errno), and buffer where the requests are of several.
+            event), merges, error (errno), and buffer where the requests are of several. The parts of a bio that was split
+            have its time of queueing. Of what several tasks had in work at one place, an end is that of the task that saw
+            it, else of the latest.
         """
         return self._table
 
@@ -87,8 +89,10 @@ class Block:
         return Table.of(columns, units=units, metadata=self._table.metadata, key="step")
 
     def _gaps(self) -> NDArray[Any]:
-        queued, device = self._table["queued"].codes.astype(np.int64), self._table["device"].codes
-        parts = [np.diff(np.sort(queued[(device == one) & (queued > 0)])) for one in np.unique(device)]
+        # The parts of a bio that was split were queued once, by one task.
+        names = ("device", "queued", "pid")
+        device, queued, _ = np.unique([self._table[name].codes.astype(np.int64) for name in names], axis=1)
+        parts = [np.diff(queued[(device == one) & (queued > 0)]) for one in np.unique(device)]
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
     def queue_depth(self, device: str | None = None) -> Table:

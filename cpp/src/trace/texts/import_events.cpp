@@ -33,11 +33,12 @@ bool parse(std::string_view text, T& value) {
 
 // "12.345678" in units of `unit` ns, as ns; further digits are cut. A number without a point is not a time here: the
 // clocks counter and x86-tsc print such.
-bool parse_decimal(std::string_view text, std::uint64_t unit, std::uint64_t& ns) {
+bool parse_decimal(std::string_view text, std::uint64_t unit, std::uint64_t& ns,
+                   std::uint64_t most_seconds = kMostSeconds) {
     const auto dot = text.find('.');
     std::uint64_t whole = 0;
     if (dot == std::string_view::npos || !is_digits(text.substr(dot + 1)) || !parse(text.substr(0, dot), whole) ||
-        whole > kMostSeconds * (kSecond / unit)) {
+        whole > most_seconds * (kSecond / unit)) {
         return false;
     }
     ns = whole * unit;
@@ -46,6 +47,18 @@ bool parse_decimal(std::string_view text, std::uint64_t unit, std::uint64_t& ns)
         ns += unit * static_cast<std::uint64_t>(digit - '0');
     }
     return true;
+}
+
+// A difference, in ns. A negative one has its sign, or was printed as 64 unsigned bits.
+bool parse_difference(std::string_view text, std::uint64_t unit, std::int64_t& ns) {
+    constexpr std::int64_t most = INT64_MAX / 4;  // 73 years: sums of them fit
+    const bool negative = text.starts_with('-');
+    std::uint64_t size = 0;
+    if (!parse_decimal(text.substr(negative ? 1 : 0), unit, size, UINT64_MAX / kSecond)) {
+        return false;
+    }
+    ns = static_cast<std::int64_t>(negative ? 0 - size : size);
+    return ns >= -most && ns <= most;
 }
 
 // What all three have in common: the file that is made, what is said of it, and how a line is refused.
@@ -349,6 +362,22 @@ class SnoopText {
         return !columns_.empty() && row(words);
     }
 
+    // biosnoop counts from the first completion that it prints, so that the first requests begin before 0: such a
+    // text's times are those of its lines and whole seconds.
+    void measure(std::string_view text) {
+        measuring_ = true;
+        Lines lines(text);
+        while (lines.next()) {
+            (void)line(lines.line());
+        }
+        measuring_ = false;
+        columns_.clear();
+        if (earliest_ <= 0) {
+            shift_ = (-earliest_ / second + 1) * second;
+            import_.facts["added_ns"] = std::to_string(shift_);
+        }
+    }
+
     // What a heading lacks for its lines to be requests; empty: nothing.
     static std::string lacks(std::string_view heading) {
         const auto words = words_of(heading);
@@ -379,7 +408,17 @@ class SnoopText {
         return words;
     }
 
-    bool row(const std::vector<std::string_view>& words) {
+    struct Row {
+        std::int32_t pid = 0;
+        std::uint64_t bytes = 0;
+        std::optional<std::int64_t> inserted;  // ns, as issued and completed
+        std::int64_t issued = 0;
+        std::int64_t completed = 0;
+        std::string_view disk;
+        BlockEvent event;
+    };
+
+    bool parse_row(const std::vector<std::string_view>& words, Row& row) const {
         if (words.size() < columns_.size()) {
             return false;
         }
@@ -395,47 +434,62 @@ class SnoopText {
             }
             return {};
         };
-        BlockEvent event;
-        std::int32_t pid = 0;
-        std::uint64_t bytes = 0;
-        std::uint64_t latency = 0;
-        std::uint64_t in_queue = 0;
-        std::uint64_t issued = 0;
-        std::uint64_t completed = 0;
+        BlockEvent& event = row.event;
+        std::int64_t latency = 0;
+        std::int64_t in_queue = 0;
         const auto waited = value({"QUE(ms)"});
         const auto start = value({"STARTs"});
         const auto end = value({"TIME(s)", "ENDs"});
-        if (!parse(value({"PID", "TID"}), pid) || !parse(value({"SECTOR", "BLOCK"}), event.sector) ||
-            !parse(value({"BYTES"}), bytes) || !parse_decimal(value({"LAT(ms)", "LATms"}), kSecond / 1000, latency) ||
-            (!waited.empty() && !parse_decimal(waited, kSecond / 1000, in_queue)) ||
-            (!start.empty() && !parse_decimal(start, kSecond, issued)) ||
-            (!end.empty() && !parse_decimal(end, kSecond, completed)) || bytes / kSector > UINT32_MAX) {
+        const auto sector = value({"SECTOR", "BLOCK"});
+        const bool nowhere = sector == "-1";  // a flush
+        if (!parse(value({"PID", "TID"}), row.pid) || (!nowhere && !parse(sector, event.sector)) ||
+            !parse(value({"BYTES"}), row.bytes) ||
+            !parse_difference(value({"LAT(ms)", "LATms"}), kSecond / 1000, latency) || latency < 0 ||
+            (!waited.empty() && !parse_difference(waited, kSecond / 1000, in_queue)) ||
+            (!start.empty() && !parse_difference(start, kSecond, row.issued)) ||
+            (!end.empty() && !parse_difference(end, kSecond, row.completed)) || row.bytes / kSector > UINT32_MAX) {
             return false;
         }
         if (start.empty()) {
-            if (completed < latency) {
-                return false;
-            }
-            issued = completed - latency;
+            row.issued = row.completed - latency;
         } else if (end.empty()) {
-            completed = issued + latency;
+            row.completed = row.issued + latency;
         }
-        if (completed < issued || issued < in_queue) {
+        if (row.completed < row.issued) {
             return false;
         }
-        event.dev = device(value({"DISK", "DEV"}));
+        // Less than nothing: no scheduler had it.
+        if (!waited.empty() && in_queue >= 0) {
+            row.inserted = row.issued - in_queue;
+        }
+        row.disk = value({"DISK", "DEV"});
+        event.sector = nowhere ? UINT64_MAX : event.sector;
         event.rwbs = value({"T", "TYPE"});
-        event.sectors = static_cast<std::uint32_t>(bytes / kSector);
-        event.bytes = bytes;
+        event.sectors = static_cast<std::uint32_t>(row.bytes / kSector);
+        event.bytes = row.bytes;
         const auto* comm = words[comm_at].data();
         const auto& last = words[comm_at + more];
         event.comm = {comm, static_cast<std::size_t>(last.data() + last.size() - comm)};
-        if (!waited.empty()) {
-            import_.add("block_rq_insert", BlockShape::request, 0, issued - in_queue, pid, event);
+        return true;
+    }
+
+    bool row(const std::vector<std::string_view>& words) {
+        Row row;
+        if (!parse_row(words, row)) {
+            return false;
         }
-        import_.add("block_rq_issue", BlockShape::request, 0, issued, pid, event);
-        import_.add("block_rq_complete", BlockShape::request_end, 0, completed, -1, event);
-        import_.recording.add_task(pid, event.comm);
+        if (measuring_) {
+            earliest_ = std::min(earliest_, row.inserted.value_or(row.issued));
+            return true;
+        }
+        const auto time = [this](std::int64_t ns) { return static_cast<std::uint64_t>(ns + shift_); };
+        row.event.dev = device(row.disk);
+        if (row.inserted) {
+            import_.add("block_rq_insert", BlockShape::request, 0, time(*row.inserted), row.pid, row.event);
+        }
+        import_.add("block_rq_issue", BlockShape::request, 0, time(row.issued), row.pid, row.event);
+        import_.add("block_rq_complete", BlockShape::request_end, 0, time(row.completed), -1, row.event);
+        import_.recording.add_task(row.pid, row.event.comm);
         return true;
     }
 
@@ -451,9 +505,14 @@ class SnoopText {
         return static_cast<std::uint32_t>(entry->second & 0xfffffU);
     }
 
+    static constexpr auto second = static_cast<std::int64_t>(kSecond);
+
     Import& import_;
     std::vector<std::string_view> columns_;
     std::map<std::string, std::size_t> devices_;
+    bool measuring_ = false;
+    std::int64_t earliest_ = second;
+    std::int64_t shift_ = 0;
 };
 
 // --- blktrace's binary files
@@ -635,6 +694,7 @@ std::map<std::string, std::string> import_events(const std::vector<std::string>&
             }
             SnoopText snoop(import);
             from = "biosnoop or iosnoop";
+            snoop.measure(text);
             each_line(text, source, import, "a line of the columns of its heading",
                       [&snoop](std::string_view line) { return snoop.line(line); });
         } else {

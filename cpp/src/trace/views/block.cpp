@@ -86,11 +86,12 @@ void BlockSink::record(const Event& event) {
     std::string_view rwbs(reinterpret_cast<const char*>(event.data + role->rwbs_offset), role->rwbs_size);
     rwbs = rwbs.substr(0, rwbs.find('\0'));
     now.operation = operation_of(rwbs);
-    if (now.operation == 'F') {
-        now.sector = 0;  // a flush has no place; its completion says -1
+    if (now.operation == 'F' || now.sector == UINT64_MAX) {
+        now.sector = 0;  // flushes and commands of the driver have no place; their completion says -1
     }
     now.rwbs = names->intern(printable(rwbs));
-    step(role->action, now, event.time, static_cast<std::int32_t>(role->error.get(event.data)));
+    step(role->action, now, event.time, static_cast<std::int32_t>(role->error.get(event.data)),
+         role->new_sector.get(event.data));
 }
 
 void BlockSink::add_role(const EventFormat& format, Action action) {
@@ -101,6 +102,7 @@ void BlockSink::add_role(const EventFormat& format, Action action) {
     role.dev = FieldReader(format, "dev", swap_);
     role.sector = FieldReader(format, "sector", swap_);
     role.sectors = FieldReader(format, "nr_sector", swap_);
+    role.new_sector = FieldReader(format, "new_sector", swap_);
     role.error = FieldReader(format, "error", swap_);
     if (!role.error) {
         role.error = FieldReader(format, "errors", swap_);
@@ -112,107 +114,207 @@ void BlockSink::add_role(const EventFormat& format, Action action) {
     roles_[format.id] = std::make_unique<Role>(role);
 }
 
-// The open request there, or a new one: the recording may begin anywhere in a request's life.
-BlockRequest& BlockSink::open(const BlockRequest& now) {
-    const auto [entry, fresh] = open_.try_emplace(key(now), requests.size());
-    if (fresh) {
-        requests.push_back(now);
+// Of the requests at one place the one of the highest score, and of those the latest: that of an earlier one may have
+// an end that nobody saw. None with a score of 0.
+template <typename Score>
+BlockSink::Open::iterator BlockSink::best(Open& open, const Key& place, Score score) {
+    constexpr int most = 256;
+    auto found = open.end();
+    int highest = 0;
+    auto [first, at] = open.equal_range(place);
+    for (int looked = 0; at != first && looked < most; ++looked) {
+        --at;
+        if (const int here = score(requests[at->second]); here > highest) {
+            highest = here;
+            found = at;
+        }
     }
-    return requests[entry->second];
+    return found;
 }
 
-void BlockSink::step(Action action, const BlockRequest& now, std::uint64_t time, std::int32_t error) {
+BlockRequest& BlockSink::add(Open& open, const BlockRequest& now) {
+    open.emplace(key(now), requests.size());
+    return requests.emplace_back(now);
+}
+
+// The request there that has not taken that step, or a new one: the recording may begin anywhere in a request's life.
+BlockRequest& BlockSink::waiting(const BlockRequest& now, std::uint64_t BlockRequest::* step) {
+    const auto found = best(waiting_, key(now), [&](const BlockRequest& request) {
+        return request.*step != 0 || request.inserted != 0
+                   ? 0
+                   : 1 + 2 * static_cast<int>(request.gotten != 0) + static_cast<int>(request.pid == now.pid);
+    });
+    return found != waiting_.end() ? requests[found->second] : add(waiting_, now);
+}
+
+void BlockSink::step(Action action, const BlockRequest& now, std::uint64_t time, std::int32_t error,
+                     std::uint64_t new_sector) {
     switch (action) {
-        case Action::queue: {
-            // The same place queued again is a new life, unless the old one has not gone anywhere yet.
-            const auto old = open_.find(key(now));
-            if (old != open_.end() && requests[old->second].queued != 0) {
-                open_.erase(old);
-            }
-            BlockRequest& request = open(now);
-            request.queued = time;
+        case Action::queue:
+            add(waiting_, now).queued = time;
             break;
-        }
         case Action::get:
-            open(now).gotten = time;
+            waiting(now, &BlockRequest::gotten).gotten = time;
             break;
         case Action::insert: {
-            BlockRequest& request = open(now);
+            BlockRequest& request = waiting(now, &BlockRequest::inserted);
             request.inserted = time;
-            request.sectors = now.sectors;
+            request.sectors = request.done + now.sectors;
             break;
         }
-        case Action::issue: {
-            BlockRequest& request = open(now);
-            request.issued = time;
-            request.issuer = now.pid;
-            request.sectors = now.sectors;
-            request.rwbs = now.rwbs;
+        case Action::issue:
+            issue(now, time);
             break;
-        }
         case Action::complete:
-        case Action::bio_complete: {
-            const auto found = open_.find(key(now));
-            if (found == open_.end()) {
-                // A bio whose request completed already, a write ending again after the flush behind it, or
-                // a request from before the recording.
-                if (action == Action::complete) {
-                    ++(now.sectors == 0 ? flush_sequences : unpaired);
-                }
-                break;
-            }
-            BlockRequest& request = requests[found->second];
-            if (action == Action::bio_complete && (request.issued != 0 || request.gotten != 0)) {
-                break;  // its request's completion says it all
-            }
-            request.completed = time;
-            request.completer = now.pid;
-            // No errno is beyond 32 bits' negative, which has no positive.
-            request.error = static_cast<std::int32_t>(error < 0 ? 0U - static_cast<std::uint32_t>(error)
-                                                                : static_cast<std::uint32_t>(error));
-            open_.erase(found);
+        case Action::bio_complete:
+            complete(action, now, time, error);
             break;
-        }
         case Action::merge_back:
         case Action::merge_front:
+        case Action::merge_requests:
             merge(action, now);
             break;
-        case Action::merge_requests:
-            ++merges;
-            break;
         case Action::split:
-            ++splits;
+            split(now, new_sector);
             break;
         case Action::requeue:
-            ++requeues;
+            requeue(now);
             break;
         default:
             break;
     }
 }
 
-// A bio that was queued joins a request that ends where it begins, or begins where it ends.
-void BlockSink::merge(Action action, const BlockRequest& now) {
-    ++merges;
-    if (const auto bio = open_.find(key(now)); bio != open_.end()) {
-        requests[bio->second].swallowed = true;
-        open_.erase(bio);
+void BlockSink::issue(const BlockRequest& now, std::uint64_t time) {
+    const auto found = best(waiting_, key(now), [&](const BlockRequest& request) {
+        return 1 + 2 * static_cast<int>(request.gotten != 0 || request.inserted != 0) +
+               static_cast<int>(request.pid == now.pid);
+    });
+    const bool known = found != waiting_.end();
+    const std::size_t index = known ? found->second : requests.size();
+    if (known) {
+        issued_.insert(waiting_.extract(found));
+    } else {
+        add(issued_, now);
     }
-    if (action == Action::merge_front) {
-        const auto found = open_.find(Key{now.buffer, now.dev, now.sector + now.sectors, now.operation});
-        if (found != open_.end()) {
-            const std::size_t index = found->second;
-            open_.erase(found);
-            requests[index].sector = now.sector;
-            requests[index].sectors += now.sectors;
-            ++requests[index].merges;
-            open_.insert_or_assign(key(now), index);
+    BlockRequest& request = requests[index];
+    request.issued = time;
+    request.issuer = now.pid;
+    request.sectors = request.done + now.sectors;
+    request.rwbs = now.rwbs;
+}
+
+// The driver gives it back: it will be issued once more, perhaps inserted before.
+void BlockSink::requeue(const BlockRequest& now) {
+    ++requeues;
+    const auto found = best(issued_, key(now), [](const BlockRequest&) { return 1; });
+    if (found != issued_.end()) {
+        BlockRequest& request = requests[found->second];
+        request.inserted = request.issued = 0;
+        request.issuer = -1;
+        waiting_.insert(issued_.extract(found));
+    }
+}
+
+void BlockSink::complete(Action action, const BlockRequest& now, std::uint64_t time, std::int32_t error) {
+    const auto same_size = [&](const BlockRequest& request) { return request.sectors - request.done == now.sectors; };
+    Open* open = &issued_;
+    auto found = issued_.end();
+    if (action == Action::complete) {
+        const auto score = [&](const BlockRequest& request) {
+            // A write ends again, without sectors, after the flush behind it.
+            return now.sectors == 0 && request.sectors != 0
+                       ? 0
+                       : 1 + 2 * static_cast<int>(same_size(request)) + static_cast<int>(request.issuer == now.pid);
+        };
+        found = best(issued_, key(now), score);
+        if (found == issued_.end()) {
+            open = &waiting_;
+            found = best(waiting_, key(now), score);
+        }
+    } else {
+        // The completion of a request says all of the bios in it.
+        open = &waiting_;
+        found = best(waiting_, key(now), [&](const BlockRequest& request) {
+            return request.gotten != 0 || request.inserted != 0 || !same_size(request)
+                       ? 0
+                       : 1 + static_cast<int>(request.pid == now.pid);
+        });
+    }
+    if (found == open->end()) {
+        // A bio whose request completed already, a write ending again after the flush behind it, or a request from
+        // before the recording.
+        if (action == Action::complete) {
+            ++(now.sectors == 0 ? flush_sequences : unpaired);
         }
         return;
     }
-    // The last open request that begins before: keys are ordered by buffer and device, then sector.
-    auto at = open_.lower_bound(Key{now.buffer, now.dev, now.sector, '\0'});
-    for (std::size_t steps = 1; at != open_.begin(); ++steps) {
+    const std::size_t index = found->second;
+    BlockRequest& request = requests[index];
+    open->erase(found);
+    if (error != 0) {
+        // No errno is beyond 32 bits' negative, which has no positive.
+        request.error = static_cast<std::int32_t>(error < 0 ? 0U - static_cast<std::uint32_t>(error)
+                                                            : static_cast<std::uint32_t>(error));
+    }
+    if (request.issued != 0 && now.sectors != 0 && request.sectors - request.done > now.sectors) {
+        request.done += now.sectors;
+        issued_.emplace(key(request), index);
+        return;
+    }
+    request.completed = time;
+    request.completer = now.pid;
+}
+
+// A bio that is too large goes on as two: both were queued when it was.
+void BlockSink::split(const BlockRequest& now, std::uint64_t new_sector) {
+    ++splits;
+    const auto found = best(waiting_, key(now), [&](const BlockRequest& bio) {
+        const bool inside = new_sector > bio.sector && new_sector - bio.sector < bio.sectors;
+        return bio.gotten != 0 || bio.inserted != 0 || !inside ? 0 : 1 + static_cast<int>(bio.pid == now.pid);
+    });
+    if (found != waiting_.end()) {
+        BlockRequest& bio = requests[found->second];
+        BlockRequest rest = bio;
+        bio.sectors = static_cast<std::uint32_t>(new_sector - bio.sector);
+        rest.sector = new_sector;
+        rest.sectors -= bio.sectors;
+        add(waiting_, rest);
+    }
+}
+
+// A bio that was queued joins a request that ends where it begins, or begins where it ends; or a request joins the one
+// that ends where it begins.
+void BlockSink::merge(Action action, const BlockRequest& now) {
+    ++merges;
+    std::uint32_t joining = 1;
+    const bool whole = action == Action::merge_requests;
+    const auto joins = best(waiting_, key(now), [&](const BlockRequest& request) {
+        const bool is_request = request.gotten != 0 || request.inserted != 0;
+        return is_request && !whole ? 0
+                                    : 1 + 2 * static_cast<int>(is_request) + static_cast<int>(request.pid == now.pid);
+    });
+    if (joins != waiting_.end()) {
+        requests[joins->second].swallowed = true;
+        joining += requests[joins->second].merges;
+        waiting_.erase(joins);
+    }
+    if (action == Action::merge_front) {
+        const auto found = best(waiting_, Key{now.buffer, now.dev, now.sector + now.sectors, now.operation},
+                                [](const BlockRequest&) { return 1; });
+        if (found != waiting_.end()) {
+            const std::size_t index = found->second;
+            waiting_.erase(found);
+            requests[index].sector = now.sector;
+            requests[index].sectors += now.sectors;
+            ++requests[index].merges;
+            waiting_.emplace(key(now), index);
+        }
+        return;
+    }
+    // The last waiting request that begins before: keys are ordered by buffer and device, then sector.
+    auto at = waiting_.lower_bound(Key{now.buffer, now.dev, now.sector, '\0'});
+    for (std::size_t steps = 1; at != waiting_.begin(); ++steps) {
         if (steps % 65536 == 0) {
             check_interrupt();
         }
@@ -223,7 +325,7 @@ void BlockSink::merge(Action action, const BlockRequest& now) {
         }
         if (request.operation == now.operation && request.sector + request.sectors == now.sector) {
             request.sectors += now.sectors;
-            ++request.merges;
+            request.merges += joining;
             return;
         }
     }

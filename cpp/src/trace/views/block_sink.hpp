@@ -27,6 +27,7 @@ struct BlockRequest {
     std::uint64_t queued = 0, gotten = 0, inserted = 0, issued = 0, completed = 0;
     std::uint32_t merges = 0;
     std::int32_t error = 0;
+    std::uint32_t done = 0;  // of its sectors: drivers may complete a request in parts
     std::uint16_t buffer = 0;
     bool swallowed = false;  // merged into another: no row of its own
 };
@@ -63,24 +64,36 @@ class BlockSink : public PlainSink {
     struct Role {
         Action action = Action::plug;
         std::uint32_t fixed_size = 0;
-        FieldReader pid, dev, sector, sectors, error;
+        FieldReader pid, dev, sector, sectors, new_sector, error;
         std::uint32_t rwbs_offset = 0;
         std::uint32_t rwbs_size = 0;
     };
     // Ordered by buffer, device, then sector; within a place by operation.
     using Key = std::tuple<std::uint16_t, std::uint32_t, std::uint64_t, char>;
 
+    // Requests in work, several at one place where tasks do the same at once; of those the latest comes last.
+    using Open = std::multimap<Key, std::size_t>;
+
+    // What is left of the request.
     static Key key(const BlockRequest& request) {
-        return {request.buffer, request.dev, request.sector, request.operation};
+        return {request.buffer, request.dev, request.sector + request.done, request.operation};
     }
     void add_role(const EventFormat& format, Action action);
-    BlockRequest& open(const BlockRequest& now);
-    void step(Action action, const BlockRequest& now, std::uint64_t time, std::int32_t error);
+    template <typename Score>
+    Open::iterator best(Open& open, const Key& place, Score score);
+    BlockRequest& add(Open& open, const BlockRequest& now);
+    BlockRequest& waiting(const BlockRequest& now, std::uint64_t BlockRequest::* step);
+    void step(Action action, const BlockRequest& now, std::uint64_t time, std::int32_t error, std::uint64_t new_sector);
+    void issue(const BlockRequest& now, std::uint64_t time);
+    void requeue(const BlockRequest& now);
+    void complete(Action action, const BlockRequest& now, std::uint64_t time, std::int32_t error);
+    void split(const BlockRequest& now, std::uint64_t new_sector);
     void merge(Action action, const BlockRequest& now);
 
     bool swap_;
     std::vector<std::unique_ptr<Role>> roles_;
-    std::map<Key, std::size_t> open_;
+    Open waiting_;  // for the driver
+    Open issued_;
 };
 
 }  // namespace sampleblk::trace
