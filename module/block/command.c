@@ -534,17 +534,20 @@ static u64 cmd_delay(struct sblk_cmd *cmd)
 	rcu_read_lock();
 	throttle = rcu_dereference(dev->throttle);
 	latency = cmd->io.op < SBLK_OPS ? rcu_dereference(dev->latency[cmd->io.op]) : NULL;
-	if (latency)
-		due += sblk_latency_draw(latency);
 	if (throttle) {
 		u64 bytes = cmd->io.op == SBLK_READ || cmd->io.op == SBLK_WRITE ? cmd->io.len : 0;
 
-		/* Latency is the way there; the line is stood in on arrival. */
+		/* First, in the order of arrival: behind its latency a slow command would keep its place from faster ones. */
 		due = sblk_throttle_pass(throttle, due, bytes);
 	}
-	rcu_read_unlock();
+	if (latency)
+		due += sblk_latency_draw(latency);
 	if (cmd->fault.action == SAMPLEBLK_FAULT_DELAY)
 		due += cmd->fault.arg0;
+	/* Last: nothing at all is answered in a stall. */
+	if (throttle)
+		due = sblk_throttle_stall(throttle, due);
+	rcu_read_unlock();
 	if (due == cmd->start_ns)
 		return 0;
 	now = ktime_get_ns();

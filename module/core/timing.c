@@ -226,18 +226,21 @@ static u64 line_up(atomic64_t *free_ns, u64 now_ns, u64 cost)
 u64 sblk_throttle_pass(struct sblk_throttle *throttle, u64 now_ns, u64 bytes)
 {
 	u64 when = now_ns;
-	u64 phase;
 
 	if (throttle->iops)
 		when = max_t(u64, when, line_up(&throttle->io_free_ns, now_ns, div64_u64(1000000000ULL, throttle->iops)));
 	if (throttle->bytes_per_second && bytes)
 		when = max_t(u64, when, line_up(&throttle->bytes_free_ns, now_ns,
 						mul_u64_u64_div_u64(bytes, 1000000000ULL, throttle->bytes_per_second)));
-	if (throttle->stall_ns) {
-		div64_u64_rem(when + throttle->stall_period_ns - throttle->stall_offset_ns, throttle->stall_period_ns,
-			      &phase);
-		if (phase < throttle->stall_ns)
-			when += throttle->stall_ns - phase;
-	}
 	return when;
+}
+
+u64 sblk_throttle_stall(const struct sblk_throttle *throttle, u64 when_ns)
+{
+	u64 phase;
+
+	if (!throttle->stall_ns)
+		return when_ns;
+	div64_u64_rem(when_ns + throttle->stall_period_ns - throttle->stall_offset_ns, throttle->stall_period_ns, &phase);
+	return phase < throttle->stall_ns ? when_ns + throttle->stall_ns - phase : when_ns;
 }

@@ -41,7 +41,10 @@ struct sblk_throttle {
 
 int sblk_throttle_check(const struct sblk_throttle *throttle);
 
-/* When a request that came at `now_ns` may complete at the earliest. */
+/* When a request that came at `now_ns` has stood in line for the throughput that there is. */
 u64 sblk_throttle_pass(struct sblk_throttle *throttle, u64 now_ns, u64 bytes);
+
+/* When a request is answered that would be at `when_ns`: what falls into a stall waits for its end. */
+u64 sblk_throttle_stall(const struct sblk_throttle *throttle, u64 when_ns);
 
 #endif

@@ -165,10 +165,12 @@ TEST(Throttle, AStallHoldsWhatWouldCompleteInIt) {
     throttle.stall_ns = 200;
     throttle.stall_offset_ns = 100;
     ASSERT_EQ(sblk_throttle_check(&throttle), 0);
-    EXPECT_EQ(sblk_throttle_pass(&throttle, 99, 0), 99U);
-    EXPECT_EQ(sblk_throttle_pass(&throttle, 100, 0), 300U);
-    EXPECT_EQ(sblk_throttle_pass(&throttle, 5299, 0), 5300U);
-    EXPECT_EQ(sblk_throttle_pass(&throttle, 5300, 0), 5300U);
+    EXPECT_EQ(sblk_throttle_stall(&throttle, 99), 99U);
+    EXPECT_EQ(sblk_throttle_stall(&throttle, 100), 300U);
+    EXPECT_EQ(sblk_throttle_stall(&throttle, 5299), 5300U);
+    EXPECT_EQ(sblk_throttle_stall(&throttle, 5300), 5300U);
+    // The line knows nothing of it.
+    EXPECT_EQ(sblk_throttle_pass(&throttle, 100, 0), 100U);
     throttle.stall_ns = 1000;
     EXPECT_EQ(sblk_throttle_check(&throttle), -EINVAL);
 }

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from blockio import aligned, read, write
+from blockio import Background, aligned, read, until, write
 
 import sampleblk_lab as lab
 
@@ -224,6 +224,21 @@ def test_limits_hold() -> None:
             time.sleep(0.01)
         assert time.monotonic() - begin > 0.3
         dev.set_limits()
+
+
+@pytest.mark.parametrize("mode", ["mq", "bio"])
+@pytest.mark.parametrize("limit", ["iops", "bytes_per_second"])
+def test_behind_a_limit_nobody_waits_for_the_latency_of_another(mode: str, limit: str) -> None:
+    """A limit that nothing comes near: a write on its way for a minute keeps no read from being answered."""
+    with lab.Device("16M", mode=mode) as dev:
+        dev.set_limits(**{limit: 1 << 40 if limit == "bytes_per_second" else 1_000_000})
+        dev.set_timing("constant", 60_000_000_000, ops="write")
+        slow = Background(write, dev.path, b"s" * 4096)
+        until(lambda: dev.counters().delayed)
+        read(dev.path, 4096, 4096)
+        assert slow.running
+        dev.power_cut()
+        assert slow.error() == errno.EIO
 
 
 def test_polled_queues_complete_what_is_polled() -> None:
