@@ -13,6 +13,18 @@
 #define SBLK_TRACE_SEEK 100 /* beside SAMPLEBLK_SNAPSHOT_* */
 #define SBLK_TRACE_STATE 101
 
+/* Without these the format files have the names of the enum, which no reader of a trace knows. */
+TRACE_DEFINE_ENUM(SBLK_READ);
+TRACE_DEFINE_ENUM(SBLK_WRITE);
+TRACE_DEFINE_ENUM(SBLK_DISCARD);
+TRACE_DEFINE_ENUM(SBLK_WRITE_ZEROES);
+TRACE_DEFINE_ENUM(SBLK_FLUSH);
+TRACE_DEFINE_ENUM(SBLK_ZONE_OPEN);
+TRACE_DEFINE_ENUM(SBLK_ZONE_CLOSE);
+TRACE_DEFINE_ENUM(SBLK_ZONE_FINISH);
+TRACE_DEFINE_ENUM(SBLK_ZONE_RESET);
+TRACE_DEFINE_ENUM(SBLK_ZONE_RESET_ALL);
+
 #define sblk_show_op(op) \
 	__print_symbolic(op, { SBLK_READ, "read" }, { SBLK_WRITE, "write" }, { SBLK_DISCARD, "discard" }, \
 			 { SBLK_WRITE_ZEROES, "write_zeroes" }, { SBLK_FLUSH, "flush" }, \
@@ -27,7 +39,7 @@
 			 { SAMPLEBLK_FAULT_MISDIRECTED_WRITE, "misdirected_write" }, \
 			 { SAMPLEBLK_FAULT_CORRUPT, "corrupt" }, { SAMPLEBLK_FAULT_HOLD, "hold" }, \
 			 { SAMPLEBLK_FAULT_NOT_DURABLE, "not_durable" }, { SAMPLEBLK_FAULT_SET_BYTE, "set_byte" }, \
-			 { SAMPLEBLK_FAULT_BAD_SECTOR, "bad_sector" })
+			 { SAMPLEBLK_FAULT_BAD_SECTOR, "bad_sector" }, { SAMPLEBLK_FAULT_CORRUPT_TAG, "corrupt_tag" })
 
 /* dev, sector, hardware queue and tag are those of the block:* events of the same request; a bio has tag -1. */
 DECLARE_EVENT_CLASS(sampleblk_cmd,

@@ -16,6 +16,7 @@ import pytest
 from blockio import flush, read, write
 
 import sampleblk_lab as lab
+from sampleblk_lab.device import names
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACEFS = Path("/sys/kernel/tracing")
@@ -53,6 +54,19 @@ def test_the_life_of_a_write_is_queue_fault_start_delay_complete(mode: str) -> N
             with traced(step) as lines:
                 write(dev.path, b"l" * 4096)
             assert [line.split(":")[0] for line in lines if " write sector 0 " in line] == [f"sampleblk_{step}"]
+
+
+def test_the_tracepoints_have_a_word_for_every_fault_and_operation() -> None:
+    """In the format files, of which all readers of traces learn what a number means."""
+
+    def words(event: str, field: str) -> dict[int, str]:
+        printed = (TRACEFS / f"events/sampleblk/sampleblk_{event}/format").read_text().partition("print fmt:")[2]
+        table = printed.partition(f"__print_symbolic(REC->{field},")[2].partition(")")[0]
+        return {int(number): word for number, word in re.findall(r'\{ (\w+), "(\w+)" \}', table)}
+
+    with lab.Device("1M"):  # so that the driver is loaded
+        assert words("fault", "value") == dict(enumerate(names.FAULTS))
+        assert words("complete", "op").items() >= dict(enumerate(names.OPS)).items()
 
 
 @pytest.mark.parametrize("mode", ["mq", "bio"])
