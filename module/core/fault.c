@@ -152,7 +152,8 @@ static bool is_awake(const struct sblk_faults *faults, const struct sampleblk_ru
 
 	if (!rule->down_ns)
 		return true;
-	div64_u64_rem(now_ns - faults->since_ns, rule->up_ns + rule->down_ns, &phase);
+	/* One that came just before the table was set comes with it. */
+	div64_u64_rem(max_t(u64, now_ns, faults->since_ns) - faults->since_ns, rule->up_ns + rule->down_ns, &phase);
 	return phase >= rule->up_ns;
 }
 

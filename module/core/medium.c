@@ -138,7 +138,9 @@ static void flush_completed(struct sblk_medium *medium, const struct sblk_ticket
 static void record_completed(struct sblk_medium *medium, const struct sblk_ticket *ticket, struct sblk_record *record,
 			     u64 order, u64 now_ns, bool failed)
 {
-	WRITE_ONCE(record->completed, order);
+	/* Of one that the power went from, a cut that is at it must not think that it was answered. */
+	if (ticket->power_epoch == medium->power_epoch)
+		WRITE_ONCE(record->completed, order);
 	if (!ticket->flush && !(record->flags & SBLK_RECORD_FUA))
 		medium->completed++;
 	if (medium->journal)

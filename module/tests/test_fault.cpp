@@ -157,6 +157,10 @@ TEST(Fault, AWindowOpensAndClosesFromWhenTheTableWasSet) {
     EXPECT_TRUE(at(1199));
     EXPECT_FALSE(at(1200));
     EXPECT_TRUE(at(1200 * 1'000'000 + 1100));
+    // One that was on its way to the table when it was set, at any distance.
+    for (u64 ns = 1; ns <= 1200; ++ns) {
+        EXPECT_FALSE(at(-ns)) << ns;
+    }
     // What came while it slept is no match.
     EXPECT_EQ(sblk_fault_get(faults.get(), 0).matched, 3U);
 }
