@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import sampleblk_lab as lab
-from sampleblk_lab.device import control, filesystem
+from sampleblk_lab.device import control, filesystem, names
 
 
 @pytest.fixture
@@ -82,3 +82,32 @@ def test_a_failing_mount_leaves_no_directory(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(lab.ToolError, match="mount"):
         filesystem.Filesystem(str(tmp_path / "none"), "ext4").mount()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("probability", [0, -0.1, 1.01, 50, float("nan")])
+def test_a_faults_chance_is_one(probability: float) -> None:
+    with pytest.raises(lab.InputError, match=f"probability {probability}"):
+        lab.Fault(action="error", probability=probability).raw()
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (lab.Fault(action="torn_write", sector=4), "sector of a fault 'torn_write'.*sectors, errno"),
+        (lab.Fault(action="bad_sector", ops="read", sector=4), "sector of a fault 'bad_sector'.*once, bad_writes"),
+        (lab.Fault(action="hang", delay_ns=1), "delay_ns of a fault 'hang'.*none"),
+        (lab.Fault(action="eror", errno=5), "fault action 'eror'"),
+    ],
+)
+def test_a_fault_has_the_arguments_of_its_action_only(fault: lab.Fault, said: str) -> None:
+    """Another one would be taken for nothing, and the rule would do what nobody asked for."""
+    with pytest.raises(lab.InputError, match=said):
+        fault.raw()
+
+
+@pytest.mark.parametrize("action", names.FAULTS)
+def test_a_fault_is_what_was_made_of_its_rule(action: str) -> None:
+    raw = lab.Fault(action=action, ops=("read", "write"), every=3, probability=0.25).raw() | {"matched": 7, "hits": 2}
+    fault = lab.Fault.from_raw(raw)
+    assert (fault.action, fault.matched, fault.hits) == (action, 7, 2)
+    assert fault.raw().items() <= raw.items()

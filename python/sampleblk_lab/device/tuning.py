@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,17 @@ _NO_LAST = 2**64 - 1
 _PROBABILITY_ONE = 1_000_000_000
 # SAMPLEBLK_BAD_*
 _BAD_ONCE, _BAD_WRITES = 1, 2
+# What an action is told beside where and when it acts.
+_ARGUMENTS = {
+    "error": ("errno",),
+    "delay": ("delay_ns",),
+    "torn_write": ("sectors", "errno"),
+    "misdirected_write": ("sector",),
+    "corrupt": ("bits",),
+    "set_byte": ("byte", "value"),
+    "bad_sector": ("once", "bad_writes"),
+    "corrupt_tag": ("tag", "flip"),
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +104,24 @@ class Fault:
     hits: int = 0
     repaired: int = 0
 
+    def _check(self) -> None:
+        """What the ABI could not tell from something else that is meant."""
+        if not 0 < self.probability <= 1:
+            raise InputError(f"probability {self.probability}", expected="above 0 and up to 1")
+        taken = _ARGUMENTS.get(self.action, ())
+        foreign = set(chain.from_iterable(_ARGUMENTS.values())).difference(taken)
+        for field in dataclasses.fields(self):
+            if field.name in foreign and getattr(self, field.name) != field.default:
+                raise InputError(f"{field.name} of a fault {self.action!r}", expected=", ".join(taken) or "none")
+
     def raw(self) -> dict[str, int]:
-        """The fields of the ABI's ``struct sampleblk_rule``."""
+        """The fields of the ABI's ``struct sampleblk_rule``.
+
+        Raises:
+            InputError: A word, a chance or an argument that the action does not have.
+        """
+        action = names.number(names.FAULTS, self.action, "fault action")
+        self._check()
         arguments = {
             "error": (self.errno or errno.EIO, 0),
             "delay": (self.delay_ns, 0),
@@ -106,7 +134,7 @@ class Fault:
         }
         arg0, arg1 = arguments.get(self.action, (0, 0))
         return {
-            "action": names.number(names.FAULTS, self.action, "fault action"),
+            "action": action,
             "ops": names.ops_mask(self.ops),
             "first_sector": self.first_sector,
             "last_sector": self.last_sector,
@@ -341,6 +369,7 @@ class Tuning:
         """Replaces the fault table; an empty one takes all faults away, and fails what hangs.
 
         Raises:
+            InputError: A word, a chance or an argument that a fault's action does not have.
             OSError: EINVAL for a rule that no request can follow; EOPNOTSUPP for ``"corrupt_tag"`` on a device
                 without protection information.
         """
