@@ -2,8 +2,12 @@
 /* Loading and unloading. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/ctype.h>
+#include <linux/kernel.h>
 #include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/overflow.h>
+#include <linux/string.h>
 
 #include "control/control.h"
 #include "control/registry.h"
@@ -28,13 +32,27 @@ static unsigned int memory_percent = 80;
 module_param(memory_percent, uint, 0444);
 MODULE_PARM_DESC(memory_percent, "share of the machine's memory that all devices together may fill (default 80)");
 
+/* As memparse(), which wraps for what is too large. */
+static bool __init parse_size(const char *text, u64 *bytes)
+{
+	static const char units[] = "KMGTP";
+	size_t len = strlen(text);
+	const char *unit = len ? strchr(units, toupper(text[len - 1])) : NULL;
+	char number[32];
+
+	if (strscpy(number, text, sizeof(number)) < 0)
+		return false;
+	if (unit)
+		number[len - 1] = '\0';
+	return !kstrtou64(number, 0, bytes) && !check_shl_overflow(*bytes, unit ? 10 * (unit - units + 1) : 0, bytes);
+}
+
 static int __init add_devices(void)
 {
-	char *end;
-	u64 bytes = memparse(capacity, &end);
 	unsigned int i;
+	u64 bytes;
 
-	if (*end || end == capacity) {
+	if (!parse_size(capacity, &bytes)) {
 		pr_err("capacity=%s is not a size such as 64M\n", capacity);
 		return -EINVAL;
 	}

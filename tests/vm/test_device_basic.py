@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from abi import CALLS, Call, ioc
+from blockio import until
 
 import sampleblk_lab as lab
 
@@ -215,6 +216,20 @@ def test_modprobe_gives_sampleblk1_and_a_mounted_one_keeps_the_module() -> None:
     assert not Path("/dev/sampleblk1").exists()
     assert not CONTROL.exists()
     assert "sampleblk" not in Path("/proc/devices").read_text()
+
+
+@pytest.mark.usefixtures("no_driver")
+@pytest.mark.parametrize(
+    ("capacity", "sectors"),
+    [("0x2000", 16), ("3m", 6144), ("1P", 1 << 41), ("", 0), ("M", 0), ("64MB", 0), ("-1", 0),
+     ("18446744073776660480", 0), ("16385P", 0), ("17592186044480M", 0), ("4" * 40, 0)],
+)  # fmt: skip
+def test_modprobe_takes_a_capacity_as_it_is_or_not_at_all(capacity: str, sectors: int) -> None:
+    done = subprocess.run(["modprobe", "sampleblk", f"capacity={capacity}"], check=False, capture_output=True)
+    assert (done.returncode == 0) == bool(sectors)
+    if sectors:
+        assert int(Path("/sys/block/sampleblk1/size").read_text()) == sectors
+        until(lambda: subprocess.run(["rmmod", "sampleblk"], check=False, capture_output=True).returncode == 0)
 
 
 @pytest.mark.parametrize(
