@@ -162,9 +162,11 @@ bool sblk_medium_complete(struct sblk_medium *medium, struct sblk_ticket *ticket
 	if (ticket->submit_order) {
 		u64 order = ++medium->order;
 
+		/* Who reads the journal must not believe it, either. */
+		failed |= ticket->flush && ticket->no_promise;
 		for (record = ticket->records; record; record = record->next)
 			record_completed(medium, ticket, record, order, now_ns, failed);
-		if (ticket->flush && !failed && !ticket->no_promise)
+		if (ticket->flush && !failed)
 			flush_completed(medium, ticket, flushed);
 	}
 	spin_unlock_irqrestore(&medium->order_lock, irq);

@@ -225,6 +225,7 @@ class Driver {
             command.flush = model_.flushes.size();
             model_.flushes.push_back({model_.clock});
             ++flushes_;
+            command.ticket.no_promise = pick(8) == 0;
         }
         if (pick(3) != 0) {
             execute(&command);
@@ -325,7 +326,7 @@ class Driver {
                 change.completed = model_.clock;
             }
         }
-        if (command->type == SAMPLEBLK_OP_FLUSH && in_time && !failed) {
+        if (command->type == SAMPLEBLK_OP_FLUSH && in_time && !failed && !command->ticket.no_promise) {
             model_.flushes.at(command->flush).succeeded = true;
         }
         if (medium_.journal != nullptr && !command->lost) {

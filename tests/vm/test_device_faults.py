@@ -147,11 +147,15 @@ def test_a_call_that_needs_an_idle_device_has_held_writes_answered(mode: str) ->
 @both_modes
 def test_a_flush_may_promise_nothing(mode: str) -> None:
     with lab.Device("1M", mode=mode, cache=True, fua=True) as dev:
+        dev.journal_start("1M")
         write(dev.path, b"a" * 4096)
         dev.set_faults([lab.Fault(action="not_durable", ops=("flush", "write"))])
         flush(dev.path)
         write(dev.path, b"b" * 4096, 4096, dsync=True)
         assert [w.durable for w in dev.volatile_writes()] == [False, False]
+        # Nor does who applies the rules to the journal think so.
+        recorded = [(row["type"], row["fua"], row["failed"]) for row in dev.journal().rows()]
+        assert recorded == [("write", 0, 0), ("flush", 0, 1), ("write", 0, 0), ("flush", 0, 1)]
         dev.power_cut("all")
         dev.set_faults([])
         dev.power_on()

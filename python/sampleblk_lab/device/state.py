@@ -152,8 +152,8 @@ class State:
 
         Columns are sequence, type, fua, failed, atomic, epoch, sector, sectors, submit_ns, complete_ns, submit_order,
         complete_order, volatile_id and mark. ``complete_ns`` and ``complete_order`` are 0 for what has not completed; a
-        flush makes durable what has a ``complete_order`` below its ``submit_order``. The table's metadata has the
-        ``overflow`` and the open ``epoch``.
+        flush that has not ``failed`` makes durable what has a ``complete_order`` below its ``submit_order``. The
+        table's metadata has the ``overflow`` and the open ``epoch``.
 
         Raises:
             FileNotFoundError: There is no journal.

@@ -443,7 +443,8 @@ struct sampleblk_journal_header {
 #define SAMPLEBLK_JOURNAL_POWER_CUT 17 /* what the cut changed of a volatile write's pages */
 
 #define SAMPLEBLK_JOURNAL_FUA (1U << 0)
-#define SAMPLEBLK_JOURNAL_FAILED (1U << 1) /* it was reported as failed although it changed something */
+/* It was reported as failed although it changed something; or it is a flush that kept no promise (FAULT_NOT_DURABLE). */
+#define SAMPLEBLK_JOURNAL_FAILED (1U << 1)
 #define SAMPLEBLK_JOURNAL_ATOMIC (1U << 2)
 
 struct sampleblk_journal_entry {
