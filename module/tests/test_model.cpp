@@ -225,7 +225,7 @@ class Driver {
             command.flush = model_.flushes.size();
             model_.flushes.push_back({model_.clock});
             ++flushes_;
-            command.ticket.no_promise = pick(8) == 0;
+            command.ticket.no_promise = pick(3) == 0;
         }
         if (pick(3) != 0) {
             execute(&command);
