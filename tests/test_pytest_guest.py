@@ -530,6 +530,74 @@ def test_a_test_that_takes_its_process_down_fails_alone(
     assert len(list(ET.parse(pytester.path / "j.xml").getroot().iter("testcase"))) == 3
 
 
+KEPT = """
+    import os, subprocess, time, pytest
+
+    @pytest.fixture(scope="module")
+    def kept():
+        yield
+        {ends}
+
+    @pytest.mark.in_vm
+    def test_it(kept):
+        {it}
+
+    @pytest.mark.in_vm
+    def test_after(): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("ends", "it", "options", "outcomes", "said"),
+    [
+        ("assert 0", "subprocess.Popen(['sleep', '60'])", (), {"passed": 2, "errors": 1}, "*assert 0"),
+        ("assert 0", "assert 1 == 2", ("-x",), {"failed": 1, "errors": 1}, "*assert 0"),
+        pytest.param(
+            "os._exit(3)",
+            "assert 1 == 2",
+            ("-x", "-n1"),
+            {"failed": 1, "errors": 1},
+            "pytest in the VM ended with status 3 when its tests had ended",
+            marks=slow,
+        ),
+        pytest.param(
+            "time.sleep(60)",
+            "assert 1 == 2",
+            ("-x", "--sblk-deadline=9"),
+            {"failed": 1, "errors": 1},
+            "what fixtures kept did not end in 10 s; its virtual machine was killed when its tests had ended",
+            marks=slow,
+        ),
+    ],
+)
+def test_what_fails_when_a_guest_ends_is_reported(
+    pytester: pytest.Pytester,
+    run: Callable[..., pytest.RunResult],
+    ends: str,
+    it: str,
+    options: tuple[str, ...],
+    outcomes: dict[str, int],
+    said: str,
+) -> None:
+    pytester.makepyfile(test_it=KEPT.format(ends=ends, it=it))
+    with (pytester.path / "stand_in.py").open("a") as more:
+        more.write("\nguests._END_S = 1.0\n")
+    result = run(*options)
+    found = result.parseoutcomes()
+    assert {kind: number for kind, number in found.items() if kind not in ("warning", "warnings")} == outcomes
+    result.stdout.fnmatch_lines(["*ERROR at teardown of test_it*", said])
+
+
+def test_a_guest_that_dies_after_its_last_test_has_failed_it(
+    pytester: pytest.Pytester, run: Callable[..., pytest.RunResult]
+) -> None:
+    pytester.makeconftest("import os\ndef pytest_sessionfinish():\n    if 'SAMPLEBLK_VM' in os.environ: os._exit(3)\n")
+    pytester.makepyfile(test_it="import pytest\n@pytest.mark.in_vm\ndef test_it(): pass\n")
+    result = run()
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["pytest in the VM ended with status 3 when its tests had ended"])
+
+
 def test_a_deadline_kills_the_vm_and_fails_the_test(
     pytester: pytest.Pytester, run: Callable[..., pytest.RunResult], starts: Callable[[], list[dict[str, str]]]
 ) -> None:

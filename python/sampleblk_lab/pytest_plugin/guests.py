@@ -182,6 +182,8 @@ class Guest:
         self._collected: dict[tuple[str, str], int] = {}
         self._collect_errors: dict[str, str] = {}
         self._internal = ""
+        self.last: pytest.Item | None = None
+        self._is_kept = False
         self.left: list[str] = []
         settings = options.of(config)
         chosen = {"--kernel": kernel, "--memory": settings.memory, "--cpus": settings.cpus}
@@ -261,17 +263,39 @@ class Guest:
             self._handle(message)
         raise AssertionError("messages end with an exception")
 
-    def close(self) -> None:
-        """Lets the guest's session end, and takes over what it measured. Idempotent."""
-        if self._process.returncode is None:
-            with contextlib.suppress(GuestLostError, BrokenPipeError):
-                self._link.send("finish")
-                self._expect("end", _END_S)
-                self._read_what_is_there()
-        self.kill()
-        if self._coverage is not None and not coverage.collect(self._config, self._coverage):
-            _note(self._config, f"coverage of a VM is lost: {self.console.path.name}")
-        self._coverage = None
+    def close(self) -> Iterator[pytest.TestReport]:
+        """Lets the guest's session end, and takes over what it measured. Idempotent.
+
+        Yields the failures of fixtures that were kept for a test which does not come. Raises GuestLostError.
+        """
+        try:
+            if self._process.returncode is None:
+                yield from self._end()
+        finally:
+            self.kill()
+            if self._coverage is not None and not coverage.collect(self._config, self._coverage):
+                _note(self._config, f"coverage of a VM is lost: {self.console.path.name}")
+            self._coverage = None
+
+    def _end(self) -> Iterator[pytest.TestReport]:
+        seconds: float | None = _END_S
+        if self.last is not None and self._is_kept:
+            deadline = _deadline_of(self.last)
+            seconds = None if deadline is None else _END_S + deadline
+        self._send("finish")
+        try:
+            for message in self._messages(seconds, "what fixtures kept did not end"):
+                if message[0] == "end":
+                    break
+                if message[0] == "report" and self.last is not None:
+                    yield self._report(self.last, message[1])
+                else:
+                    self._handle(message)
+        except DeadlineError:
+            if self._is_kept:
+                raise
+        else:
+            self._read_what_is_there()
 
     def kill(self) -> None:
         """Ends the VM at once. Idempotent."""
@@ -313,15 +337,12 @@ class Guest:
     def run(self, item: pytest.Item, number: int, following: int | None) -> Iterator[pytest.TestReport]:
         """Runs a test and yields its reports as they come. Raises GuestLostError."""
         self._last_failed = None
-        try:
-            self._link.send("run", number, following)
-        except BrokenPipeError:
-            raise self._lost() from None
+        self.last, self._is_kept = item, following is not None
+        self._send("run", number, following)
         seconds = _deadline_of(item)
         for message in self._messages(seconds, "the test did not end"):
             if message[0] == "report":
-                report = self._config.hook.pytest_report_from_serializable(config=self._config, data=message[1])
-                report.nodeid, report.location = item.nodeid, item.location
+                report = self._report(item, message[1])
                 self._last_failed = report if report.failed else None
                 yield report
             elif message[0] == "done":
@@ -331,6 +352,17 @@ class Guest:
                 return
             else:
                 self._handle(message)
+
+    def _send(self, *message: Any) -> None:
+        try:
+            self._link.send(*message)
+        except BrokenPipeError:
+            raise self._lost() from None
+
+    def _report(self, item: pytest.Item, data: Any) -> pytest.TestReport:
+        report: pytest.TestReport = self._config.hook.pytest_report_from_serializable(config=self._config, data=data)
+        report.nodeid, report.location = item.nodeid, item.location
+        return report
 
     def _handle(self, message: Message) -> None:
         match message:
@@ -604,6 +636,8 @@ class Guests:
             yield from guest.run(item, number, following)
             if guest.left:
                 self._retire(item, guest)
+            elif nextitem is None or (selection.needs_guest(nextitem) and not stays):
+                self.close()
         except GuestLostError as error:
             self._keep_console(item, guest)
             if not isinstance(error, DeadlineError):
@@ -686,10 +720,17 @@ class Guests:
             item.ihook.pytest_runtest_logreport(report=report)
 
     def close(self) -> None:
-        """Ends the guest, in order. Idempotent."""
+        """Ends the guest, in order, and reports what fails in its end. Idempotent."""
         guest, self._guest = self._guest, None
-        if guest is not None:
-            guest.close()
+        if guest is None:
+            return
+        try:
+            for report in guest.close():
+                self._config.hook.pytest_runtest_logreport(report=report)
+        except GuestLostError as error:
+            if guest.last is not None:
+                self._keep_console(guest.last, guest)
+                self._fail(guest.last, "teardown", f"{error.what} when its tests had ended{error.detail}")
 
     def end(self) -> None:
         """Ends it, and those that wait. Idempotent."""

@@ -148,6 +148,21 @@ def end_fixtures(session: Any) -> None:
     session._setupstate.teardown_exact(None)
 
 
+def end_with(item: Any) -> pytest.TestReport:
+    """Ends all fixtures that are alive, as one more phase of a test that has ended."""
+    capture: Any = item.config.pluginmanager.get_plugin("capturemanager")
+    if getattr(item, "funcargs", {}) is None:
+        item.funcargs = {}  # hooks look into it
+
+    def end() -> None:
+        with contextlib.nullcontext() if capture is None else capture.item_capture("teardown", item):
+            item.session._setupstate.teardown_exact(None)
+
+    call = pytest.CallInfo.from_call(end, "teardown", reraise=(pytest.exit.Exception, KeyboardInterrupt))
+    report: pytest.TestReport = item.ihook.pytest_runtest_makereport(item=item, call=call)
+    return report
+
+
 def hide_from_summary(report: Any) -> None:
     """Leaves a failure's traceback out of the summary, as pytest does after a debugger has shown it."""
     report._pdbshown = True

@@ -181,15 +181,26 @@ class Worker:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Runs what the session asks for, until it has finished."""
         self._kept = residue.present() if self._setup.shared else frozenset()
+        item = nextitem = None
         while True:
             message = self._link.receive()
             if message[0] != "run":
+                if item is not None and nextitem is not None:
+                    self._end_with(item)
                 return True
             _, index, following = message
             item = session.items[index]
             nextitem = None if following is None else session.items[following]
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
             self._link.send("done", session.shouldfail, session.shouldstop, self._left_by(item))
+
+    @staticmethod
+    def _end_with(item: pytest.Item) -> None:
+        """Ends what fixtures kept for a test that does not come any more."""
+        kernel_log.begin(item)
+        report = internals.end_with(item)
+        if report.failed:
+            item.ihook.pytest_runtest_logreport(report=report)
 
     def _left_by(self, item: pytest.Item) -> list[str]:
         """What is to be said of a test that the next one must not meet."""
