@@ -76,6 +76,27 @@ def test_stacks_and_symbols():
     assert rows[1]["call_site"] == "vfs_write+0x10"
 
 
+def test_texts_that_look_like_numbers_are_texts():
+    """Such as dd, the program. Padded as hist_trigger_print_key() pads them."""
+    names = ("dd", "1234", "a0 [12]", "a" * 60)
+    entries = "".join(f"{{ pid: {pid:10}, comm: {name:<50} }} hitcount: {1:10}\n" for pid, name in enumerate(names))
+    entries += f"{{ pid: {4:10}, comm: {'':<50} }} hitcount: {1:10}\n"
+    table = parse_hist(f"# event histogram\n#\n\n{entries}\nTotals:\n    Hits: 5\n    Entries: 5\n    Dropped: 0\n")
+    assert table["comm"].values.tolist() == [*names, ""]
+    assert table["pid"].codes.tolist() == [0, 1, 2, 3, 4]
+    reversed_keys = parse_hist(f"# event histogram\n\n{{ comm: {'dd':<35}, pid: {7:10} }} hitcount: {1:10}\n")
+    assert list(reversed_keys.rows()) == [{"comm": "dd", "pid": 7, "hitcount": 1}]
+    command = parse_hist(f"# event histogram\n\n{{ common_pid: {'dd':<16}[{7:10}] }} hitcount: {1:10}\n")
+    assert list(command.rows()) == [{"common_pid": "dd", "common_pid_number": 7, "hitcount": 1}]
+
+
+def test_hexadecimal_numbers_have_no_mark_of_it():
+    info = "# event histogram\n#\n# trigger info: hist:keys=addr.hex,n:vals=hitcount,len.hex:sort=hitcount [active]\n"
+    entries = "".join(f"{{ addr: {v:x}, n: {v:10} }} hitcount: {1:10}  len: {v:10x}\n" for v in (16, 160, 2**64 - 1))
+    rows = list(parse_hist(info + entries).rows())
+    assert [(row["addr"], row["n"], row["len"]) for row in rows] == [(v, v, v) for v in (16, 160, 2**64 - 1)]
+
+
 def test_entries_that_were_not_understood_are_an_error():
     with pytest.raises(lab.FormatError, match="2 entries, as its totals say; 1"):
         parse_hist(BY_PARENT.replace("{ parent_pid:        572 } hitcount:          1\n", ""))

@@ -46,37 +46,47 @@ def hist_command(
     return ":".join(parts) + (f" if {condition}" if condition else "")
 
 
-_ENTRY = re.compile(r"\{ (?P<keys>.*?)\}(?P<values>(?:\s+\w[\w.]*: +-?(?:0x)?[0-9a-f]+)+)", re.S)
-_VALUE = re.compile(r"(\w[\w.]*): +(-?(?:0x[0-9a-f]+|\d+))")
+_NUMBER = r"-?(?:0x)?[0-9a-f]+"
+_ENTRY = re.compile(rf"\{{ (?P<keys>.*?)\}}(?P<values>(?:\s+\w[\w.]*: +{_NUMBER})+)", re.S)
+_VALUE = re.compile(rf"(\w[\w.]*): +({_NUMBER})")
 _TOTAL = re.compile(r"^ {4}(Hits|Entries|Dropped): (\d+)$", re.M)
+_LONGEST_NUMBER = 20  # digits of 64 bits
+# Without its 0x, where the trigger says .hex.
+_HEX = re.compile(r"(\w+)\.hex\b")
 # A key begins an entry, or follows a comma: "name: value".
 _KEY = re.compile(r"(?:^|, )(\w+):")
 
 
-def _keys(text: str) -> dict[str, Any]:
+def _number(text: str, hexadecimal: bool) -> int:
+    return int(text, 16 if hexadecimal or not re.fullmatch(r"-?\d+", text) else 10)
+
+
+def _keys(text: str, hexadecimal: set[str]) -> dict[str, Any]:
     marks = list(_KEY.finditer(text))
     out: dict[str, Any] = {}
     for index, mark in enumerate(marks):
         end = marks[index + 1].start() if index + 1 < len(marks) else len(text)
-        raw = text[mark.end() : end].strip()
+        # hist_trigger_print_key(): a space, the value, and a space behind the last key.
+        shown = text[mark.end() + 1 : end].removesuffix(" " if index + 1 == len(marks) else "")
+        raw = shown.strip()
         name = mark[1]
         if log2 := re.fullmatch(r"~ 2\^(\d+)", raw):
             out[name] = 1 << int(log2[1])
         elif bucket := re.fullmatch(r"~ (\d+)-\d+", raw):
             out[name] = int(bucket[1])
-        elif command := re.fullmatch(r"(.*?) *\[ *(\d+)\]", raw):  # .execname, .syscall
-            out[name] = command[1]
-            out[f"{name}_number"] = int(command[2])
         elif symbol := re.fullmatch(r"\[([0-9a-f]+)\] (\S+).*", raw):  # .sym, .sym-offset
             out[name] = symbol[2]
             out[f"{name}_address"] = int(symbol[1], 16)
         elif "\n" in text[mark.end() : end]:  # stacktrace: innermost first
             frames = [line.strip() for line in raw.splitlines()]
             out[name] = ";".join(frame.split("+")[0] for frame in reversed(frames))
-        elif re.fullmatch(r"-?\d+", raw):
-            out[name] = int(raw)
-        elif re.fullmatch(r"(0x)?[0-9a-f]+", raw):
-            out[name] = int(raw, 16)
+        elif raw and shown.endswith(" ") and not shown.startswith(" "):
+            out[name] = raw  # a text is padded on its right, a number on its left or not at all: "dd" is not 0xdd
+        elif command := re.fullmatch(r"(.*?) *\[ *(\d+)\]", raw):  # .execname, .syscall
+            out[name] = command[1]
+            out[f"{name}_number"] = int(command[2])
+        elif len(raw) <= _LONGEST_NUMBER and re.fullmatch(_NUMBER, raw):
+            out[name] = _number(raw, name in hexadecimal)
         else:
             out[name] = raw
     return out
@@ -96,11 +106,13 @@ def parse_hist(text: str, source: str = "hist") -> Table:
     """
     if "# event histogram" not in text:
         raise FormatError(source, 0, "a line '# event histogram'")
+    asked = {part: re.search(rf"^# trigger info: .*?\b{part}=([^:\n]*)", text, re.M) for part in ("keys", "vals")}
+    hexadecimal = {part: set(_HEX.findall(found[1] if found else "")) for part, found in asked.items()}
     rows: list[dict[str, Any]] = []
     for entry in _ENTRY.finditer(text):
-        row = _keys(entry["keys"].rstrip())
+        row = _keys(entry["keys"], hexadecimal["keys"])
         for name, value in _VALUE.findall(entry["values"]):
-            row[f"{name}_sum" if name in row else name] = int(value, 0)
+            row[f"{name}_sum" if name in row else name] = _number(value, name in hexadecimal["vals"])
         rows.append(row)
     totals = {name.lower(): value for name, value in _TOTAL.findall(text)}
     if "entries" in totals and int(totals["entries"]) != len(rows):
