@@ -90,6 +90,15 @@ def test_every_moment_is_on_or_off_a_cpu(both):
     assert 0.5e9 < trace.wall_clock(pids=pid).total <= end - begin
 
 
+def test_a_cpu_s_share_is_what_left_it(both):
+    for profile in both[:2]:
+        cpus = sorted(set(profile.samples(event="sched:sched_switch")["cpu"].codes.tolist()))
+        assert len(profile.waits()) == sum(len(profile.waits(cpus=[cpu])) for cpu in cpus)
+        for view in (profile.off_cpu, profile.wall_clock):
+            assert view().total == sum(view(cpus=[cpu]).total for cpu in cpus)
+        assert len(profile.waits(cpus=[4095])) == 0
+
+
 def test_a_trace_without_stacks_is_refused(tmp_path):
     with lab.record(events=["sched:sched_switch"]) as recorder:
         subprocess.run(["true"], check=True)

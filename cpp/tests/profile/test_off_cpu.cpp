@@ -103,6 +103,16 @@ TEST(OffCpu, TheWallClockIsBoth) {
     EXPECT_EQ(wall.nodes()[wall.find(under)].total, 2 * kMs);
 }
 
+TEST(OffCpu, OfOtherCpusThereIsNothing) {
+    const Profile profile = written();
+    SampleSelection selection = writer();
+    selection.cpus = {0};
+    EXPECT_EQ(off_cpu_tree(profile, selection).total(), (4 + 1 + 6 + 5) * kMs);
+    selection.cpus = {1};
+    EXPECT_TRUE(off_cpu(profile, selection).empty());
+    EXPECT_EQ(wall_clock_tree(profile, selection).total(), 0U);
+}
+
 // A kernel whose idle thread does not trace, and lost records: the switch to thread 7 is not in the recording.
 TEST(OffCpu, AMissingSwitchInEndsWhenTheThreadWasWoken) {
     const std::vector<std::string> nap = {"do_syscall_64", "__x64_sys_clock_nanosleep", "do_nanosleep", "schedule",

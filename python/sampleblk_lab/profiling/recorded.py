@@ -56,7 +56,8 @@ class Profile:
 
     Every view takes the same selection: ``event`` (a name of :attr:`event_names`; by default the first that is no trace
     point), ``pids`` (one or several), ``children`` (with what those forked), ``comm`` (a thread's name), ``cpus``,
-    ``start`` and ``stop`` (ns of the recording's clock) and ``idle`` (False leaves the idle task out).
+    ``start`` and ``stop`` (ns of the recording's clock) and ``idle`` (False leaves the idle task out). Time off the CPU
+    is of the CPU and the moment at which it began.
     """
 
     def __init__(self, native: core.PerfProfile) -> None:

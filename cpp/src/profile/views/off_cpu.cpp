@@ -33,21 +33,25 @@ SampleSelection on_cpu_selection(SampleSelection selection) {
     return selection;
 }
 
-// Whether a sample's thread is one of those asked for.
+// Whether a sample is of a thread and a CPU that were asked for: a thread goes off the CPU that its sample is of.
 class Taken {
   public:
     Taken(const Profile& profile, const SampleSelection& selection)
-        : profile_(profile), comm_(selection.comm ? profile.names().find(*selection.comm).value_or(-2) : -1) {
+        : profile_(profile),
+          cpus_(selection.cpus),
+          comm_(selection.comm ? profile.names().find(*selection.comm).value_or(-2) : -1) {
         const auto pids = profile.with_children(selection.pids, selection.children);
         pids_.insert(pids.begin(), pids.end());
     }
     bool operator()(std::uint32_t sample) const {
         return (pids_.empty() || pids_.contains(profile_.pids()[sample])) &&
+               (cpus_.empty() || std::ranges::find(cpus_, profile_.cpus()[sample]) != cpus_.end()) &&
                (comm_ == -1 || profile_.comms()[sample] == comm_);
     }
 
   private:
     const Profile& profile_;
+    const decltype(SampleSelection::cpus)& cpus_;
     std::unordered_set<std::int32_t> pids_;
     std::int32_t comm_;
 };
@@ -192,10 +196,7 @@ void add_on_cpu(const Profile& profile, const SampleSelection& selection, StackT
     switches->replay([](const Switches::Off&) {},
                      [&](const Switches::On& on) {
                          const std::uint64_t time = profile.times()[on.sample];
-                         const bool cpu =
-                             selection.cpus.empty() ||
-                             std::ranges::find(selection.cpus, profile.cpus()[on.sample]) != selection.cpus.end();
-                         if (cpu && taken(on.sample) && time >= selection.from && time < selection.to) {
+                         if (taken(on.sample) && time >= selection.from && time < selection.to) {
                              const std::string& comm = profile.names().at(profile.comms()[on.sample]);
                              const std::uint32_t thread = tree.child(0, comm, FrameKind::note);
                              tree.add(tree.child(thread, "[on CPU]", FrameKind::note), on.until - on.since);
