@@ -292,6 +292,14 @@ def test_forms_of_a_line(line: str, expected: tuple[int, int, int, str], tmp_pat
         assert (row["ioprio"], row["cmd"]) == (2 << 13 | 4, "28 0")
 
 
+@pytest.mark.parametrize("task", [":-1    -1", ":-1  -1/-1"])
+def test_a_task_that_has_exited_is_none(task: str, tmp_path: Path) -> None:
+    """As perf prints it; 1 is init."""
+    run = lab.import_run(written(tmp_path / "text", [f"  {task} [001] 1.000000: {ISSUE}"]), directory=tmp_path / "run")
+    assert [row["common_pid"] for row in run.events("block_rq_issue").rows()] == [-1]
+    assert run.file.commands == {}
+
+
 def test_other_events_keep_their_text_and_stacks_are_counted(tmp_path: Path) -> None:
     lines = [
         "fio 12 [001] 1.000000: syscalls:sys_enter_write: fd: 0x3, count: 4096",

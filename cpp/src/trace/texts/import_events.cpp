@@ -214,9 +214,11 @@ class EventText {
         const auto space = text.find_last_of(" \t");
         const auto last = space == std::string_view::npos ? text : text.substr(space + 1);
         const auto slash = last.find('/');
-        if (is_digits(last) && space != std::string_view::npos) {
+        // perf's name for a task that has exited.
+        const bool exited = last == "-1" || last == "-1/-1";
+        if ((is_digits(last) || exited) && space != std::string_view::npos) {
             comm = trim(text.substr(0, space));
-            return parse(last, pid);
+            return parse(last.substr(0, slash), pid);
         }
         if (slash != std::string_view::npos && is_digits(last.substr(0, slash)) && is_digits(last.substr(slash + 1)) &&
             space != std::string_view::npos) {
