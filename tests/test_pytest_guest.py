@@ -281,6 +281,25 @@ def test_options_that_cannot_be_are_named(run: Callable[..., pytest.RunResult], 
     result.stderr.fnmatch_lines([said])
 
 
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        ("in_vm(dedline=5)", "*test_it: in_vm(dedline=5) (expected the keywords deadline and fresh only)"),
+        pytest.param("in_vm(5)", "*test_it: in_vm(5) (expected the keywords *", marks=slow),
+        pytest.param("in_vm(deadline=float('nan'))", "*test_it: in_vm(deadline=) nan (expected seconds*", marks=slow),
+        pytest.param("in_vm(fresh=None, deadline=None)", "", marks=slow),
+    ],
+)
+def test_marks_that_cannot_be_are_named(
+    pytester: pytest.Pytester, run: Callable[..., pytest.RunResult], mark: str, said: str
+) -> None:
+    pytester.makepyfile(test_it=f"import pytest\n@pytest.mark.{mark}\ndef test_it(): pass\n")
+    result = run()
+    assert result.parseoutcomes() == ({} if said else {"passed": 1})
+    assert result.ret == (pytest.ExitCode.USAGE_ERROR if said else 0)
+    result.stderr.fnmatch_lines([said] if said else [])
+
+
 # --- what a VM test is -----------------------------------------------------------------------------------------------
 
 WHERE = """

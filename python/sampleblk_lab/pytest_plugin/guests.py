@@ -337,9 +337,9 @@ class Guest:
     def run(self, item: pytest.Item, number: int, following: int | None) -> Iterator[pytest.TestReport]:
         """Runs a test and yields its reports as they come. Raises GuestLostError."""
         self._last_failed = None
+        seconds = _deadline_of(item)
         self.last, self._is_kept = item, following is not None
         self._send("run", number, following)
-        seconds = _deadline_of(item)
         for message in self._messages(seconds, "the test did not end"):
             if message[0] == "report":
                 report = self._report(item, message[1])
@@ -510,18 +510,27 @@ def _note(config: pytest.Config, text: str) -> None:
     config.hook.pytest_warning_recorded.call_historic(kwargs=arguments)
 
 
-def _fresh_of(item: pytest.Item) -> str:
+def _asked(item: pytest.Item, name: str) -> Any:
+    """What the closest mark that says it gives for a keyword; None: none does. Raises pytest.UsageError."""
     for mark in item.iter_markers("in_vm"):
-        if "fresh" in mark.kwargs:
-            return options.fresh(f"{item.nodeid}: in_vm(fresh=)", mark.kwargs["fresh"])
-    return options.of(item.config).fresh
+        if mark.args or not mark.kwargs.keys() <= {"deadline", "fresh"}:
+            given = ", ".join([*map(repr, mark.args), *(f"{key}={value!r}" for key, value in mark.kwargs.items())])
+            raise pytest.UsageError(f"{item.nodeid}: in_vm({given}) (expected the keywords deadline and fresh only)")
+        if mark.kwargs.get(name) is not None:
+            return mark.kwargs[name]
+    return None
+
+
+def _fresh_of(item: pytest.Item) -> str:
+    asked = _asked(item, "fresh")
+    return options.of(item.config).fresh if asked is None else options.fresh(f"{item.nodeid}: in_vm(fresh=)", asked)
 
 
 def _deadline_of(item: pytest.Item) -> float | None:
-    for mark in item.iter_markers("in_vm"):
-        if "deadline" in mark.kwargs:
-            return options.seconds(f"{item.nodeid}: in_vm(deadline=)", mark.kwargs["deadline"])
-    return options.of(item.config).deadline_s
+    asked = _asked(item, "deadline")
+    if asked is None:
+        return options.of(item.config).deadline_s
+    return options.seconds(f"{item.nodeid}: in_vm(deadline=)", asked)
 
 
 # --- what a guest is told --------------------------------------------------------------------------------------------
