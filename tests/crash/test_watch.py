@@ -288,6 +288,63 @@ def test_a_sync_of_another_file_commits_only_what_came_before_its_own_change(wat
     assert watch.said() == "other is gone"
 
 
+def fails(call: Callable[[], object]) -> None:
+    with contextlib.suppress(OSError):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("change", "synced"),
+    [
+        # What these leave alone is not in the journal with them.
+        (lambda: fails(lambda: os.link("new", "old")), "old"),
+        (lambda: fails(lambda: Path("old").symlink_to("new")), "old"),
+        (lambda: fails(lambda: Path("old").rename("folder")), "old"),
+        (lambda: fails(lambda: Path("old").rename("none/old")), "old"),
+        (lambda: Path("old").rename("hard"), "old"),
+        (lambda: Path("folder/none").unlink(missing_ok=True), "folder"),
+        (lambda: Path("folder").mkdir(exist_ok=True), "folder"),
+        (lambda: Path("folder").rename("moved"), "moved/inner"),
+        (lambda: Path("folder").rename("moved"), "moved/sub"),
+    ],
+)
+def test_a_call_that_leaves_a_file_alone_lets_its_sync_promise_nothing(
+    watch: Watch, change: Callable[[], object], synced: str
+) -> None:
+    os.link(watch.top / "old", watch.top / "hard")
+    (watch.top / "folder/sub").mkdir()
+
+    def work() -> None:
+        put("new", b"n", sync=False)
+        time.sleep(0.02)  # the times of files are those of the timer's last tick
+        change()
+        sync(synced)
+
+    watch(work)
+    (watch.left / "new").unlink()
+    assert watch.said() == ""
+    if (watch.left / "moved").exists():
+        (watch.left / "moved").rename(watch.left / "folder")
+        assert watch.said() == ""
+
+
+def test_links_are_seen_however_they_are_made(watch: Watch) -> None:
+    (watch.top / "soft").symlink_to("old")
+
+    def link() -> None:
+        top = os.open(".", os.O_RDONLY)
+        os.symlink("old", "softer", dir_fd=top)
+        # Of what the symbolic link leads to: AT_SYMLINK_FOLLOW.
+        os.link("soft", "hard", src_dir_fd=top, follow_symlinks=True)
+
+    watch(link)
+    assert (watch.left / "hard").lstat().st_size == 10000
+    assert watch.said() == ""
+    (watch.left / "hard").unlink()
+    (watch.left / "softer").unlink()
+    assert watch.said() == ""
+
+
 def test_a_link_is_the_same_file(watch: Watch) -> None:
     def link() -> None:
         os.link("old", "folder/link")

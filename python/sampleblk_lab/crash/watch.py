@@ -25,6 +25,7 @@ import mmap
 import os
 import resource
 import stat
+import time
 from array import array
 from dataclasses import dataclass, field
 from fcntl import ioctl
@@ -91,6 +92,7 @@ _HARMLESS = (
 _GET_FLAGS = 0x80086601
 _EXCHANGE = 2
 _AT_SYMLINK_FOLLOW, _AT_EMPTY_PATH = 0x400, 0x1000
+_REALTIME_COARSE = 5  # linux/time.h
 
 # What is another file for each process.
 _OWN = (
@@ -180,6 +182,7 @@ class _Watcher:
         self._replaces = auto_da_alloc
         self.found = Watched(rule)
         self._last: dict[int, tuple[int, int]] = {}  # of a thread: its newest change, and that call's number
+        self._noted_ns: list[int] = []  # when each event was noted, by the clock that files get their times from
 
     def begin(self) -> None:
         os.sync()
@@ -213,6 +216,7 @@ class _Watcher:
 
     def _note(self, event: Event) -> None:
         self._mark(f"{_MARK}{len(self.found.events)}")
+        self._noted_ns.append(time.clock_gettime_ns(_REALTIME_COARSE))
         self.found.events.append(event)
 
     def _unjudged(self, why: str) -> None:
@@ -279,10 +283,10 @@ class _Watcher:
         try:
             # pwritev2(2), of which an offset of -1 is the file's own.
             count = os.pwritev(descriptor, data, offset, flags)
-            size = os.fstat(descriptor).st_size
+            status = os.fstat(descriptor)
             first = os.lseek(descriptor, 0, os.SEEK_CUR) - count if here else offset
             if append:
-                first = size - count
+                first = status.st_size - count
         except OSError as error:
             return None, -(error.errno or errno.EIO)
         finally:
@@ -290,7 +294,7 @@ class _Watcher:
         self._last.pop(call.thread, None)  # it has ended
         event["pieces"] = {file: _pieces(b"".join(data)[:count], first)}
         if names is not None:
-            event.update(names=names, until=self._changed_last(file, where, size))
+            event.update(names=names, until=self._changed_last(file, where, status))
         return event, count
 
     @staticmethod
@@ -356,16 +360,18 @@ class _Watcher:
         if stat.S_ISREG(status.st_mode):
             event["facts"][file] = _facts(way)
         if self.found.rule == "ext4" and name == "fsync":
-            event.update(names=_names(self._top), until=self._changed_last(file, path, status.st_size))
+            event.update(names=_names(self._top), until=self._changed_last(file, path, status))
         elif stat.S_ISDIR(status.st_mode) and path is not None and name == "fsync":
             event.update(names=_names(self._top), folder=path)
         return event
 
-    def _changed_last(self, file: str, path: str | None, size: int) -> int:
+    def _changed_last(self, file: str, path: str | None, status: os.stat_result) -> int:
         """The newest event for which the file's inode is in the journal for certain; -1: none."""
         for number in range(len(self.found.events) - 1, -1, -1):
             event = self.found.events[number]
-            if event.get("file") == file and event["grows_to"] is not None and size >= event["grows_to"]:
+            if self._noted_ns[number] > status.st_ctime_ns:
+                continue  # it failed, did nothing, or moved no more than a folder that the file is in
+            if event.get("file") == file and event["grows_to"] is not None and status.st_size >= event["grows_to"]:
                 return number
             for name, value in event.get("changes", ()):
                 if path is not None and (name == path or (file[0] == "d" and _parent(name) == path)):
@@ -531,6 +537,8 @@ class _Watcher:
             places = _RENAMES.get(name) or _LINKS[name]
             old = self._place(call, places[0], places[1])
             new = self._place(call, places[2], places[3])
+            if name == "linkat" and call.arguments[4] & _AT_SYMLINK_FOLLOW:
+                old = self._relative(os.path.realpath(self._absolute(call, 0, 1)))
             if new is None:
                 return None
             if name in _LINKS:
@@ -538,9 +546,9 @@ class _Watcher:
                 return {"changes": [[new, names[old] if there and old is not None else _ANY]]}
             exchange = name == "renameat2" and call.arguments[4] & _EXCHANGE
             return None if old is None else self._renamed(old, new, bool(exchange))
-        place = self._place(call, 0 if name.endswith("at") else None, (_MAKES | _REMOVES)[name])
-        if name == "symlinkat":
-            place = self._place(call, 1, 2)
+        index = (_MAKES | _REMOVES)[name]
+        # The folder's descriptor is before the path.
+        place = self._place(call, index - 1 if name.endswith("at") else None, index)
         if place is None:
             return None
         return {"changes": [[place, _ANY if name in _MAKES else None]]}
