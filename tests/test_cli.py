@@ -241,6 +241,7 @@ def test_help_documents_the_exit_status(capsys: pytest.CaptureFixture[str]) -> N
         (["fault", "set", "ops=read"], "the fault has no action"),
         (["device", "add", "size=1"], "a device has no parameter 'size'"),
         (["device", "add", "64M"], "'64M' is no parameter of a device (expected NAME=VALUE)"),
+        (["xfstests", "--deadline", "nan"], "--deadline nan (expected a positive number of seconds)"),
     ],
 )
 def test_what_cannot_be_is_named(
@@ -250,6 +251,12 @@ def test_what_cannot_be_is_named(
     (tmp_path / "job").write_text(JOB)
     assert main(argv) == 2
     assert said.replace("; there are", "") in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0"])
+def test_a_timeout_that_is_no_time_starts_no_vm(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["vm", "run", "--timeout", seconds, "--", "true"]) == 125
+    assert capsys.readouterr().err == f"sampleblk-lab: --timeout '{seconds}' is not a positive number\n"
 
 
 def test_a_job_file_s_mistake_is_found_before_a_vm_starts(

@@ -94,7 +94,7 @@ def _run(options: argparse.Namespace) -> int:
     from sampleblk_lab.suites.suite import DEADLINE_S, Selection, Setup, words_of_excludes
     from sampleblk_lab.sweeps.trial import Shape
 
-    if options.deadline is not None and options.deadline <= 0:
+    if options.deadline is not None and not 0 < options.deadline < float("inf"):
         raise InputError(f"--deadline {options.deadline}", expected="a positive number of seconds")
     if options.resume and not options.folder:
         raise InputError("--resume without --folder", expected="the folder of the run that is to go on")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,7 @@ def _number(option: str, value: str | None, kind: type[int | float], default: An
         number = kind(value)
     except ValueError:
         number = -1
-    if number <= 0:
+    if not 0 < number < math.inf:  # which no NaN is
         raise InputError(f"{option} '{value}' is not a positive number")
     return number
 
