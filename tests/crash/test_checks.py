@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from crash.logs import FLUSH, MARK, SECTOR, log_writes
+from crash.logs import FLUSH, MARK, SECTOR, log_writes, with_marks
 from sampleblk_lab import InputError, ToolError, crash
 from sampleblk_lab.paths import find_program
 
@@ -65,6 +65,13 @@ def test_promised_files(log: crash.Log, root: Path) -> None:
     (root / "c").unlink()
     (root / "b").unlink()
     assert "'one' promised that b" in _fails(check, root, two)
+
+
+def test_a_promise_that_is_made_again_is_the_last_one(root: Path) -> None:
+    check = crash.promised({"on": {"switch": b"on"}, "off": {"switch": b"off"}})
+    (root / "switch").write_bytes(b"on")
+    assert _fails(check, root, with_marks("on", "off", "on")) == ""
+    assert _fails(check, root, with_marks("on", "off", "on", "off")).startswith("'off' promised that switch has ")
 
 
 def test_promises_of_any_kind_go_to_a_function(log: crash.Log, root: Path) -> None:
@@ -135,6 +142,17 @@ def test_sqlite_has_its_acknowledged_rows(log: crash.Log, root: Path) -> None:
     (root / "db").write_bytes(b"")
     assert _fails(check, root, none) == ""
     assert _fails(check, root, one) == "db: SQLite says no such table: t"
+
+
+def test_sqlite_has_equal_rows_as_often_as_they_were_acknowledged(root: Path) -> None:
+    check = crash.sqlite("db", "select v from t", {"one": [("a",)], "all": [("a",), ("a",), ("b",)]})
+    with contextlib.closing(sqlite3.connect(root / "db")) as base, base:
+        base.execute("create table t (v text)")
+        base.executemany("insert into t values (?)", ["a", "b"])
+    assert _fails(check, root, with_marks("one", "all")) == ("db: 1 of 3 acknowledged rows are gone, such as ('a',)")
+    with contextlib.closing(sqlite3.connect(root / "db")) as base, base:
+        base.execute("insert into t values ('a')")
+    assert _fails(check, root, with_marks("one", "all")) == ""
 
 
 def test_all_of_them_are_asked(log: crash.Log, root: Path) -> None:

@@ -16,6 +16,7 @@ import shutil
 import sqlite3
 import struct
 import tempfile
+from collections import Counter
 from dataclasses import dataclass
 from fcntl import LOCK_EX, flock, ioctl
 from importlib import import_module
@@ -257,12 +258,13 @@ def all_of(*checks: Callable[[Path, State], object]) -> Callable[[Path, State], 
 
 
 def _set(state: State, promises: Mapping[str, Any]) -> dict[str, Any]:
-    """What the marks of a state promise, in the order in which they were set. Raises InputError for an unknown mark."""
+    """What the marks of a state promise, in the order in which they were set last. Raises InputError for others."""
     known = {text for _, _, text in state.log.native.marks}
     for mark in promises:
         if mark not in known:
             raise InputError(f"mark {mark!r}", str(state.log.path), expected=f"a mark of the log: {sorted(known)}")
-    return {mark: promises[mark] for mark in dict.fromkeys(state.marks) if mark in promises}
+    latest = list(dict.fromkeys(reversed(state.marks)))
+    return {mark: promises[mark] for mark in reversed(latest) if mark in promises}
 
 
 def _content(path: Path) -> bytes | None:
@@ -379,28 +381,33 @@ def sqlite(name: str, query: str, acknowledged: Mapping[str, Sequence[Any]]) -> 
     Args:
         name: The database's file.
         query: Selects the rows.
-        acknowledged: Mark -> rows, as tuples, that were committed when it was set and that nobody has removed since.
+        acknowledged: Mark -> rows, as tuples, that were committed when it was set and that nobody has removed since; a
+            row that is there twice is listed twice.
     """
 
     def run(path: Path, state: State) -> None:
         due = _set(state, acknowledged)
-        wanted = [tuple(row) for rows in due.values() for row in rows]
+        wanted: Counter[tuple[Any, ...]] = Counter()
+        for rows in due.values():
+            wanted |= Counter(map(tuple, rows))
         if not (path / name).exists():
             if due:
-                raise AssertionError(f"{name} is gone, of which {len(wanted)} rows were acknowledged")
+                raise AssertionError(f"{name} is gone, of which {wanted.total()} rows were acknowledged")
             return
         base = sqlite3.connect(path / name)
         try:
             said = [row[0] for row in base.execute("PRAGMA integrity_check")]
             if said != ["ok"]:
                 raise AssertionError(f"{name}: integrity_check says {'; '.join(map(str, said))}")
-            found = set(base.execute(query)) if wanted else set()
+            found = Counter(base.execute(query) if wanted else ())
         except sqlite3.Error as error:
             raise AssertionError(f"{name}: SQLite says {error}") from error
         finally:
             base.close()
-        if gone := [row for row in wanted if row not in found]:
-            raise AssertionError(f"{name}: {len(gone)} of {len(wanted)} acknowledged rows are gone, such as {gone[0]}")
+        if gone := list((wanted - found).elements()):
+            raise AssertionError(
+                f"{name}: {len(gone)} of {wanted.total()} acknowledged rows are gone, such as {gone[0]}"
+            )
 
     return run
 
