@@ -8,6 +8,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -236,6 +237,20 @@ def transfer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> crash.Log:
     (tmp_path / "log").write_bytes(log_writes(*writes))
     (tmp_path / "base.img").write_bytes(b"\1" * 1024 + bytes(200_000 - 200_000 % 512))
     return crash.Log(tmp_path / "log", base=tmp_path / "base.img", size_bytes=1 << 20, flush=False)
+
+
+def test_recovered_files_may_lie_in_a_folder_of_any_name(
+    ext4: crash.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = tmp_path / 'an "odd" folder'
+    odd.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(odd))
+
+    def check(folder: Path, _state: crash.State) -> None:
+        assert folder.parent == odd
+        assert (folder / "folder/file").read_bytes() == b"a" * 1024
+
+    ext4.check(ext4.state(0), crash.recovers("ext4", check))
 
 
 @pytest.mark.parametrize("name", ["same", "Holder.same"])

@@ -9,6 +9,7 @@ import itertools
 import os
 import random
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -628,3 +629,16 @@ def test_what_a_worker_s_check_raises_is_told(tmp_path: Path) -> None:
     with pytest.raises(SampleblkError, match="ended by itself, with signal 9"):
         log.explore(dies, workers=2)
     assert _images() == before
+
+
+@pytest.mark.parametrize("workers_", [None, 2])
+def test_a_check_that_exits_has_failed_and_ends_nothing_else(tmp_path: Path, workers_: int | None) -> None:
+    log = _log(tmp_path, log_writes(*((0, number, _fill(number, 1)) for number in range(1, 5))))
+
+    def exits(_image: Path, state: crash.State) -> None:
+        if state.submitted == 2:
+            sys.exit(0)
+
+    found = log.explore(exits, model=crash.Prefix(), failures=9, workers=workers_, progress=False)
+    assert (found.checked, found.complete) == (5, True)
+    assert [str(failure.error) for failure in found.failures] == ["the check ended with SystemExit: 0"]

@@ -142,7 +142,8 @@ def recovers(
         resident.check(whole, str(image))
         if check is not None:
             with tempfile.TemporaryDirectory(prefix="sampleblk-files-") as folder:
-                said = resident.run([debugfs, "-R", f"rdump / {folder}", str(image)])
+                quoted = folder.replace('"', '""')
+                said = resident.run([debugfs, "-R", f'rdump / "{quoted}"', str(image)])
                 # It cannot give them to their owners where it is not root: that is not asked for.
                 wrong = [
                     line for line in said.splitlines() if not line.startswith(_DUMPED) and "changing owner" not in line

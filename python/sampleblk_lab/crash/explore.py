@@ -20,7 +20,7 @@ from sampleblk_lab.crash.model import Sample
 from sampleblk_lab.crash.resident import ResidentTools
 from sampleblk_lab.crash.shares import Share
 from sampleblk_lab.crash.timeline import by_text, missing, missing_table
-from sampleblk_lab.errors import InputError, UnsupportedError
+from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
 from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.progress import Line
 
@@ -274,11 +274,14 @@ class Bench:
         try:
             with self._tools.used():
                 self._check(self._disk.path, state)
-        except UnsupportedError:
-            # Cannot be checked here: that is no finding.
+        except (UnsupportedError, KeyboardInterrupt):
+            # Cannot be checked here, or now: that is no finding.
             raise
         except Exception as error:
             return error
+        except BaseException as error:
+            # sys.exit() or pytest.fail() of a check are its verdict, and end nothing else.
+            return SampleblkError(f"the check ended with {type(error).__name__}: {error}")
         finally:
             self._disk.restore()
         return None
