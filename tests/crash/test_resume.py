@@ -20,7 +20,8 @@ import pytest
 from crash.logs import SECTOR, log_writes, picky, recorded, told
 from sampleblk_lab import FormatError, InputError, crash
 from sampleblk_lab.cli import main
-from sampleblk_lab.crash import resume
+from sampleblk_lab.crash import resume, submitters
+from sampleblk_lab.crash.submitters import Submitter
 
 pytestmark = pytest.mark.usefixtures("own_host")
 
@@ -176,7 +177,7 @@ def test_ready_checks_are_told_apart_by_what_they_were_made_of(tmp_path: Path) -
         lambda data: data[: len(data) // 2],
         lambda _: b"[1, 2]",
         lambda data: b"\xff" + data,
-        lambda data: data.replace(b"exploration 2", b"exploration 1"),
+        lambda data: data.replace(b"exploration 3", b"exploration 1"),
         lambda data: data.replace(b'"number": 60', b'"number": "many"'),
         lambda data: data.replace(b'"number": 60', b'"number": 1'),
         lambda data: data.replace(b'"reduced"', b'"reduce"'),
@@ -224,3 +225,15 @@ def test_on_the_command_line(
         if said["complete"]:
             break
     assert checked == [4, 7]
+
+
+def test_without_the_submitters_by_which_states_were_ordered_it_is_another_exploration(tmp_path: Path) -> None:
+    log = recorded(tmp_path / "log")
+    who = {int(one): [(0, 1, Submitter(f"t{one % 5}", 1, (f"f{one % 5}",)))] for one in log.sequences}
+    beside = log.path.with_name(submitters.FILE)
+    submitters.save(who, beside, (log.path, log.native.file_bytes))
+    file = tmp_path / "explored"
+    crash.Log(log.path, base=log.base).explore(picky, states=9, resume=file, progress=False)
+    beside.unlink()
+    with pytest.raises(InputError, match="an exploration of another kinds of writes"):
+        log.explore(picky, resume=file, progress=False)

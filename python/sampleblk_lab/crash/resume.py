@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import json
 import time
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from sampleblk_lab.crash.model import Model
 
 # Counted up where walks go through their contents in another order, or through others.
-_FORMAT = "sampleblk-lab crash exploration 2"
+_FORMAT = "sampleblk-lab crash exploration 3"
 _EVERY_S = 5.0
 
 
@@ -92,6 +93,8 @@ def about(log: Log, check: Callable[[Path, State], object], model: Model, order:
         "model": repr(model),
         "check": digest(check),
         "order": order,
+        # By which the unlike come first; they follow from the submitters, too, which the log does not have.
+        "kinds of writes": hashlib.sha256(repr(log.kinds()).encode()).hexdigest() if order == "unlike" else "",
     }
 
 
