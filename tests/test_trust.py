@@ -50,6 +50,15 @@ def test_what_may_be_allowed() -> None:
         lab.measure(lambda: 1.0, allow=["counter"])
 
 
+def test_files_are_looked_for_by_what_holds_for_the_job(tmp_path: Path) -> None:
+    """By a key's other name too, and by the settings of [global] above the job alone."""
+    null = lab.Job(rw="write", size="4k", engine="null", filename=tmp_path / "f")
+    assert null.doubts_of_files("/dev/none") == []
+    text = f"[global]\nsize=4k\ndirectory={tmp_path}\n[a]\nfilename=f\n[global]\ndirectory=/\nengine=null\n[b]\n"
+    (doubt,) = lab.JobFile.parse(text).doubts_of_files("/dev/none")
+    assert doubt.found == str(tmp_path / "f")
+
+
 def _at(steady: int, day: int, booted: int, unsure: int = 100) -> checks._Moment:
     return checks._Moment((steady, day, booted), unsure, {}, {})
 

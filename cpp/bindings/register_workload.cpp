@@ -57,6 +57,7 @@ py::dict job_dict(const JobOptions& job) {
     out["subjob_number"] = job.subjob_number;
     out["group_id"] = job.group_id;
     out["settings"] = printable_settings(job.given);
+    out["globals"] = job.globals;
     return out;
 }
 
@@ -115,7 +116,7 @@ void register_workload(py::module_& module) {
                                    return out;
                                })
         .def_property_readonly("notices", [](const JobSet& self) { return notices_of(self.notices); })
-        .def("write", [](const JobSet& self) { return printable(write_job_file(self)); });
+        .def("write", &write_job_file);
 
     py::class_<RunProgress>(module, "RunProgress")
         .def_readonly("fraction", &RunProgress::fraction)

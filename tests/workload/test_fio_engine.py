@@ -67,6 +67,25 @@ def test_a_job_file_runs_by_fio_too(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert result.summary()["ios"].codes.tolist() == [16, 16, 16]
 
 
+def test_a_job_has_the_globals_above_it(tmp_path: Path) -> None:
+    path = tmp_path / "two.fio"
+    path.write_text(f"[global]\ndirectory={tmp_path}\nsize=64k\nrw=write\n[a]\n[global]\nbs=8k\n[b]\nnumjobs=2\n")
+    for who in (None, "fio"):
+        result = lab.JobFile(path, engine=who).run(progress=False)
+        assert result.summary()["ios"].codes.tolist() == [16, 8, 8]
+
+
+@pytest.mark.parametrize("name", ["a#b", "a;b", "${a}", "a\nb"])
+def test_what_a_job_file_cannot_say_does_not_go_to_another_file(name: str, tmp_path: Path) -> None:
+    keys = {"rw": "write", "size": "4k", "filename": tmp_path / name}
+    lab.Job(**keys).run(progress=False)
+    with pytest.raises(lab.InputError, match="cannot be written in a job file"):
+        lab.Job(**keys, engine="fio").run()
+    with pytest.raises(lab.InputError, match="cannot be written in a job file"):
+        lab.Job(name, rw="write", size="4k", filename=tmp_path / "f").to_job_file()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 def test_what_fio_cannot_do_is_said(tmp_path: Path) -> None:
     with pytest.raises(lab.UnsupportedError, match="io_log_entries"):
         lab.Job(rw="read", size="4k", io_log_entries=5, filename=tmp_path / "f", engine="fio").run()

@@ -92,6 +92,19 @@ def test_what_ramp_time_did_does_not_count(tmp_path: Path) -> None:
         assert job["job_runtime"] < 1900
 
 
+def test_what_was_in_flight_during_ramp_time_does_not_count(tmp_path: Path) -> None:
+    """The shares of the depths are of the I/Os that were measured: a hundred percent, but for the ramp's last ones."""
+    keys = {"rw": "randwrite", "bs": "4k", "size": "1m", "ioengine": "libaio", "iodepth": 4, "time_based": 1}
+    for job in both(tmp_path, **keys, ramp_time=1, runtime=1):
+        assert 90 < sum(job["iodepth_level"].values()) < 101
+
+
+def test_a_command_after_the_job_takes_no_time_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where the command's output goes
+    for job in both(tmp_path, rw="write", bs="4k", size="64k", exec_postrun="sleep 1"):
+        assert job["job_runtime"] < 1000
+
+
 def test_max_latency_ends_the_job_with_fios_error(tmp_path: Path) -> None:
     keys = {"rw": "write", "bs": "4k", "size": "1m", "fsync": 1, "max_latency": "1us"}
     assert fios(tmp_path / "fios", keys)["error"] == 110
@@ -108,6 +121,13 @@ def test_a_latency_target_finds_the_depth_and_counts_only_that(tmp_path: Path) -
         assert 39 <= job["job_runtime"] < 4 * 40, "one window's worth"
         levels = {level for level, share in job["iodepth_level"].items() if share > 0}
         assert "16" in levels
+    # Nor do the logs know of the windows before.
+    result = lab.Job(
+        **keys, **target, filename=tmp_path / "f", io_log_entries=10_000_000, write_iops_log=tmp_path / "l"
+    )
+    result = result.run(progress=False)
+    ios = result.json()["jobs"][0]["read"]["total_ios"]
+    assert len(result.io_log()) == len((tmp_path / "l_iops.1.log").read_text().splitlines()) == ios
 
 
 def test_a_latency_target_out_of_reach_leaves_depth_1(tmp_path: Path) -> None:

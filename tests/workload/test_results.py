@@ -94,6 +94,16 @@ def test_a_limited_rate_shows_response_time_beside_service_time(tmp_path: Path) 
 
 
 @needs_fio
+def test_jobs_share_a_log_without_a_number(tmp_path: Path) -> None:
+    """fio's HOWTO: such a log is opened in append mode."""
+    keys = {"rw": "write", "size": "64k", "numjobs": 3, "thread": 1, "directory": tmp_path, "per_job_logs": 0}
+    for who in (None, "fio"):
+        log = tmp_path / f"{who}"
+        lab.Job(**keys, write_lat_log=log, engine=who).run(progress=False)
+        assert len(log.with_name(f"{who}_clat.log").read_text().splitlines()) == 48
+
+
+@needs_fio
 @pytest.mark.parametrize("averaged", [0, 50])
 def test_log_files_have_fios_form(averaged: int, tmp_path: Path) -> None:
     keys = {"rw": "randrw", "bs": "4k", "size": "1M", "log_avg_msec": averaged, "thinktime": 200}

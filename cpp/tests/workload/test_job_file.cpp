@@ -248,6 +248,26 @@ TEST(JobFile, WritesWhatItRead) {
     EXPECT_EQ(again.jobs[2].bs[1], 8192U);
 }
 
+// A job has the settings of the [global] sections above it, and not of those below.
+TEST(JobFile, WritesGlobalsWhereTheyStood) {
+    const JobSet set = parse_job_text("[global]\nsize=1M\n[a]\nnumjobs=2\n[b]\n[global]\nbs=8k\n[c]\n", "x");
+    const JobSet again = parse_job_text(write_job_file(set), "y");
+    ASSERT_EQ(again.jobs.size(), 4U);
+    for (std::size_t i = 0; i < 4; ++i) {
+        EXPECT_EQ(again.jobs[i].bs[0], i < 3 ? 4096U : 8192U);
+        EXPECT_EQ(again.jobs[i].size.bytes, 1U << 20);
+    }
+}
+
+// What would be read as something else is not written.
+TEST(JobFile, RefusesToWriteWhatItCouldNotRead) {
+    for (const char* value : {"a#b", "a;b", "${a}", "a\nb", " a", "a ", "\xff"}) {
+        EXPECT_THROW((void)write_job_file(make_job({{"size", "4k"}, {"filename", value}})), InputError) << value;
+    }
+    EXPECT_THROW((void)write_job_file(make_job({{"size", "4k"}, {"name", "a#b"}})), InputError);
+    EXPECT_EQ(make_job({{"filename", "a "}}).jobs[0].filename, "a ");
+}
+
 TEST(Keys, NamesAndAliasesAreUniqueAndSupportedKeysCanBeApplied) {
     std::set<std::string> names;
     for (const Key& key : all_keys()) {

@@ -33,6 +33,23 @@ TEST(JobSchedule, StartWakesWhoeverWatchesIt) {
     EXPECT_LE(schedule.next_wait_ns(), delay_ns);
 }
 
+// As in fio, a startdelay is from the start of all jobs, not from when a stonewall lets the job begin.
+TEST(JobSchedule, StartdelayIsNoPauseBehindAStonewall) {
+    std::vector<JobPlan> plans(2);
+    plans[1].options.stonewall = true;
+    plans[1].options.startdelay_ns = 1;
+    const SharedMemory shared({0, 0});
+    become(shared, 0, Phase::ready);
+    become(shared, 1, Phase::ready);
+    JobSchedule schedule(plans, shared);
+    schedule.start();
+    EXPECT_EQ(shared.state(1).go.load(), 0U);
+    ::usleep(1);
+    become(shared, 0, Phase::finished);
+    schedule.step();
+    EXPECT_EQ(shared.state(1).go.load(), 1U);
+}
+
 // exit_what=stonewall ends the jobs that run when the first one ends, and not those that the next group starts.
 TEST(JobSchedule, ExitWhatStonewallSparesTheJobsBehindTheStonewall) {
     std::vector<JobPlan> plans(3);

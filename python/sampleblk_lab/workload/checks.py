@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import stat
@@ -117,7 +118,7 @@ def _files(settings: Mapping[str, str]) -> list[Path]:
 
 def _is_direct(settings: Mapping[str, str]) -> bool:
     told = settings.get("direct", settings.get("atomic", "0"))
-    return told in ("", "1", "true") or settings.get("buffered") in ("0", "false")
+    return told in ("", "1", "true", "True", "yes") or settings.get("buffered") in ("0", "false", "False", "no")
 
 
 def _uses(jobs: Sequence[Mapping[str, str]]) -> dict[int, _Use]:
@@ -272,6 +273,17 @@ def of_log(result: Result) -> list[Check]:
     return [of_losses("I/Os that found no room in io_log", lost)] if lost or len(log) else []
 
 
+@functools.cache
+def _first_names() -> dict[str, str]:
+    return {alias: name for name, aliases, *_ in core.job_keys() for alias in aliases.split()}
+
+
 def settings_of_jobs(jobs: Any) -> list[dict[str, str]]:
-    """The settings of each job of a ``core.JobSet``, with those that all share."""
-    return [{"name": job["name"], **dict(jobs.globals), **dict(job["settings"])} for job in jobs.jobs]
+    """The settings of each job of a ``core.JobSet`` and of ``[global]`` above it, by the first names of their keys."""
+    names = _first_names()
+    shared = jobs.globals
+    return [
+        {"name": job["name"]}
+        | {names.get(key, key): value for key, value in [*shared[: job["globals"]], *job["settings"]]}
+        for job in jobs.jobs
+    ]

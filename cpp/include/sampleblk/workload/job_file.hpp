@@ -26,7 +26,7 @@ struct Notice {
 struct JobSet {
     std::string source;            // where the jobs came from, for messages
     std::vector<JobOptions> jobs;  // in order; numjobs copies stand one after another
-    std::vector<Setting> globals;  // the settings of [global], as written
+    std::vector<Setting> globals;  // the settings of all [global], as written; a job has those above it
     std::vector<Notice> notices;
 };
 

@@ -346,6 +346,7 @@ struct JobOptions {
 
     // The keys as they were written, for the JSON's "job options".
     std::vector<std::pair<std::string, std::string>> given;
+    std::size_t globals = 0;  // how many of the set's, from the first on, stand above the job
 
     [[nodiscard]] bool mixes_reads_and_writes() const noexcept { return reads && writes; }
     [[nodiscard]] bool has_files() const noexcept { return engine != Engine::null; }

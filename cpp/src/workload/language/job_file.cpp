@@ -9,6 +9,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <optional>
+#include <span>
 
 #include "language/job_fixups.hpp"
 #include "sampleblk/error.hpp"
@@ -201,6 +202,16 @@ std::vector<Assignment> as_assignments(const std::vector<Setting>& settings, con
     return out;
 }
 
+// A value as it stands in a job file. Keywords may have one that would be read as another one there.
+std::string_view as_text(std::string_view key, std::string_view value) {
+    if (trim(value).size() != value.size() || value.find_first_of(";#\n") != std::string_view::npos ||
+        value.find("${") != std::string_view::npos || !is_utf8(value)) {
+        throw InputError(std::string(key) + ": '" + printable(value) + "' cannot be written in a job file", {}, 0,
+                         "UTF-8 without ; # ${ and line breaks, nor blanks at its ends");
+    }
+    return value;
+}
+
 // Jobs out of sections: [global] settings hold for the sections below it.
 JobSet build(const std::vector<Section>& sections, const std::string& source, const std::vector<Setting>& overrides) {
     JobSet set;
@@ -233,6 +244,7 @@ JobSet build(const std::vector<Section>& sections, const std::string& source, co
             apply_all(job, own, set.notices);
         }
         job.given = as_written(own);
+        job.globals = globals.size();
         try {
             add_job(set, std::move(job), {.source = section.source, .line = section.line, .key = {}, .text = {}});
         } catch (const InputError& error) {
@@ -299,27 +311,31 @@ JobSet make_job(const std::vector<Setting>& settings) {
 }
 
 std::string write_job_file(const JobSet& set) {
-    const auto put = [](std::string& out, const std::vector<Setting>& settings) {
+    std::string out;
+    const auto put_section = [&out](std::string_view name, std::span<const Setting> settings) {
+        out += out.empty() ? "[" : "\n[";
+        out += as_text("name", name);
+        out += "]\n";
         for (const auto& [key, value] : settings) {
             if (key != "name") {
                 out += key;
                 if (!value.empty()) {
                     out += '=';
-                    out += value;
+                    out += as_text(key, value);
                 }
                 out += '\n';
             }
         }
     };
-    std::string out;
-    if (!set.globals.empty()) {
-        out += "[global]\n";
-        put(out, set.globals);
-    }
+    const std::span<const Setting> globals(set.globals);
+    std::size_t put = 0;
     for (const JobOptions& job : set.jobs) {
         if (job.subjob_number == 0) {
-            out += (out.empty() ? "[" : "\n[") + job.name + "]\n";
-            put(out, job.given);
+            if (job.globals > put) {
+                put_section("global", globals.subspan(put, job.globals - put));
+                put = job.globals;
+            }
+            put_section(job.name, job.given);
         }
     }
     return out;

@@ -53,7 +53,7 @@ void flag(JobOptions& options, std::string_view text) {
 
 template <auto Member>
 void text_value(JobOptions& options, std::string_view text) {
-    options.*Member = std::string(trim(text));
+    options.*Member = std::string(text);
 }
 
 [[nodiscard]] std::uint64_t parse_bounded(std::string_view text, KbBase base, std::uint64_t least, std::uint64_t most);

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <new>
+#include <utility>
 
 namespace sampleblk::workload {
 
@@ -143,6 +144,8 @@ void Accounting::forget() noexcept {
     measured_.sync_latency = {};
     measured_.depth_map = measured_.submit_map = measured_.complete_map = {};
     measured_.submits = measured_.completes = 0;
+    measured_.io_log_lost = 0;
+    state_.io_log_used.store(0, std::memory_order_release);
     shared_.rates.clear();
     shared_.heat.clear();
     bw_before_ = iops_before_ = {};
@@ -216,8 +219,8 @@ void Accounting::sample_heat(std::uint64_t now) noexcept {
 }
 
 void Accounting::finish() {
-    if (began_ == 0) {
-        return;  // it failed before it began
+    if (began_ == 0 || std::exchange(finished_, true)) {
+        return;  // it failed before it began, or what came after its end is not its own
     }
     const std::uint64_t now = clock_.ticks();
     const struct rusage usage = usage_now(options_.thread);

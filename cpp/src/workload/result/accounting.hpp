@@ -51,15 +51,19 @@ class Accounting {
             }
         }
     }
-    void add_short(const Io& io) noexcept { ++measured_.data[index_of(io.direction)].short_ios; }
+    void add_short(const Io& io) noexcept { measured_.data[index_of(io.direction)].short_ios += measuring_ ? 1 : 0; }
     void add_submit(std::uint32_t count, std::uint32_t depth) noexcept {
-        ++measured_.submit_map[batch_level(count)];
-        ++measured_.submits;
-        measured_.depth_map[depth_level(depth)] += count;
+        if (measuring_) [[likely]] {
+            ++measured_.submit_map[batch_level(count)];
+            ++measured_.submits;
+            measured_.depth_map[depth_level(depth)] += count;
+        }
     }
     void add_complete(std::uint32_t count) noexcept {
-        ++measured_.complete_map[batch_level(count)];
-        ++measured_.completes;
+        if (measuring_) [[likely]] {
+            ++measured_.complete_map[batch_level(count)];
+            ++measured_.completes;
+        }
     }
 
     // From here on what completes counts; `now` is the job's beginning.
@@ -77,8 +81,9 @@ class Accounting {
     }
     void sample(std::uint64_t now);
 
-    // Closes the books: what is known at the end only. Writes the log files; throws SystemError.
+    // Closes the books: what is known at the end only. Idempotent.
     void finish();
+    // Throws SystemError.
     void write_logs();
 
   private:
@@ -101,6 +106,7 @@ class Accounting {
     std::unique_ptr<Logs> logs_;
 
     bool measuring_ = true;
+    bool finished_ = false;
     bool keeps_clat_;
     bool keeps_more_;
     bool prepares_;

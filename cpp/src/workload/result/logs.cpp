@@ -28,6 +28,18 @@ Logs::Logs(const JobPlan& plan, Measured& measured) : options_(plan.options), me
     wanted_[clat] = wanted_[lat] = !options_.write_lat_log.empty();
     // As in fio, whose log of submissions stays empty where the call does the whole I/O.
     wanted_[slat] = wanted_[lat] && !is_synchronous(options_.engine);
+}
+
+void Logs::begin(std::uint64_t epoch_ns) {
+    epoch_ns_ = epoch_ns;
+    for (std::vector<Line>& lines : lines_) {
+        lines.clear();
+    }
+    for (auto& windows : windows_) {
+        std::ranges::fill(windows, Window());
+    }
+    histogram_text_.clear();
+    window_begin_ns_ = 0;
     if (options_.log_avg_ns != 0) {
         window_end_ns_ = options_.log_avg_ns;
     }
@@ -142,9 +154,10 @@ void Logs::end_histogram(std::uint64_t now_ns) {
     }
 }
 
-std::string Logs::path_of(const std::string& name, const char* kind) const {
+// Jobs share a log that has no number of its own: each appends, as in fio.
+void Logs::write_log(const std::string& name, const char* kind, std::string_view text) const {
     const std::string number = options_.per_job_logs ? "." + std::to_string(options_.job_number + 1) : "";
-    return name + "_" + kind + number + ".log";
+    write_file(name + "_" + kind + number + ".log", text, O_CREAT | (options_.per_job_logs ? O_TRUNC : O_APPEND));
 }
 
 void Logs::write_lines(const std::string& name, const char* suffix, Kind kind) const {
@@ -159,7 +172,7 @@ void Logs::write_lines(const std::string& name, const char* suffix, Kind kind) c
         }
         text += "0\n";  // the priority
     }
-    write_file(path_of(name, suffix), text, O_CREAT | O_TRUNC);
+    write_log(name, suffix, text);
 }
 
 void Logs::write(std::uint64_t now_ns) {
@@ -181,7 +194,7 @@ void Logs::write(std::uint64_t now_ns) {
         if (histogram_end_ns_ != UINT64_MAX) {
             end_histogram(now_ns);
         }
-        write_file(path_of(options_.write_hist_log, "clat_hist"), histogram_text_, O_CREAT | O_TRUNC);
+        write_log(options_.write_hist_log, "clat_hist", histogram_text_);
     }
 }
 

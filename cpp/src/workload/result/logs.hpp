@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pattern/io.hpp"
@@ -17,7 +18,8 @@ class Logs {
     // What finds no room is counted in `measured`, whose histograms are what is logged of those.
     Logs(const JobPlan& plan, Measured& measured);
 
-    void begin(std::uint64_t epoch_ns) noexcept { epoch_ns_ = epoch_ns; }
+    // Of what is measured from now on; what was added before is forgotten.
+    void begin(std::uint64_t epoch_ns);
 
     // Adds an I/O; times are nanoseconds since the job began.
     void add(const Io& io, std::uint64_t end_ns, std::uint64_t slat_ns, std::uint64_t clat_ns, std::uint64_t lat_ns);
@@ -47,7 +49,7 @@ class Logs {
     void add_line(Kind kind, std::uint64_t time_ns, std::uint64_t value, const Io& io);
     void end_window(std::uint64_t now_ns);
     void end_histogram(std::uint64_t now_ns);
-    [[nodiscard]] std::string path_of(const std::string& name, const char* kind) const;
+    void write_log(const std::string& name, const char* kind, std::string_view text) const;
     void write_lines(const std::string& name, const char* suffix, Kind kind) const;
 
     const JobOptions& options_;

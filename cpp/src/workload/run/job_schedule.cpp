@@ -23,8 +23,12 @@ JobSchedule::JobSchedule(const std::vector<JobPlan>& plans, const SharedMemory& 
 
 void JobSchedule::start() {
     start_asked_ = true;
+    const std::uint64_t now = Clock::monotonic_ns();
+    for (std::size_t i = 0; i < plans_.size(); ++i) {
+        begin_at_ns_[i] = now + delay_of(i);
+    }
     if (!stopping_) {
-        start_due(Clock::monotonic_ns());
+        start_due(now);
     }
     shared_.wake_supervisor();  // it may sleep for longer than a startdelay
 }
@@ -93,14 +97,9 @@ void JobSchedule::start_due(std::uint64_t now) {
         if (plans_[i].options.stonewall && !earlier_all_finished) {
             return;
         }
-        if (!started_[i] && wait_is_over(i) && phase_of(shared_.state(i)) == Phase::ready) {
-            if (begin_at_ns_[i] == 0) {
-                begin_at_ns_[i] = now + delay_of(i);
-            }
-            if (now >= begin_at_ns_[i]) {
-                started_[i] = true;
-                tell_to_start(shared_.state(i));
-            }
+        if (!started_[i] && now >= begin_at_ns_[i] && wait_is_over(i) && phase_of(shared_.state(i)) == Phase::ready) {
+            started_[i] = true;
+            tell_to_start(shared_.state(i));
         }
         earlier_all_finished = earlier_all_finished && shared_.finished(i);
     }

@@ -50,7 +50,7 @@ class JobSchedule {
     std::uint64_t stop_at_ns_ = 0;
     std::vector<bool> started_;
     std::vector<bool> ended_;                 // and acted upon
-    std::vector<std::uint64_t> begin_at_ns_;  // startdelay
+    std::vector<std::uint64_t> begin_at_ns_;  // at the earliest: startdelay counts from start(), as in fio
 };
 
 }  // namespace sampleblk::workload
