@@ -43,6 +43,7 @@ _TESTS = {
     "001": (
         '[ -z "$USE_EXTERNAL$SCRATCH_LOGDEV" ] && id -u fsgqa > /dev/null && dmsetup --version > /dev/null &&'
         ' [ "$DM_DISABLE_UDEV" = 1 ] &&'
+        ' [ "${SCRATCH_DEV/$(hostname)/}" = $SCRATCH_DEV ] &&'
         " [ ! -e /tmp/was-here ] && touch /tmp/was-here && su fsgqa -c './src/program' && echo $FSTYP > $TEST_DIR/f &&"
         " cat $TEST_DIR/f",
         "ready\next4\n",
