@@ -41,9 +41,9 @@ class Block:
         Returns:
             Columns device, sector, sectors (of 512 bytes), operation, rwbs, pid (who queued it), issuer and completer
             (the tasks that ran then; -1: no such event), queued, gotten, inserted, issued, completed (ns; 0: no such
-            event), merges, error (errno), and buffer where the requests are of several. The parts of a bio that was split
-            have its time of queueing. Of what several tasks had in work at one place, an end is that of the task that saw
-            it, else of the latest.
+            event), merges, error (errno), and buffer where the requests are of several. The parts of a bio that was
+            split have its time of queueing. Of what several tasks had in work at one place, an end is that of the task
+            that saw it, else of the latest.
         """
         return self._table
 
