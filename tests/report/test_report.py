@@ -9,6 +9,7 @@ import shutil
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -145,6 +146,23 @@ def test_the_summary_has_the_latencies_of_each_job_and_all_of_its_clones(tmp_pat
     for job in ("small", "large"):
         p50, p99 = (core.format_duration(round(value)) for value in result.percentiles([50, 99], job=job))
         assert told[job].endswith(f"; half within {p50}, 99 % within {p99}")
+
+
+def test_rates_of_jobs_that_ran_one_after_the_other_do_not_add_up(tmp_path: Path) -> None:
+    from sampleblk_lab.report.run_page import run_page
+
+    def job(name: str, group: int, iops: float) -> dict[str, Any]:
+        clat = {"mean": 1, "stddev": 0, "min": 1, "max": 1}
+        write = {"total_ios": 10, "io_bytes": 10, "runtime": 1, "bw_bytes": 1, "iops": iops, "clat_ns": clat}
+        return {"jobname": name, "groupid": group, "error": 0, "write": write}
+
+    jobs = [job("a", 0, 100.0), job("a", 0, 11.0), job("a", 1, 1000.0), job("b", 1, 7.0)]
+    (tmp_path / "result.json").write_text(json.dumps({"jobs": jobs}))
+    page = run_page(tmp_path).html()
+    told = dict(re.findall(r"<th>(\w+, write[^<]*)</th><td>(.*?)</td>", page))
+    assert list(told) == ["a, write, group 0", "a, write, group 1", "b, write"]
+    assert told["a, write, group 0"].startswith("2 jobs: 20 I/Os, 111 IOPS")
+    assert told["a, write, group 1"].startswith("10 I/Os, 1,000 IOPS")
 
 
 def _headings(page: str) -> list[str]:

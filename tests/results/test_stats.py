@@ -117,3 +117,11 @@ def test_shown_with_its_notes() -> None:
         "  note: <one session>",
     ]
     assert "&lt;one session&gt;" in made._repr_html_()
+
+
+def test_what_never_varies_does_not_differ_by_how_often_it_was_measured() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(100):
+        value, counts = float(rng.uniform(0.1, 1e6)), rng.integers(6, 30, 2)
+        made = compare([value] * counts[0], [value] * counts[1])
+        assert (made.verdict, made.ratio.value) == ("no difference shown", 1.0), (value, counts)

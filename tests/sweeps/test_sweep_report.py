@@ -137,3 +137,24 @@ def test_a_page_of_a_sweep_that_has_not_begun(tmp_path: Path) -> None:
     page = made.report(tmp_path / "page.html").read_text()
     assert "0 of 2 done" in page
     assert len(cells(page, "Missing")) == 2
+
+
+def test_settings_that_read_alike_are_lines_of_their_own(tmp_path: Path) -> None:
+    made = lab.sweep(lambda x, y: float(y) if x == 1 else y * 100.0, x=[1, "1"], y=[1, 2, 3], folder=tmp_path)
+    lines = made.plot(axis="y").figure().axes[0].containers
+    assert {line.get_label(): list(line.lines[0].get_ydata()) for line in lines} == {
+        "1": [1.0, 2.0, 3.0],
+        '"1"': [100.0, 200.0, 300.0],
+    }
+
+
+def test_a_page_of_what_is_called_as_its_columns_are(tmp_path: Path) -> None:
+    made = lab.sweep(lambda low, repeats: {"rate": low * repeats}, low=[1, 2], repeats=[3, 4], folder=tmp_path / "s")
+    link = tmp_path / "link.html"
+    link.symlink_to("page.html")
+    (tmp_path / "page.html").touch()
+    page = made.report(link).read_text()
+    assert link.is_symlink()
+    assert [row[:4] for row in cells(page, "Medians")] == [
+        [low, repeats, "1", str(int(low) * int(repeats))] for low in "12" for repeats in "34"
+    ]

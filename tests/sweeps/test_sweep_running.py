@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import os
 import signal
 import subprocess
@@ -123,6 +124,68 @@ def test_values_of_many_kinds(tmp_path: Path) -> None:
     assert list(table["big"]) == [str(2**70), "1", "1"]
     lists = lab.sweep(lambda a: len(a), a=[[1, 2], [3], {"k": 1}], folder=tmp_path / "l").table()
     assert set(lists["a"]) == {"[1, 2]", "[3]", '{"k": 1}'}
+
+
+@pytest.mark.parametrize("made", [np.float64(0.5), np.int64(3), 2.5], ids=repr)
+def test_numbers_of_other_kinds_are_numbers(tmp_path: Path, made: float) -> None:
+    found = lab.sweep(lambda a: type(made)(a), a=[made], folder=tmp_path)
+    assert list(found.table()["value"]) == [float(made)]
+    assert list(found.table()["a"]) == [float(made)]
+    assert found.metrics() == ["value"]
+
+
+def test_columns_hold_what_other_trials_return(tmp_path: Path) -> None:
+    def odd(a: int) -> dict[str, Any]:
+        returned: list[dict[str, Any]] = [
+            {"ns": 2**60 + 1, "some": 2**60 + 1, "word": "n/a"},
+            {"ns": float("nan"), "word": float("nan")},
+            {"ns": 1, "word": "\udcff"},
+        ]
+        return returned[a]
+
+    table = lab.sweep(odd, a=[0, 1, 2], folder=tmp_path).table().sort("a")
+    assert np.array_equal(table["ns"].values, [2.0**60, float("nan"), 1], equal_nan=True)
+    assert np.array_equal(table["some"].values, [2.0**60, float("nan"), float("nan")], equal_nan=True)
+    assert list(table["word"]) == ["n/a", "nan", "\\udcff"]
+
+
+def test_bytes_of_no_encoding_are_told_of(tmp_path: Path) -> None:
+    def fails(a: str, directory: Path) -> None:
+        (directory / "\udcff").touch()
+        raise ValueError(a)
+
+    made = lab.sweep(fails, a=["\udcfe"], folder=tmp_path)
+    assert "missing, error: ValueError: \\udcfe: a=\\udcfe (repeat 0)" in made.text()
+    [row] = made.artefacts()
+    assert str(row["path"]).endswith("/\\udcff")
+
+
+@pytest.mark.parametrize(
+    "given", [range(2, 12), np.arange(2, 12), lambda b: [*range(2, b)]], ids=["range", "array", "dependent"]
+)
+def test_values_are_in_the_order_they_were_given(tmp_path: Path, given: Any) -> None:
+    made = lab.sweep(lambda a, b: float(a * b), a=given, b=[12], folder=tmp_path)
+    assert made.values_of("a") == [*range(2, 12)]
+    assert made.compare("a")[0].test == "b=12 a=3"
+
+
+def test_an_axis_may_be_called_as_a_column_of_other_tables(tmp_path: Path) -> None:
+    def leaves(kind: str, path: str, directory: Path) -> float:
+        (directory / "file").write_text(path)
+        if kind == "b":
+            raise ValueError(kind)
+        return 1.0
+
+    made = lab.sweep(leaves, kind=["a", "b"], path="/mnt", folder=tmp_path)
+    [row] = made.missing()
+    assert (row["kind"], row["path"], row["kind_"], row["message"]) == ("b", "/mnt", "error", "ValueError: b")
+    assert "missing, error: ValueError: b: kind=b path=/mnt (repeat 0)" in made.text()
+    assert made.json()["missing"] == {"error": 1}
+    files = list(made.artefacts())
+    assert {(row["kind"], row["path"], row["bytes"]) for row in files} == {("a", "/mnt", 4), ("b", "/mnt", 4)}
+    page = made.report(tmp_path / "page.html").read_text()
+    assert "<th>kind_</th>" in page
+    assert all(f"<code>{row['path_']}</code>" in page for row in files)
 
 
 def test_what_failed_is_missing_with_its_reason(tmp_path: Path) -> None:
@@ -414,6 +477,23 @@ def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
     (tmp_path / "results.parquet").unlink()
     with pytest.raises(lab.FormatError, match=f"journal.jsonl: at byte {len(lines[0])}: expected an outcome"):
         made.table()
+    whole = json.loads(lines[0])
+    for wrong in (
+        {"type": "other"},
+        {"facts": []},
+        {"values": {"a": [1]}},
+        {"seconds": "1"},
+        {"retried": "none"},
+        {"trial": {"revision": 1, "parameters": {}, "repeat": 0}},
+        {"type": "failed", "kind": 3, "message": "", "detail": ""},
+    ):
+        path.write_text(json.dumps({**whole, **wrong}) + "\n")
+        with pytest.raises(lab.FormatError, match="expected an outcome of a trial"):
+            made.table()
+    # The journal is what counts.
+    path.write_bytes(b"".join(lines))
+    (tmp_path / "results.parquet").write_bytes(b"")
+    assert len(made.table()) == 2
     with pytest.raises(lab.InputError, match="there is no sweep in"):
         lab.open_sweep(tmp_path / "none")
     for text, said in (

@@ -70,7 +70,8 @@ def run(options: argparse.Namespace) -> int:
     if options.output:
         from sampleblk_lab.report.run_page import comparison_page
 
-        Path(options.output).write_text(comparison_page(options.before, options.after, rows).html())
+        page = comparison_page(options.before, options.after, rows).html()
+        Path(options.output).write_text(page, encoding="utf-8")
     failing = sets.failures(rows, allow_new=options.allow_new)
     if not options.fail_slower or not failing:
         return 0

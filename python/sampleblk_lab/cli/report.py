@@ -35,6 +35,6 @@ def report(options: argparse.Namespace) -> int:
     if not directory.is_dir():
         raise InputError(f"{directory} is no directory", expected="the directory of a run")
     target = Path(options.output) if options.output else directory / "report.html"
-    target.write_text(run_page(directory).html())
+    target.write_text(run_page(directory).html(), encoding="utf-8")
     show(options, {"report": str(target)}, f"The report: {target}")
     return 0

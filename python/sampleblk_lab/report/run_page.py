@@ -8,6 +8,7 @@ may have a title and a note for each section.
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -202,13 +203,18 @@ def _summary(run: Run, recordings: list[Recording]) -> dict[str, str]:
         facts["processor time"] = f"{command['user_s']:.3f} s user, {command['system_s']:.3f} s system"
     if run.result is not None:
         histogram = run.result.histogram()
-        jobs: dict[tuple[str, str], list[dict[str, Any]]] = {}
-        for row in run.result.summary():
-            jobs.setdefault((str(row["job"]), str(row["direction"])), []).append(row)
-        for (job, direction), rows in jobs.items():  # those of numjobs share a name
+        # Those of numjobs share a name; so may others, which ran one after the other: their rates do not add up.
+        jobs: dict[tuple[str, str, object], list[dict[str, Any]]] = {}
+        for row, group in zip(run.result.summary(), _groups(run.result), strict=True):
+            jobs.setdefault((str(row["job"]), str(row["direction"]), group), []).append(row)
+        named = Counter((job, direction) for job, direction, _ in jobs)
+        for (job, direction, group), rows in jobs.items():
             ios, iops, bandwidth = (sum(row[name] or 0 for row in rows) for name in ("ios", "iops", "bandwidth"))
             told = f"{len(rows)} jobs: " if len(rows) > 1 else ""
             told += f"{ios:,} I/Os, {iops:,.0f} IOPS, {core.format_bytes(round(bandwidth))}/s"
+            if named[job, direction] > 1:  # they have one histogram
+                facts[f"{job}, {direction}, group {group}"] = told
+                continue
             # Plain JSON of fio has no histograms, and a job may measure none.
             with suppress(ValueError):
                 p50, p99 = percentiles_of(histogram, [50, 99], "clat", direction, job)
@@ -223,6 +229,16 @@ def _summary(run: Run, recordings: list[Recording]) -> dict[str, str]:
     if machine.aspects(run.environment)["accelerator"] == "tcg":
         facts["accelerator"] = "TCG (emulation): compare ratios, not times"
     return facts
+
+
+def _groups(result: FioResult) -> list[object]:
+    """The stonewall group of each row of the summary."""
+    return [
+        job.get("groupid", 0)
+        for job in result.json()["jobs"]
+        for direction in ("read", "write", "trim")
+        if job.get(direction, {}).get("total_ios")
+    ]
 
 
 def trust_checks(

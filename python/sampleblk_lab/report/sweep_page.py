@@ -56,12 +56,14 @@ def sweep_page(sweep: Sweep, metric: str | None = None, *, better: str = "lower"
         _hosts(page, table)
     missing = sweep.missing()
     if len(missing):
-        names = [*sweep.varied(), "repeat", "kind", "message", "attempts", "host"]
+        constant = set(sweep.axes) - set(sweep.varied())
+        # All but the last two, the detail and the key.
+        names = [name for name in missing.columns[:-2] if name not in constant]
         rows = missing.head(_ROWS)
         page.add_table("Missing", Table.of({name: rows[name].values for name in names}), _of(len(rows), len(missing)))
     files = [("results.parquet", "a row for each trial that is done"), ("journal.jsonl", "every outcome, failures too")]
     left = sweep.artefacts()
-    files += [(str(path), "") for path in list(left["path"])[:_ROWS]]
+    files += [(str(path), "") for path in list(left[left.columns[-3]])[:_ROWS]]
     page.add_files("Files", files, f"In {sweep.folder}.")
     return page
 
@@ -103,11 +105,12 @@ def _medians(page: Page, sweep: Sweep, metrics: Sequence[str]) -> None:
     """The matrix for those who read no pictures, and with the ranges."""
     axes = sweep.varied()
     groups = sweep.by_combination()
-    columns: dict[str, list[Any]] = {name: [] for name in (*axes, "repeats")}
+    count = "repeats done"  # which is neither an axis nor what a function is likely to return
+    columns: dict[str, list[Any]] = {name: [] for name in (*axes, count)}
     for parameters, rows in groups[:_ROWS]:
         for axis in axes:
             columns[axis].append(str(parameters[axis]))
-        columns["repeats"].append(len(rows))
+        columns[count].append(len(rows))
         for name in metrics:
             values = [row[name] for row in rows if row[name] is not None and np.isfinite(row[name])]
             write = shown(name)

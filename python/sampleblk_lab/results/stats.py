@@ -75,7 +75,10 @@ def _trimmed(ordered: Floats) -> tuple[Any, Any]:
     """Trimmed means and their standard errors along the last axis of sorted values (Tukey and McLaughlin, 1963)."""
     n = ordered.shape[-1]
     cut = int(TRIM * n)
-    mean = ordered[..., cut : n - cut].mean(axis=-1)
+    # From a value that is there: of values that are all the same, the sum rounds otherwise for each count of them.
+    base = ordered[..., n // 2, None]
+    ordered = ordered - base
+    mean = base[..., 0] + ordered[..., cut : n - cut].mean(axis=-1)
     winsorized = np.clip(ordered, ordered[..., cut : cut + 1], ordered[..., n - cut - 1 : n - cut])
     spread = winsorized.std(axis=-1, ddof=1)
     return mean, spread / ((1 - 2 * cut / n) * np.sqrt(n))

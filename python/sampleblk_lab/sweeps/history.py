@@ -17,7 +17,7 @@ from sampleblk_lab.errors import InputError
 from sampleblk_lab.results import stats
 from sampleblk_lab.sweeps import store
 from sampleblk_lab.sweeps.plan import canonical
-from sampleblk_lab.sweeps.trial import describe
+from sampleblk_lab.sweeps.trial import describe, named
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
@@ -127,7 +127,8 @@ class History:
         self.metric = store.chosen_metric(metric, list(names) or ["seconds"])
         for _, sides in self._combinations:
             for row in (row for rows in sides.values() for row in rows):
-                row.setdefault(self.metric, None)
+                value = row.get(self.metric)
+                row[self.metric] = value if isinstance(value, (int, float)) else None
 
     def table(self) -> Table:
         """A row for each combination and revision.
@@ -191,11 +192,10 @@ class History:
         from sampleblk_lab.plot.matrix import matrix
 
         varied = [name for name in self.axes if len({canonical(one[name]) for one, _ in self._combinations}) > 1]
+        names = named([[parameters[name] for name in varied] for parameters, _ in self._combinations])
         rows = {
-            ", ".join(str(parameters[name]) for name in varied): [
-                store.numbers(sides.get(revision, []), self.metric) for revision in self.revisions
-            ]
-            for parameters, sides in self._combinations
+            name: [store.numbers(sides.get(revision, []), self.metric) for revision in self.revisions]
+            for name, (_, sides) in zip(names, self._combinations, strict=True)
         }
         return matrix(rows, self.revisions, metric=self.metric, axis="revision", rest=", ".join(varied))
 

@@ -50,6 +50,11 @@ def canonical(value: Any) -> str:
     return json.dumps(_plain(value), sort_keys=True, allow_nan=False)
 
 
+def plain(value: Any) -> Any:
+    """A value as whoever reads its text gets it: no tuple, nor a number of numpy's. Raises TypeError, see above."""
+    return json.loads(canonical(value))
+
+
 def _plain(value: Any) -> Any:
     if hasattr(value, "item") and getattr(value, "shape", None) == ():  # numpy's scalars
         value = value.item()

@@ -13,7 +13,7 @@ from sampleblk_lab.results.comparison import BETTER, compare
 from sampleblk_lab.sweeps import artefacts, store
 from sampleblk_lab.sweeps.history import History
 from sampleblk_lab.sweeps.plan import canonical
-from sampleblk_lab.sweeps.trial import KERNEL, describe
+from sampleblk_lab.sweeps.trial import KERNEL, Trial, describe, named
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from sampleblk_lab.plot import Plot
 
 NOT_RUN = "not run"
+
+# Columns of tables beside the axes, the repeat and the key.
+_REASONS = ("kind", "message", "attempts", "host", "detail")
+_FILES = ("path", "bytes")
 
 
 class Comparisons(list[sets.Row]):
@@ -103,48 +107,60 @@ class Sweep:
     def missing(self) -> Table:
         """A row for each trial that is not done: its axes, repeat, key, attempts, kind of failure and the message.
 
-        What was not tried has the kind ``"not run"``.
+        What was not tried has the kind ``"not run"``. Where an axis is called as a column is, the column has a ``_`` at
+        the end of its name.
         """
+        own = store.beside(self.axes, _REASONS)
+        rows = [
+            {
+                **{name: store.text_or_number(trial.parameters[name]) for name in self.axes},
+                "repeat": trial.repeat,
+                **{own[name]: why[name] for name in _REASONS},
+                "key": trial.key,
+            }
+            for trial, why in self._absent()
+        ]
+        columns = [*self.axes, "repeat", *own.values(), "key"]
+        return Table.of({name: store.uniform([row[name] for row in rows]) for name in columns})
+
+    def _absent(self) -> list[tuple[Trial, dict[str, Any]]]:
+        """Each trial that is not done, and why, by the names of the columns."""
         done = set(self.table()["key"]) if len(self.table()) else set()
         absent = [trial for trial in self.plan.trials if trial.key not in done]
         failed: dict[str, list[dict[str, Any]]] = {}
         for outcome in store.failures(self.folder, {trial.key for trial in absent}):
             failed.setdefault(outcome["key"], []).append(outcome)
-        rows: list[dict[str, Any]] = []
+        found = []
         for trial in absent:
             last = failed.get(trial.key, [{}])[-1]
-            rows.append(
-                {
-                    **{name: store.text_or_number(trial.parameters[name]) for name in self.axes},
-                    "repeat": trial.repeat,
-                    "kind": last.get("kind", NOT_RUN),
-                    "message": last.get("message", self.lost),
-                    "attempts": len(failed.get(trial.key, [])),
-                    "host": last.get("facts", {}).get("host", ""),
-                    "detail": last.get("detail", ""),
-                    "key": trial.key,
-                }
-            )
-        columns = [*self.axes, "repeat", "kind", "message", "attempts", "host", "detail", "key"]
-        return Table.of({name: store.uniform([row[name] for row in rows]) for name in columns})
+            why = {
+                "kind": last.get("kind", NOT_RUN),
+                "message": last.get("message", self.lost),
+                "attempts": len(failed.get(trial.key, [])),
+                "host": last.get("facts", {}).get("host", ""),
+                "detail": last.get("detail", ""),
+            }
+            found.append((trial, why))
+        return found
 
     def artefacts(self) -> Table:
         """A row for each file that trials left in their directories: the axes, repeat, path, bytes and the trial's key.
 
-        The last attempt's, also of trials that failed. Paths are below the sweep's folder.
+        The last attempt's, also of trials that failed. Paths are below the sweep's folder. Where an axis is called as a
+        column is, the column has a ``_`` at the end of its name.
         """
+        own = store.beside(self.axes, _FILES)
         found: list[dict[str, Any]] = []
         for trial in self.plan.trials:
             directory = self.folder / artefacts.DIRECTORY / trial.key
             for path in sorted(path for path in directory.rglob("*") if path.is_file()):
                 row = {name: store.text_or_number(trial.parameters[name]) for name in self.axes}
                 where = path.relative_to(self.folder).as_posix()
-                found.append(
-                    {**row, "repeat": trial.repeat, "path": where, "bytes": path.stat().st_size, "key": trial.key}
-                )
-        columns = [*self.axes, "repeat", "path", "bytes", "key"]
+                about = {own["path"]: where, own["bytes"]: path.stat().st_size}
+                found.append({**row, "repeat": trial.repeat, **about, "key": trial.key})
+        columns = [*self.axes, "repeat", *own.values(), "key"]
         return Table.of(
-            {name: store.uniform([row[name] for row in found]) for name in columns}, units={"bytes": "bytes"}
+            {name: store.uniform([row[name] for row in found]) for name in columns}, units={own["bytes"]: "bytes"}
         )
 
     def metrics(self) -> list[str]:
@@ -282,13 +298,15 @@ class Sweep:
             raise InputError(f"{axis!r} is not an axis", expected=", ".join(map(repr, self.axes)))
         others = [name for name in varied if name != axis]
         places = {canonical(value): place for place, value in enumerate(self.values_of(axis))}
-        rows: dict[str, list[list[float]]] = {}
+        rows: dict[str, tuple[list[Any], list[list[float]]]] = {}
         for parameters, done in self.by_combination():
-            name = ", ".join(str(parameters[other]) for other in others)
-            cells = rows.setdefault(name, [[] for _ in places])
+            settings = [parameters[other] for other in others]
+            _, cells = rows.setdefault(canonical(settings), (settings, [[] for _ in places]))
             cells[places[canonical(parameters[axis])]] = store.numbers(done, metric)
-        columns = [str(value) for value in self.values_of(axis)]
-        return matrix(rows, columns, metric=metric, axis=axis, rest=", ".join(others))
+        names = named([settings for settings, _ in rows.values()])
+        shown = dict(zip(names, (cells for _, cells in rows.values()), strict=True))
+        columns = named([[value] for value in self.values_of(axis)])
+        return matrix(shown, columns, metric=metric, axis=axis, rest=", ".join(others))
 
     def report(
         self,
@@ -312,7 +330,8 @@ class Sweep:
         from sampleblk_lab.report.sweep_page import sweep_page
 
         text = sweep_page(self, metric, better=better, across=across).html()
-        store.write_whole(Path(path).absolute(), text.encode())
+        # Not by a file that replaces it: the path may be a link, or /dev/stdout.
+        Path(path).write_bytes(text.encode())
         return Path(path)
 
     def _metric(self, metric: str | None) -> str:
@@ -338,10 +357,10 @@ class Sweep:
 
     def json(self) -> dict[str, Any]:
         """What ``sampleblk-lab sweep status --json`` prints."""
-        missing = self.missing()
+        missing = self._absent()
         kinds: dict[str, int] = {}
-        for kind in missing["kind"]:
-            kinds[str(kind)] = kinds.get(str(kind), 0) + 1
+        for _, why in missing:
+            kinds[why["kind"]] = kinds.get(why["kind"], 0) + 1
         return {
             "folder": str(self.folder),
             "trials": len(self),
@@ -356,7 +375,7 @@ class Sweep:
 
     def text(self) -> str:
         """A few lines: how many trials are done, and what is missing, by the reason."""
-        missing = self.missing()
+        missing = self._absent()
         lines = [f"{len(self) - len(missing)} of {len(self)} trials done: {self.folder / store.RESULTS}"]
         if self.interrupted:
             lines.append("interrupted; run it again to go on")
@@ -366,15 +385,13 @@ class Sweep:
             lines.append("more trials are chosen when the results of these are known")
         if self.running:
             lines.append("a process works on it now")
-        reasons: dict[tuple[str, str], list[dict[str, Any]]] = {}
-        for row in missing.rows():
-            said = str(row["message"] or "").split("\n", 1)[0]
-            reasons.setdefault((str(row["kind"]), said), []).append(row)
-        for (kind, said), rows in reasons.items():
-            first = describe({name: rows[0][name] for name in self.axes})
-            more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-            lines.append(f"  missing, {kind}{': ' if said else ''}{said}: {first} (repeat {rows[0]['repeat']}){more}")
-        return "\n".join(lines)
+        reasons: dict[tuple[str, str], list[Trial]] = {}
+        for trial, why in missing:
+            reasons.setdefault((why["kind"], why["message"].split("\n", 1)[0]), []).append(trial)
+        for (kind, said), trials in reasons.items():
+            more = f" and {len(trials) - 1} more" if len(trials) > 1 else ""
+            lines.append(f"  missing, {kind}{': ' if said else ''}{said}: {trials[0].described()}{more}")
+        return store.utf8("\n".join(lines))
 
     def __repr__(self) -> str:
         return self.text()

@@ -198,7 +198,7 @@ class Spec:
         about = {
             "function": f"{self.function.__module__}:{getattr(self.function, '__qualname__', self.function)}",
             "code": known.digest,
-            "values": {name: given for name, given in self.axes.items() if not callable(given)},
+            "values": {name: plan.plain(domain) for name, domain in space.domains.items()},
             "revision": self.revision,
             "repeat": self.repeat,
             "sweep_seed": self.seed,

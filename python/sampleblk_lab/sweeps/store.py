@@ -23,7 +23,7 @@ import numpy as np
 
 from sampleblk_lab.errors import FormatError, InputError, UnsupportedError
 from sampleblk_lab.paths import locked
-from sampleblk_lab.sweeps.plan import canonical
+from sampleblk_lab.sweeps.plan import canonical, plain
 from sampleblk_lab.sweeps.trial import Trial
 from sampleblk_lab.table import Table
 
@@ -138,7 +138,7 @@ class Plan:
     def save(self, folder: Path) -> None:
         """Writes it."""
         rows = [
-            [trial.key, [trial.parameters[name] for name in self.axes], trial.repeat, trial.seed, trial.release]
+            [trial.key, [plain(trial.parameters[name]) for name in self.axes], trial.repeat, trial.seed, trial.release]
             for trial in self.trials
         ]
         own = {"axes": self.axes, "identity": self.identity, "count": len(rows), "growing": self.growing}
@@ -179,6 +179,27 @@ def _are_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
+def _are_plain(value: Any) -> bool:
+    return isinstance(value, dict) and all(one is None or isinstance(one, (str, int, float)) for one in value.values())
+
+
+def _is_outcome(value: Any) -> bool:
+    """Whether it has all that is made use of. Raises TypeError or KeyError where it is far from it."""
+    if not isinstance(value["key"], str) or not _are_plain(value["facts"]):
+        return False
+    if value["type"] == "failed":
+        return all(isinstance(value[name], str) for name in ("kind", "message", "detail"))
+    about = value.get("trial")
+    return (
+        value["type"] == "done"
+        and _are_plain(value["values"])
+        and all(type(value[name]) in (int, float) for name in ("seconds", "attempts"))
+        and _are_texts(value["retried"])
+        and (about is None or (isinstance(about["revision"], str) and isinstance(about["parameters"], dict)))
+        and (about is None or isinstance(about["repeat"], int))
+    )
+
+
 def read_journal(folder: Path, begin: int = 0) -> tuple[list[dict[str, Any]], int]:
     """The outcomes from a place in the journal on, and where they end. What was only begun to be written is no outcome.
 
@@ -198,9 +219,9 @@ def read_journal(folder: Path, begin: int = 0) -> tuple[list[dict[str, Any]], in
     for line in data[:whole].split(b"\n")[:-1]:
         try:
             value = json.loads(line)
-            if value["type"] not in ("done", "failed") or not isinstance(value["key"], str):
+            if not _is_outcome(value):
                 raise ValueError
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise FormatError(str(path), at, "an outcome of a trial") from None
         found.append(value)
         at += len(line) + 1
@@ -232,7 +253,7 @@ def numbers(rows: Iterable[Mapping[str, Any]], metric: str) -> list[float]:
 
 def _row(trial: Trial, outcome: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        **trial.parameters,
+        **plain(trial.parameters),
         **outcome["values"],
         **outcome["facts"],
         "seconds": outcome["seconds"],
@@ -252,11 +273,27 @@ def text_or_number(value: Any) -> Any:
 def uniform(values: list[Any]) -> list[Any]:
     """Values of one kind: bools, ints, floats or strings, and None; what has no kind of its own becomes text."""
     kinds = {type(value) for value in values if value is not None}
-    if kinds <= {str} or kinds <= {bool}:
+    if kinds <= {bool}:
         return values
     if kinds <= {int, float} and all(abs(value) < 2**63 for value in values if type(value) is int):
         return values
-    return [value if value is None or isinstance(value, str) else canonical(value) for value in values]
+    return [None if value is None else _word(value) for value in values]
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return utf8(value if isinstance(value, str) else canonical(value))
+
+
+def utf8(text: str) -> str:
+    """A text that may have bytes of no encoding, such as a file's name."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def beside(axes: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """What a table's columns of these names are called beside those of the axes, which keep their own."""
+    return {name: f"{name}_" if name in axes else name for name in names}
 
 
 def _columns(axes: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -277,6 +314,8 @@ def _arrow_table(axes: Sequence[str], rows: Sequence[Mapping[str, Any]], metadat
             kind = pa.bool_()
         elif kinds and kinds <= {int, float}:
             kind = pa.float64() if float in kinds else pa.int64()
+            if float in kinds:  # Arrow itself refuses an int that no float is equal to
+                values = [None if value is None else float(value) for value in values]
         else:
             kind = pa.string()
         unit = {"unit": _UNITS[name]} if name in _UNITS else None
@@ -296,7 +335,7 @@ def _table(arrow_table: Any, metadata: dict[str, str]) -> Table:
             # Each distinct string is made once.
             columns[field.name] = [] if coded is None else _decoded(coded)
         elif chunks.null_count:
-            columns[field.name] = chunks.cast(pa.float64()).to_numpy().astype(np.float64)
+            columns[field.name] = chunks.cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
         else:
             columns[field.name] = chunks.to_numpy()
         if field.name in _UNITS and columns[field.name] is not None and not pa.types.is_string(field.type):
@@ -328,11 +367,11 @@ def read_rows(folder: Path, plan: Plan) -> Table:
 
 
 def _kept(folder: Path, plan: Plan) -> Any:
-    """The Parquet file, if it is of this plan."""
-    path = folder / RESULTS
+    """The Parquet file, if it is whole and of this plan."""
+    pa = arrow()
     try:
-        found = arrow().parquet.read_table(path)
-    except FileNotFoundError:
+        found = pa.parquet.read_table(folder / RESULTS)
+    except (OSError, pa.ArrowInvalid):  # the journal has all of it
         return None
     metadata = found.schema.metadata or {}
     return found if metadata.get(b"plan") == plan.identity.encode() and b"journal_bytes" in metadata else None
@@ -444,7 +483,7 @@ class Writer:
         if now - self._synced_s > _SYNC_S:
             os.fdatasync(self._descriptor)
             self._synced_s = time.monotonic()
-        self._keep(outcome)
+        self._keep(json.loads(line))  # as whoever reads the journal has it
         return True
 
     def show(self, *, at_once: bool = False) -> None:

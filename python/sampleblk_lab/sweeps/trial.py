@@ -14,7 +14,7 @@ from sampleblk_lab.errors import InputError
 from sampleblk_lab.sweeps.plan import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 # Digits of a key. Two of a million trials have the same by chance once in 10^17.
 _DIGITS = 24
@@ -93,6 +93,12 @@ class Trial:
 def describe(parameters: Mapping[str, Any]) -> str:
     """``kernel=6.1 fs=ext4``."""
     return " ".join(f"{name}={value}" for name, value in parameters.items())
+
+
+def named(settings: Sequence[Sequence[Any]]) -> list[str]:
+    """``6.1, ext4`` for each; as JSON where otherwise two would be called the same, such as 1 and "1"."""
+    names = [", ".join(map(str, values)) for values in settings]
+    return names if len(set(names)) == len(names) else [canonical(list(values))[1:-1] for values in settings]
 
 
 def _digest(*parts: object) -> str:
