@@ -204,8 +204,8 @@ def _summary(run: Run, recordings: list[Recording]) -> dict[str, str]:
     if run.result is not None:
         histogram = run.result.histogram()
         # Those of numjobs share a name; so may others, which ran one after the other: their rates do not add up.
-        jobs: dict[tuple[str, str, object], list[dict[str, Any]]] = {}
-        for row, group in zip(run.result.summary(), _groups(run.result), strict=True):
+        jobs: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
+        for row, group in zip(run.result.summary(), run.result.groups(), strict=True):
             jobs.setdefault((str(row["job"]), str(row["direction"]), group), []).append(row)
         named = Counter((job, direction) for job, direction, _ in jobs)
         for (job, direction, group), rows in jobs.items():
@@ -229,16 +229,6 @@ def _summary(run: Run, recordings: list[Recording]) -> dict[str, str]:
     if machine.aspects(run.environment)["accelerator"] == "tcg":
         facts["accelerator"] = "TCG (emulation): compare ratios, not times"
     return facts
-
-
-def _groups(result: FioResult) -> list[object]:
-    """The stonewall group of each row of the summary."""
-    return [
-        job.get("groupid", 0)
-        for job in result.json()["jobs"]
-        for direction in ("read", "write", "trim")
-        if job.get(direction, {}).get("total_ios")
-    ]
 
 
 def trust_checks(

@@ -83,13 +83,21 @@ class FioResult:
         with self._reading():
             return self._summed_up()
 
-    def _summed_up(self) -> Table:
-        rows = [
+    def groups(self) -> list[int]:
+        """The reporting group (``groupid``) of each row of :meth:`summary`: those of one run beside each other."""
+        with self._reading():
+            return [int(job.get("groupid", 0)) for job, _, _ in self._measured()]
+
+    def _measured(self) -> list[tuple[Any, str, Any]]:
+        return [
             (job, way, job[way])
             for job in self._value["jobs"]
             for way in _DIRECTIONS
             if job.get(way, {}).get("total_ios")
         ]
+
+    def _summed_up(self) -> Table:
+        rows = self._measured()
 
         def floats(of: Any) -> np.ndarray[Any, Any]:
             found = np.array([of(stats) for _, _, stats in rows], dtype=np.float64)
