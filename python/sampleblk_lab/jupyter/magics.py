@@ -19,7 +19,7 @@ import sampleblk_lab as lab
 from sampleblk_lab.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 _arguments: Any = magic_arguments  # IPython has no types for it
@@ -74,6 +74,23 @@ def job_keys(line: str) -> dict[str, str]:
 class SampleblkMagics(Magics):
     """``%sblk_job``, ``%%sblk_trace``, ``%%sblk_profile`` and ``%%bpftrace``."""
 
+    def _run(self, code: str) -> None:
+        shell: Any = self.shell
+        shell.run_cell(code).raise_error()
+
+    @contextlib.contextmanager
+    def _kept(
+        self, name: str, recorder: contextlib.AbstractContextManager[Any], found: Callable[[], object]
+    ) -> Iterator[None]:
+        """Records during the block, and puts what was found in the variable, also where the block raises."""
+        shell: Any = self.shell
+        try:
+            with recorder:
+                yield
+        finally:
+            with contextlib.suppress(RuntimeError):  # it did not begin
+                shell.user_ns[name] = found()
+
     @line_magic
     def sblk_job(self, line: str) -> lab.Result:
         """Runs one job, its keys as fio names them, and returns its result.
@@ -121,13 +138,8 @@ class SampleblkMagics(Magics):
             block=options.block,
             pids=pids,
         )
-        shell: Any = self.shell
-        try:
-            with recording:
-                shell.run_cell(cell).raise_error()
-        finally:
-            with contextlib.suppress(RuntimeError):  # it did not begin
-                shell.user_ns[name] = recording.run
+        with self._kept(name, recording, lambda: recording.run):
+            self._run(cell)
         if syscalls:
             _show(recording.run.syscalls().summary())
         if options.graph:
@@ -151,14 +163,9 @@ class SampleblkMagics(Magics):
         """
         options = _arguments.parse_argstring(type(self).sblk_profile, line)
         name = _name(options.name, "%%sblk_profile")
-        shell: Any = self.shell
         profiler = lab.profile(hz=options.hz, offcpu=options.offcpu, pids=None if options.all else os.getpid())
-        try:
-            with profiler:
-                shell.run_cell(cell).raise_error()
-        finally:
-            with contextlib.suppress(RuntimeError):  # it did not begin
-                shell.user_ns[name] = profiler.profile
+        with self._kept(name, profiler, lambda: profiler.profile):
+            self._run(cell)
         _show(profiler.profile.flamegraph())
         if options.offcpu:
             _show(profiler.profile.off_cpu().flamegraph())
@@ -184,15 +191,10 @@ class SampleblkMagics(Magics):
         name = _name(options.name, "%%bpftrace")
         if (options.run is None) == (options.seconds is None):
             raise UsageError("%%bpftrace: either --run 'a statement', or --seconds how long")
-        shell: Any = self.shell
         script = lab.bpf(cell.strip(), unsafe=options.unsafe)
-        try:
-            with script:
-                if options.run is not None:
-                    shell.run_cell(options.run).raise_error()
-                else:
-                    time.sleep(options.seconds)
-        finally:
-            with contextlib.suppress(RuntimeError):  # it did not begin
-                shell.user_ns[name] = script.output
+        with self._kept(name, script, lambda: script.output):
+            if options.run is not None:
+                self._run(options.run)
+            else:
+                time.sleep(options.seconds)
         _show(script.output)

@@ -156,7 +156,7 @@ def end_with(item: Any) -> pytest.TestReport:
 
     def end() -> None:
         with contextlib.nullcontext() if capture is None else capture.item_capture("teardown", item):
-            item.session._setupstate.teardown_exact(None)
+            end_fixtures(item.session)
 
     call = pytest.CallInfo.from_call(end, "teardown", reraise=(pytest.exit.Exception, KeyboardInterrupt))
     report: pytest.TestReport = item.ihook.pytest_runtest_makereport(item=item, call=call)
