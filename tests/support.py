@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What several test modules import."""
 
+import contextlib
+import resource
 import shutil
 import subprocess
 import sys
@@ -75,3 +77,14 @@ def use_own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             (cache / name).symlink_to(real / name)
     monkeypatch.setenv("SAMPLEBLK_CACHE", str(cache))
     monkeypatch.setenv("SAMPLEBLK_BACKGROUND", "0")  # nothing is made there when the test has ended
+
+
+@contextlib.contextmanager
+def files_of_at_most(size_bytes: int) -> Iterator[None]:
+    """No file grows beyond a size: a write across it is a short one, the next fails with EFBIG (setrlimit(2))."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -273,3 +273,27 @@ def replace_file(target: Path, data: bytes) -> None:
         except BaseException:
             Path(file.name).unlink(missing_ok=True)
             raise
+
+
+def append_whole(descriptor: int, end: int, data: bytes) -> int:
+    """Appends to a file that this process alone writes: all of `data`, or nothing.
+
+    Args:
+        descriptor: Of the file, opened for writing.
+        end: Its size, in bytes.
+        data: What to append.
+
+    Returns:
+        The new size.
+
+    Raises:
+        OSError: It could not be written.
+    """
+    written = 0
+    try:
+        while written < len(data):
+            written += os.pwrite(descriptor, data[written:], end + written)
+    except OSError:
+        os.ftruncate(descriptor, end)
+        raise
+    return end + written

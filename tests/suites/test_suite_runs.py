@@ -16,6 +16,7 @@ from sampleblk_lab.suites import folder, known
 from sampleblk_lab.suites.folder import Folder, Plan
 from sampleblk_lab.suites.known import judge
 from sampleblk_lab.suites.suite import Selection, Setup, Test, words_of_excludes
+from support import files_of_at_most
 
 PLAN = Plan(
     suite="xfstests",
@@ -57,6 +58,17 @@ def test_what_ended_is_kept_and_what_was_not_judged_is_run_again(tmp_path: Path)
         ("generic/002", "failed"),
         ("generic/003", "hang"),
     ]
+
+
+def test_what_a_full_disk_took_half_of_is_not_in_the_journal(tmp_path: Path) -> None:
+    with Folder(tmp_path, PLAN) as made:
+        made.add(_record("generic/001", "passed"))
+        size = (tmp_path / "journal.jsonl").stat().st_size
+        with files_of_at_most(size + 10), pytest.raises(OSError, match="File too large"):
+            made.add(_record("generic/002", "passed"))
+        assert made.waiting() == ["generic/002", "generic/003", "generic/004"]
+        made.add(_record("generic/003", "failed"))
+    assert [each["test"] for each in folder.results(tmp_path)[1]] == ["generic/001", "generic/003"]
 
 
 @pytest.mark.parametrize(

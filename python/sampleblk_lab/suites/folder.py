@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.errors import FormatError, InputError
-from sampleblk_lab.paths import locked
+from sampleblk_lab.paths import append_whole, locked
 from sampleblk_lab.suites.suite import BAD, HANG, NOTRUN, PANIC, STATUSES, UNJUDGED, Setup
 
 if TYPE_CHECKING:
@@ -132,6 +132,7 @@ class Folder:
         self.plan = plan
         self.ended: dict[str, dict[str, Any]] = {}
         self._descriptor = -1
+        self._written_bytes = 0
         self._lock = locked(path / _LOCK, wait=False)
 
     def __enter__(self) -> Self:
@@ -148,9 +149,8 @@ class Folder:
             for record in read_journal(self.path / JOURNAL):
                 self._take(record)
             self._descriptor = os.open(self.path / JOURNAL, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            whole = (self.path / JOURNAL).read_bytes().rfind(b"\n") + 1
-            os.ftruncate(self._descriptor, whole)
-            os.lseek(self._descriptor, whole, os.SEEK_SET)
+            self._written_bytes = (self.path / JOURNAL).read_bytes().rfind(b"\n") + 1
+            os.ftruncate(self._descriptor, self._written_bytes)
         except BaseException:
             self._lock.__exit__(None, None, None)
             raise
@@ -161,8 +161,13 @@ class Folder:
         self._lock.__exit__(None, None, None)
 
     def add(self, record: dict[str, Any]) -> None:
-        """Adds a test that ended."""
-        os.write(self._descriptor, json.dumps(record, default=str).encode() + b"\n")
+        """Adds a test that ended, for good.
+
+        Raises:
+            OSError: It could not be written, and then nothing of it is.
+        """
+        line = json.dumps(record, default=str).encode() + b"\n"
+        self._written_bytes = append_whole(self._descriptor, self._written_bytes, line)
         os.fdatasync(self._descriptor)
         self._take(record)
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sampleblk_lab.errors import FormatError, InputError, UnsupportedError
-from sampleblk_lab.paths import locked
+from sampleblk_lab.paths import append_whole, locked
 from sampleblk_lab.sweeps.plan import canonical, plain
 from sampleblk_lab.sweeps.trial import Trial
 from sampleblk_lab.table import Table
@@ -406,9 +406,7 @@ class Writer:
         self.folder.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
             self._lock(stack)
-            self._descriptor = os.open(
-                self.folder / JOURNAL, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
-            )
+            self._descriptor = os.open(self.folder / JOURNAL, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             stack.callback(os.close, self._descriptor)
             outcomes, self._written_bytes = read_journal(self.folder)
             os.ftruncate(self._descriptor, self._written_bytes)
@@ -471,14 +469,7 @@ class Writer:
         if outcome["key"] in self._rows:
             return False
         line = json.dumps(outcome, allow_nan=True).encode() + b"\n"
-        written = 0
-        try:
-            while written < len(line):
-                written += os.write(self._descriptor, line[written:])
-        except OSError:
-            os.ftruncate(self._descriptor, self._written_bytes)
-            raise
-        self._written_bytes += len(line)
+        self._written_bytes = append_whole(self._descriptor, self._written_bytes, line)
         now = time.monotonic()
         if now - self._synced_s > _SYNC_S:
             os.fdatasync(self._descriptor)
