@@ -239,6 +239,7 @@ def test_help_documents_the_exit_status(capsys: pytest.CaptureFixture[str]) -> N
         (["compare", "../a", "b"], "'../a'"),
         (["fault", "set", "speed=1"], "a fault has no parameter 'speed'; there are"),
         (["fault", "set", "ops=read"], "the fault has no action"),
+        (["fault", "set", "action=bad_sector", "repaired=1"], "a fault has no parameter 'repaired'; there are"),
         (["device", "add", "size=1"], "a device has no parameter 'size'"),
         (["device", "add", "64M"], "'64M' is no parameter of a device (expected NAME=VALUE)"),
         (["xfstests", "--deadline", "nan"], "--deadline nan (expected a positive number of seconds)"),
@@ -403,7 +404,8 @@ def test_devices_and_faults_in_a_vm(sampleblk_python: RunsInVM) -> None:
         "try:\n"
         "    with open(path, 'wb', buffering=0) as f: f.write(bytes(4096)); import os; os.fsync(f.fileno())\n"
         "except OSError: print('failed as told')\n"
-        "(rule,) = lab('fault', 'list')\n"
+        "assert lab('fault', 'set', 'action=error', 'ops=read')['rules'] == 2\n"
+        "rule, _ = lab('fault', 'list')\n"
         "assert rule['hits'] == 1, rule\n"
         "assert lab('fault', 'clear')['rules'] == 0\n"
         "(info,) = [d for d in lab('device', 'list') if d['path'] == path]\n"

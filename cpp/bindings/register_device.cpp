@@ -172,13 +172,14 @@ py::dict limits(const DeviceControl& control, std::uint32_t index) {
     return to_dict(control.limits(index), kLimits);
 }
 
-void set_faults(DeviceControl& control, std::uint32_t index, const std::vector<py::kwargs>& rules, std::uint64_t seed) {
+void set_faults(DeviceControl& control, std::uint32_t index, const std::vector<py::kwargs>& rules, std::uint64_t seed,
+                bool add) {
     std::vector<sampleblk_rule> list;
     for (const py::kwargs& rule : rules) {
         list.push_back(from_keywords(rule, kRule));
     }
     const py::gil_scoped_release release;
-    control.set_faults(index, std::move(list), seed);
+    control.set_faults(index, std::move(list), seed, add);
 }
 
 py::list faults(const DeviceControl& control, std::uint32_t index) {
@@ -282,7 +283,7 @@ void register_device(py::module_& module) {
         .def("timing", &timing, py::arg("index"), py::arg("op"))
         .def("set_limits", &set_limits, py::arg("index"))
         .def("limits", &limits, py::arg("index"))
-        .def("set_faults", &set_faults, py::arg("index"), py::arg("rules"), py::arg("seed"))
+        .def("set_faults", &set_faults, py::arg("index"), py::arg("rules"), py::arg("seed"), py::arg("add"))
         .def("faults", &faults, py::arg("index"))
         .def("power_cut", &power_cut, py::arg("index"), py::arg("mode"), py::arg("flags"), py::arg("survive_percent"),
              py::arg("seed"), py::arg("survivors"))

@@ -145,7 +145,7 @@ static int control_set_faults(struct sblk_device *dev, union sblk_arg *arg)
 
 static int control_get_faults(struct sblk_device *dev, union sblk_arg *arg)
 {
-	return RESERVED_ZERO(&arg->faults) ? sblk_get_faults(dev, &arg->faults) : -EINVAL;
+	return RESERVED_ZERO(&arg->faults) && !arg->faults.flags ? sblk_get_faults(dev, &arg->faults) : -EINVAL;
 }
 
 static int control_power(struct sblk_device *dev, union sblk_arg *arg)

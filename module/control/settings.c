@@ -339,16 +339,23 @@ int sblk_set_limits(struct sblk_device *dev, const struct sampleblk_limits *limi
 int sblk_set_faults(struct sblk_device *dev, const struct sampleblk_faults *faults)
 {
 	struct sampleblk_rule __user *user = u64_to_user_ptr(faults->rules);
+	struct sblk_faults *old = rcu_dereference_protected(dev->faults, lockdep_is_held(&dev->control));
 	struct sblk_faults *table = NULL;
+	bool add = faults->flags & SAMPLEBLK_FAULTS_ADD;
+	u32 kept = add && old ? old->nr_rules : 0;
 	u32 i;
 
-	if (faults->nr_rules > SAMPLEBLK_MAX_RULES)
+	if (faults->flags & ~(u64)SAMPLEBLK_FAULTS_ADD || faults->nr_rules > SAMPLEBLK_MAX_RULES - kept)
 		return -EINVAL;
+	if (add && !faults->nr_rules)
+		return 0;
 	if (faults->nr_rules) {
-		table = sblk_faults_create(faults->nr_rules, faults->seed, ktime_get_ns());
+		table = sblk_faults_create(kept + faults->nr_rules, faults->seed, ktime_get_ns());
 		if (!table)
 			return -ENOMEM;
 		table->generation = dev->faults_generation + 1;
+		if (kept)
+			sblk_faults_borrow(table, old);
 	}
 	for (i = 0; i < faults->nr_rules; i++) {
 		struct sampleblk_rule rule;
@@ -359,17 +366,22 @@ int sblk_set_faults(struct sblk_device *dev, const struct sampleblk_faults *faul
 		if (!err && rule.action == SAMPLEBLK_FAULT_CORRUPT_TAG && !sblk_has_integrity(dev))
 			err = -EOPNOTSUPP;
 		if (!err)
-			err = sblk_fault_set(table, i, &rule, dev->config.capacity_bytes >> SECTOR_SHIFT);
+			err = sblk_fault_set(table, kept + i, &rule, dev->config.capacity_bytes >> SECTOR_SHIFT);
 		if (err) {
 			sblk_faults_destroy(table);
 			return err;
 		}
 	}
-	WRITE_ONCE(dev->faults_generation, dev->faults_generation + 1);
-	table = rcu_replace_pointer(dev->faults, table, lockdep_is_held(&dev->control));
+	if (!kept)
+		WRITE_ONCE(dev->faults_generation, dev->faults_generation + 1);
+	rcu_assign_pointer(dev->faults, table);
 	sblk_slow_path_set(dev, SBLK_SLOW_FAULTS, faults->nr_rules);
 	synchronize_rcu_expedited();
-	sblk_faults_destroy(table);
+	if (kept)
+		sblk_faults_replace(table, old);
+	sblk_faults_destroy(old);
+	if (kept)
+		return 0;
 	/* What old rules let wait is among these: what comes to wait later sees that its table is gone. */
 	sblk_cmd_release(dev, BIT(SBLK_WAIT_HUNG), BLK_STS_IOERR, dev->faults_generation);
 	sblk_cmd_release(dev, BIT(SBLK_WAIT_HELD), BLK_STS_OK, dev->faults_generation);

@@ -26,9 +26,26 @@ void sblk_faults_destroy(struct sblk_faults *faults)
 
 	if (!faults)
 		return;
-	for (i = 0; i < faults->nr_rules; i++)
-		kvfree(faults->rules[i].repaired);
+	for (i = faults->nr_lent; i < faults->nr_rules; i++) {
+		if (faults->rules[i])
+			kvfree(faults->rules[i]->repaired);
+		kfree(faults->rules[i]);
+	}
 	kvfree(faults);
+}
+
+void sblk_faults_borrow(struct sblk_faults *faults, const struct sblk_faults *old)
+{
+	memcpy(faults->rules, old->rules, old->nr_rules * sizeof(old->rules[0]));
+	faults->nr_lent = old->nr_rules;
+	faults->generation = old->generation;
+}
+
+void sblk_faults_replace(struct sblk_faults *faults, struct sblk_faults *old)
+{
+	faults->nr_lent = 0;
+	faults->seed = old->seed;
+	old->nr_lent = old->nr_rules;
 }
 
 /* Whether the action makes sense of the rule's operations and arguments. */
@@ -81,12 +98,18 @@ static int rule_check(const struct sampleblk_rule *rule, u64 capacity_sectors)
 
 int sblk_fault_set(struct sblk_faults *faults, u32 index, const struct sampleblk_rule *rule, u64 capacity_sectors)
 {
-	struct sblk_fault_rule *slot = &faults->rules[index];
+	struct sblk_fault_rule *slot;
 	int err = rule_check(rule, capacity_sectors);
 
 	if (err)
 		return err;
+	slot = kzalloc(sizeof(*slot), GFP_KERNEL);
+	if (!slot)
+		return -ENOMEM;
+	faults->rules[index] = slot;
 	slot->rule = *rule;
+	slot->seed = faults->seed;
+	slot->since_ns = faults->since_ns;
 	if (rule->action != SAMPLEBLK_FAULT_BAD_SECTOR)
 		return 0;
 	if (rule->first_sector >= capacity_sectors)
@@ -100,7 +123,7 @@ int sblk_fault_set(struct sblk_faults *faults, u32 index, const struct sampleblk
 
 struct sampleblk_rule sblk_fault_get(const struct sblk_faults *faults, u32 index)
 {
-	const struct sblk_fault_rule *slot = &faults->rules[index];
+	const struct sblk_fault_rule *slot = faults->rules[index];
 	struct sampleblk_rule rule = slot->rule;
 
 	rule.matched = atomic64_read(&slot->matched);
@@ -113,7 +136,7 @@ struct sampleblk_rule sblk_fault_get(const struct sblk_faults *faults, u32 index
 /* Whether a matching rule acts this time; counts. */
 static bool fires(struct sblk_faults *faults, u32 index, u64 *random)
 {
-	struct sblk_fault_rule *slot = &faults->rules[index];
+	struct sblk_fault_rule *slot = faults->rules[index];
 	const struct sampleblk_rule *rule = &slot->rule;
 	u64 match = atomic64_inc_return(&slot->matched) - 1;
 	u64 hit;
@@ -128,7 +151,7 @@ static bool fires(struct sblk_faults *faults, u32 index, u64 *random)
 			return false;
 	}
 	/* The chance of a match is its own, so that racing requests change who draws it and not what is drawn. */
-	*random = sblk_random(faults->seed + index, match);
+	*random = sblk_random(slot->seed + index, match);
 	if (rule->probability) {
 		u64 drawn;
 
@@ -136,7 +159,7 @@ static bool fires(struct sblk_faults *faults, u32 index, u64 *random)
 		if (drawn >= rule->probability)
 			return false;
 	}
-	*random = sblk_random(~faults->seed + index, match);
+	*random = sblk_random(~slot->seed + index, match);
 	hit = atomic64_inc_return(&slot->hits);
 	if (rule->count && hit > rule->count) {
 		atomic64_dec(&slot->hits);
@@ -146,14 +169,15 @@ static bool fires(struct sblk_faults *faults, u32 index, u64 *random)
 }
 
 /* Of each up_ns + down_ns the rule is awake in the last down_ns. */
-static bool is_awake(const struct sblk_faults *faults, const struct sampleblk_rule *rule, u64 now_ns)
+static bool is_awake(const struct sblk_fault_rule *slot, u64 now_ns)
 {
+	const struct sampleblk_rule *rule = &slot->rule;
 	u64 phase;
 
 	if (!rule->down_ns)
 		return true;
-	/* One that came just before the table was set comes with it. */
-	div64_u64_rem(max_t(u64, now_ns, faults->since_ns) - faults->since_ns, rule->up_ns + rule->down_ns, &phase);
+	/* One that came just before the rule was set comes with it. */
+	div64_u64_rem(max_t(u64, now_ns, slot->since_ns) - slot->since_ns, rule->up_ns + rule->down_ns, &phase);
 	return phase >= rule->up_ns;
 }
 
@@ -195,12 +219,11 @@ static u64 good_sectors(const struct sblk_fault_rule *slot, const struct sblk_fa
 }
 
 /* Whether a rule is about the request at all, before anything is counted. */
-static bool concerns(const struct sblk_faults *faults, const struct sblk_fault_rule *slot,
-		     const struct sblk_fault_request *request)
+static bool concerns(const struct sblk_fault_rule *slot, const struct sblk_fault_request *request)
 {
 	const struct sampleblk_rule *rule = &slot->rule;
 
-	if (!(rule->ops & 1U << request->op) || !touches(rule, request) || !is_awake(faults, rule, request->now_ns))
+	if (!(rule->ops & 1U << request->op) || !touches(rule, request) || !is_awake(slot, request->now_ns))
 		return false;
 	if (rule->action == SAMPLEBLK_FAULT_SET_BYTE)
 		return rule->arg0 < request->sectors << 9;
@@ -217,7 +240,7 @@ static void repair_by_write(struct sblk_faults *faults, const struct sblk_fault_
 	u32 i;
 
 	for (i = 0; i < faults->nr_rules; i++) {
-		struct sblk_fault_rule *slot = &faults->rules[i];
+		struct sblk_fault_rule *slot = faults->rules[i];
 
 		if (slot->repaired && slot->rule.ops & 1U << request->op && !(slot->rule.arg0 & SAMPLEBLK_BAD_WRITES))
 			repair(slot, request);
@@ -245,10 +268,10 @@ bool sblk_fault_match(struct sblk_faults *faults, const struct sblk_fault_reques
 
 	*fault = (struct sblk_fault){ .action = SAMPLEBLK_FAULTS, .generation = faults->generation };
 	for (i = 0; i < faults->nr_rules; i++) {
-		struct sblk_fault_rule *slot = &faults->rules[i];
+		struct sblk_fault_rule *slot = faults->rules[i];
 		const struct sampleblk_rule *rule = &slot->rule;
 
-		if (!concerns(faults, slot, request) || !fires(faults, i, &fault->random))
+		if (!concerns(slot, request) || !fires(faults, i, &fault->random))
 			continue;
 		fault->action = rule->action;
 		fault->arg0 = rule->arg0;

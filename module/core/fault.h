@@ -12,6 +12,8 @@
 
 struct sblk_fault_rule {
 	struct sampleblk_rule rule;
+	u64 seed;
+	u64 since_ns; /* from when its windows are counted */
 	atomic64_t matched;
 	atomic64_t hits;
 	/* SAMPLEBLK_FAULT_BAD_SECTOR only: the sectors that are good again, a bit for each from first_sector on. */
@@ -22,10 +24,11 @@ struct sblk_fault_rule {
 
 struct sblk_faults {
 	u64 seed;
-	u64 since_ns; /* from when rules' windows are counted */
+	u64 since_ns; /* from when the windows of rules that are set now are counted */
 	u64 generation; /* the table's, counted by the device */
 	u32 nr_rules;
-	struct sblk_fault_rule rules[];
+	u32 nr_lent; /* the first of them, which another table frees */
+	struct sblk_fault_rule *rules[];
 };
 
 /* What a request is to the rules. */
@@ -49,6 +52,12 @@ struct sblk_fault {
 
 /* Room for `nr_rules`, of which the caller hands over each with sblk_fault_set(); NULL without memory. */
 struct sblk_faults *sblk_faults_create(u32 nr_rules, u64 seed, u64 now_ns);
+/*
+ * Makes the rules of `old` the first of `faults`, which has room for them. They stay the old table's, which may be in use,
+ * until sblk_faults_replace().
+ */
+void sblk_faults_borrow(struct sblk_faults *faults, const struct sblk_faults *old);
+void sblk_faults_replace(struct sblk_faults *faults, struct sblk_faults *old);
 /* NULL is fine. */
 void sblk_faults_destroy(struct sblk_faults *faults);
 

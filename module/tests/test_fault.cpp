@@ -58,8 +58,8 @@ TEST(Fault, SkipEveryAndCountPickTheirRequests) {
     made.count = 2;
     const Faults faults = table({made});
     EXPECT_EQ(fired(faults.get(), 20), (std::vector<int>{4, 6}));
-    EXPECT_EQ(atomic64_read(&faults->rules[0].hits), 2);
-    EXPECT_EQ(atomic64_read(&faults->rules[0].matched), 20);
+    EXPECT_EQ(atomic64_read(&faults->rules[0]->hits), 2);
+    EXPECT_EQ(atomic64_read(&faults->rules[0]->matched), 20);
 }
 
 TEST(Fault, OnlyItsOperationsAndSectorsMatch) {
@@ -72,7 +72,7 @@ TEST(Fault, OnlyItsOperationsAndSectorsMatch) {
     EXPECT_TRUE(fired(faults.get(), 3, SAMPLEBLK_OP_WRITE, 108).empty());
     EXPECT_EQ(fired(faults.get(), 1, SAMPLEBLK_OP_WRITE, 93).size(), 1U);
     EXPECT_EQ(fired(faults.get(), 1, SAMPLEBLK_OP_WRITE, 107).size(), 1U);
-    EXPECT_EQ(atomic64_read(&faults->rules[0].matched), 2);
+    EXPECT_EQ(atomic64_read(&faults->rules[0]->matched), 2);
 }
 
 TEST(Fault, TheFirstThatFiresActsAlone) {
@@ -92,6 +92,49 @@ TEST(Fault, ProbabilityIsKeptAndTheSeedDecides) {
     EXPECT_NEAR(static_cast<double>(one.size()), 10'000, 400);
     EXPECT_EQ(one, fired(table({made}, 1).get(), 40'000));
     EXPECT_NE(one, fired(table({made}, 2).get(), 40'000));
+}
+
+TEST(Fault, RulesThatAreThereStayAsTheyAreWhenOthersAreAdded) {
+    sampleblk_rule bad = rule(reads | writes, SAMPLEBLK_FAULT_BAD_SECTOR);
+    bad.last_sector = 15;
+    sampleblk_rule chance = rule(writes, SAMPLEBLK_FAULT_ERROR, EIO);
+    chance.first_sector = 500;
+    chance.probability = SAMPLEBLK_PROBABILITY_ONE / 3;
+    Faults faults = table({bad, chance}, 7);
+    const Faults whole = table({bad, chance}, 7);
+    acts(faults.get(), SAMPLEBLK_OP_WRITE, 0, 8);
+    acts(faults.get(), SAMPLEBLK_OP_WRITE, 500, 8);
+    acts(whole.get(), SAMPLEBLK_OP_WRITE, 500, 8);
+
+    Faults more(sblk_faults_create(3, 9, start_ns + 100));
+    sblk_faults_borrow(more.get(), faults.get());
+    sampleblk_rule window = rule(reads, SAMPLEBLK_FAULT_ERROR, EIO);
+    window.first_sector = 100;
+    window.up_ns = 1000;
+    window.down_ns = 1000;
+    ASSERT_EQ(sblk_fault_set(more.get(), 2, &window, 1000), 0);
+    sblk_faults_replace(more.get(), faults.get());
+    faults = std::move(more);
+
+    EXPECT_EQ(sblk_fault_get(faults.get(), 0).arg1, 8U) << "repaired";
+    EXPECT_EQ(sblk_fault_get(faults.get(), 1).matched, 1U);
+    EXPECT_EQ(acts(faults.get(), SAMPLEBLK_OP_READ, 0, 8).action, u32{SAMPLEBLK_FAULTS});
+    EXPECT_EQ(acts(faults.get(), SAMPLEBLK_OP_READ, 8, 8).action, u32{SAMPLEBLK_FAULT_BAD_SECTOR});
+    EXPECT_EQ(fired(faults.get(), 100, SAMPLEBLK_OP_WRITE, 500), fired(whole.get(), 100, SAMPLEBLK_OP_WRITE, 500))
+        << "their chances are those of their own seed";
+    EXPECT_EQ(acts(faults.get(), SAMPLEBLK_OP_READ, 100, 8, start_ns + 1050).action, u32{SAMPLEBLK_FAULTS});
+    EXPECT_EQ(acts(faults.get(), SAMPLEBLK_OP_READ, 100, 8, start_ns + 1100).action, u32{SAMPLEBLK_FAULT_ERROR});
+}
+
+TEST(Fault, RulesThatWereNotAddedLeaveTheOthersWithTheirTable) {
+    const Faults faults = table({rule(writes, SAMPLEBLK_FAULT_ERROR, EIO)});
+    {
+        const Faults more(sblk_faults_create(2, 1, start_ns));
+        sblk_faults_borrow(more.get(), faults.get());
+        const sampleblk_rule wrong = rule(0, SAMPLEBLK_FAULT_ERROR, EIO);
+        EXPECT_EQ(sblk_fault_set(more.get(), 1, &wrong, 1000), -EINVAL);
+    }
+    EXPECT_EQ(acts(faults.get(), SAMPLEBLK_OP_WRITE, 0, 8).action, u32{SAMPLEBLK_FAULT_ERROR});
 }
 
 TEST(Fault, WhatNoRequestCanDoIsRefused) {

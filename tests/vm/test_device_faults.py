@@ -67,6 +67,31 @@ def test_what_lies_before_a_bad_sector_is_read_and_written(mode: str) -> None:
 
 
 @both_modes
+def test_rules_that_are_added_leave_those_that_are_there_as_they_are(mode: str) -> None:
+    with lab.Device("1M", mode=mode) as dev:
+        dev.add_faults([lab.Fault(action="bad_sector", ops=("read", "write"), first_sector=8, last_sector=23)])
+        write(dev.path, b"n" * 4096, 4096)
+        assert errno_of(read, dev.path, 4096, 8192) == errno.ENODATA
+        dev.add_faults([lab.Fault(action="hold", first_sector=100, last_sector=107)])
+        held = Background(write, dev.path, b"h" * 4096, 51200)
+        until(lambda: dev.faults()[1].hits == 1)
+        dev.add_faults([lab.Fault(action="error", ops="write", count=1)])
+        with pytest.raises(OSError, match="Invalid argument"):
+            dev.add_faults([lab.Fault(action="error")] * 254)
+        assert [(rule.action, rule.hits, rule.repaired) for rule in dev.faults()] == [
+            ("bad_sector", 1, 8),
+            ("hold", 1, 0),
+            ("error", 0, 0),
+        ]
+        assert read(dev.path, 4096, 4096) == b"n" * 4096, "repaired as before"
+        assert errno_of(read, dev.path, 4096, 8192) == errno.ENODATA
+        assert errno_of(write, dev.path, b"x" * 4096) == errno.EIO
+        assert held.running
+        dev.set_faults([])
+        assert held.error(20) is None
+
+
+@both_modes
 def test_a_bad_sector_may_fail_once(mode: str) -> None:
     with lab.Device("1M", mode=mode) as dev:
         dev.set_faults([lab.Fault(action="bad_sector", ops="read", first_sector=0, last_sector=15, once=True)])

@@ -76,8 +76,8 @@ class DeviceControl {
     void set_limits(const sampleblk_limits& limits);
     [[nodiscard]] sampleblk_limits limits(std::uint32_t index) const;
 
-    // Replaces the whole table; none takes all faults away.
-    void set_faults(std::uint32_t index, std::vector<sampleblk_rule> rules, std::uint64_t seed = 0);
+    // Replaces the whole table, and none takes all faults away; or adds to it, and what is there keeps its counts.
+    void set_faults(std::uint32_t index, std::vector<sampleblk_rule> rules, std::uint64_t seed = 0, bool add = false);
 
     // The table with its counts.
     [[nodiscard]] std::vector<sampleblk_rule> faults(std::uint32_t index) const;

@@ -290,7 +290,7 @@ sampleblk_limits DeviceControl::limits(std::uint32_t index) const {
     return limits;
 }
 
-void DeviceControl::set_faults(std::uint32_t index, std::vector<sampleblk_rule> rules, std::uint64_t seed) {
+void DeviceControl::set_faults(std::uint32_t index, std::vector<sampleblk_rule> rules, std::uint64_t seed, bool add) {
     if (rules.size() > SAMPLEBLK_MAX_RULES) {
         throw InputError(std::to_string(rules.size()) + " fault rules", {}, 0,
                          "at most " + std::to_string(SAMPLEBLK_MAX_RULES));
@@ -300,6 +300,7 @@ void DeviceControl::set_faults(std::uint32_t index, std::vector<sampleblk_rule> 
     faults.nr_rules = static_cast<std::uint32_t>(rules.size());
     faults.seed = seed;
     faults.rules = reinterpret_cast<std::uintptr_t>(rules.data());
+    faults.flags = add ? SAMPLEBLK_FAULTS_ADD : 0;
     call(SAMPLEBLK_IOC_SET_FAULTS, &faults, "SAMPLEBLK_IOC_SET_FAULTS", device_path(index));
 }
 

@@ -19,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     setting = actions.add_parser("set", help="add a rule: sampleblk-lab fault set action=error ops=write count=3")
     setting.add_argument("rule", nargs="+", metavar="NAME=VALUE", help="as sampleblk_lab.Fault; ops=read,write")
-    setting.add_argument("--seed", type=int, default=0, help="of rules that fire by chance (0)")
+    setting.add_argument("--seed", type=int, default=0, help="of its chances (0)")
     setting.set_defaults(run=_set)
 
     clearing = actions.add_parser("clear", help="remove all rules, and fail what hangs")
@@ -48,7 +48,7 @@ def _list(options: argparse.Namespace) -> int:
 def _set(options: argparse.Namespace) -> int:
     import sampleblk_lab as lab
 
-    known = [field.name for field in dataclasses.fields(lab.Fault) if field.name not in ("matched", "hits")]
+    known = [field.name for field in dataclasses.fields(lab.Fault) if field.name not in ("matched", "hits", "repaired")]
     parameters = parameters_of(options.rule, known, "a fault")
     for name, value in parameters.items():
         if name == "ops":
@@ -61,7 +61,7 @@ def _set(options: argparse.Namespace) -> int:
         raise InputError("the fault has no action", expected="action=error, delay, hang, …")
     device = lab.Device(adopt=options.index)
     try:
-        device.set_faults([*device.faults(), lab.Fault(**parameters)], seed=options.seed)
+        device.add_faults([lab.Fault(**parameters)], seed=options.seed)
         count = len(device.faults())
     finally:
         device.leave()

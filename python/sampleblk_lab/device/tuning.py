@@ -373,7 +373,20 @@ class Tuning:
             OSError: EINVAL for a rule that no request can follow; EOPNOTSUPP for ``"corrupt_tag"`` on a device
                 without protection information.
         """
-        self._control.set_faults(self.index, [fault.raw() for fault in faults], seed)
+        self._control.set_faults(self.index, [fault.raw() for fault in faults], seed, False)
+
+    def add_faults(self, faults: Sequence[Fault], *, seed: int = 0) -> None:
+        """Adds rules after those that are there, which keep their counts, repaired sectors and what they let wait.
+
+        Args:
+            faults: The rules.
+            seed: Of these rules' chances; those that are there keep theirs.
+
+        Raises:
+            InputError: As :meth:`set_faults`.
+            OSError: As :meth:`set_faults`; EINVAL also for more than 256 rules in all.
+        """
+        self._control.set_faults(self.index, [fault.raw() for fault in faults], seed, True)
 
     def faults(self) -> list[Fault]:
         """The fault table with its counts."""

@@ -335,13 +335,20 @@ struct sampleblk_rule {
 	__u64 down_ns;
 };
 
-/* SAMPLEBLK_IOC_SET_FAULTS replaces the whole table, SAMPLEBLK_IOC_GET_FAULTS reads it with its counts. */
+/*
+ * SAMPLEBLK_IOC_SET_FAULTS replaces the whole table, or with SAMPLEBLK_FAULTS_ADD puts the rules after those that are there,
+ * which keep their counts, windows, repaired sectors and what they let wait. SAMPLEBLK_IOC_GET_FAULTS reads the table with
+ * its counts.
+ */
+#define SAMPLEBLK_FAULTS_ADD (1U << 0)
+
 struct sampleblk_faults {
 	__u32 index;
 	__u32 nr_rules; /* GET: room at `rules`, and then how many there are */
-	__u64 seed;
+	__u64 seed; /* GET: of the first rule; each has that of the call that brought it */
 	__u64 rules; /* pointer to struct sampleblk_rule */
-	__u64 reserved[4];
+	__u64 flags; /* SET: SAMPLEBLK_FAULTS_ADD */
+	__u64 reserved[3];
 };
 
 /*
