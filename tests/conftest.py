@@ -55,7 +55,7 @@ def _qemus() -> list[int]:
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
-                text = (folder / "stat").read_text()
+                text = (folder / "stat").read_text(errors="replace")  # names are bytes
             except OSError:
                 continue
             pid, rest = int(folder.name), text.rpartition(")")[2].split()

@@ -9,6 +9,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,9 +48,45 @@ def test_runs_one_command_after_the_other() -> None:
         # A command that leaves a child behind with its pipes open has ended all the same.
         assert vm.run(["sh", "-c", "sleep 1000 & echo done"]).stdout == b"done\n"
         assert vm.run(["true"]).returncode == 0
+        with pytest.raises(VMError, match="runs already"):
+            vm.start()
+        for timeout in (float("nan"), float("inf"), -1, True):
+            with pytest.raises(InputError, match="seconds, 0 or more, or None"):
+                vm.run(["true"], timeout=timeout)
+        assert vm.run(["echo", "-n", "late"], timeout=1e300).stdout == b"late"
+        _check_cut_short(vm)
     vm.close()  # a second close is nothing
     with pytest.raises(VMError, match="not running"):
         vm.run(["true"])
+
+
+def _check_cut_short(vm: VM) -> None:
+    """A command of which an exception here makes an end leaves nothing that answers the next one."""
+    with Path("/dev/full").open("wb") as full:
+        with pytest.raises(OSError, match="No space left"):
+            vm.run(["echo", "first"], stdout=full.fileno())
+        done = vm.run(["sh", "-c", "cat; exit 3"], stdin=b"second")
+        assert (done.returncode, done.stdout) == (3, b"second")
+    for command in ("while :; do echo first; sleep 0.1; done", "trap '' INT; while :; do echo first; sleep 0.1; done"):
+        interrupt = threading.Timer(1, signal.raise_signal, [signal.SIGINT])
+        interrupt.start()
+        with pytest.raises(KeyboardInterrupt):
+            vm.run(["sh", "-c", command], stdin=b"x" * (2 << 20))
+        interrupt.join()
+        done = vm.run(["sh", "-c", "cat; pgrep -cf 'sleep 0[.]1'"], stdin=b"next ")
+        assert (done.stdout, done.stderr) == (b"next 0\n", b"")
+
+
+def test_what_would_be_another_command_in_the_guest_is_refused() -> None:
+    for argv, env, cwd, named in (
+        ("uname", {}, None, "the command 'uname' is one text"),
+        (["rm", "a\0b"], {}, None, "null byte"),
+        (["true"], {"A": "b\0c"}, None, "null byte"),
+        (["true"], {"A=B": "c"}, None, "a variable 'A=B'"),
+        (["true"], {}, "/tmp\0x", "null byte"),
+    ):
+        with pytest.raises(InputError, match=named):
+            machine._command_of(argv, env, cwd)  # type: ignore[arg-type]
 
 
 def test_a_closed_stdin_is_an_end_of_file() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,18 @@ def percent(name: str, value: float) -> float:
     if not isinstance(value, (int, float)) or not 0 <= value <= 100:  # which NaN is not
         raise InputError(f"{name}={value!r}", expected="percent, from 0 to 100")
     return value
+
+
+def seconds(name: str, value: float, *, none: bool = False) -> float:
+    """A time to wait, 0 or more; `none`: the caller takes None, too. Raises InputError."""
+    # By an object that is no number waiting fails later, and by NaN or infinity it never ends.
+    try:
+        number = -1.0 if isinstance(value, (bool, str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = -1.0
+    if not 0 <= number < math.inf:
+        raise InputError(f"{name}={value!r}", expected=f"seconds, 0 or more{', or None' if none else ''}")
+    return number
 
 
 def one_of(name: str, value: str, known: Iterable[str]) -> str:

@@ -132,6 +132,8 @@ def test_what_is_meant_by_no_vm_is_told(log: crash.Log, tmp_path: Path) -> None:
         log.explore(falls_over, vm={}, client="tcp://127.0.0.1:1")
     with pytest.raises(InputError, match="deadline_s 0"):
         log.explore(falls_over, vm={"deadline_s": 0})
+    with pytest.raises(InputError, match="deadline_s=nan"):
+        log.explore(falls_over, vm={"deadline_s": float("nan")})
     with pytest.raises(InputError, match="a VM beside a client"):
         log.explore(falls_over, vm=True, client="tcp://127.0.0.1:1")
     shared = Path("/dev/shm") / tmp_path.name

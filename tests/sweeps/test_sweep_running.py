@@ -406,6 +406,7 @@ def takes(a: int, needed: int) -> int:
         (lambda a: a, {"a": [1], "repeat": "2"}, "repeat='2'"),
         (lambda a: a, {"a": [1], "retries": -1}, "retries=-1"),
         (lambda a: a, {"a": [1], "deadline_s": 0}, "deadline_s=0 .expected seconds above 0, or None"),
+        (lambda a: a, {"a": [1], "deadline_s": float("inf")}, "deadline_s=inf .expected seconds above 0, or None"),
         (lambda a: a, {"a": [1], "pairwise": 2}, "pairwise=2"),
         (lambda a: a, {"a": [1], "workers": 0}, "workers=0"),
         (lambda a: a, {"a": [1], "client": 3}, "client=3 .expected a distributed.Client"),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import sampleblk_lab as lab
+from sampleblk_lab.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -279,3 +280,13 @@ def test_runs_of_one_io_end_when_it_does(tmp_path: Path) -> None:
             run.wait(timeout_s=30)
             times.append(time.monotonic() - began)
     assert 0.005 < min(times) < 0.045
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -1, True, "1"])
+def test_a_time_that_nobody_can_wait_for_is_refused(wrong: float, tmp_path: Path) -> None:
+    with lab.Job(rw="write", size="4k", filename=tmp_path / "f").prepare() as run:
+        run.start()
+        for wait in (run.wait, run.poll):
+            with pytest.raises(InputError, match=r"timeout_s=.*seconds, 0 or more"):
+                wait(wrong)
+        assert run.wait(20)

@@ -14,7 +14,7 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-from sampleblk_lab import leftovers, paths, proc, trust
+from sampleblk_lab import checked, leftovers, paths, proc, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.blocks import StopsAtEnd
 from sampleblk_lab.errors import InputError, UnsupportedError
@@ -69,7 +69,7 @@ class Tracer(StopsAtEnd, Generic[Found]):
     _WAITS: ClassVar[tuple[str, ...]]
 
     def __init__(self, timeout_s: float, lossy: str) -> None:
-        self._timeout_s = timeout_s
+        self._timeout_s = checked.seconds("timeout_s", timeout_s)
         self._lossy = lossy
         self._found: Found | None = None
         self._files: tempfile.TemporaryDirectory[str] | None = None

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sampleblk_lab import checked
 from sampleblk_lab.crash.disks import ImageFile
 from sampleblk_lab.crash.explore import (
     Bench,
@@ -303,7 +304,7 @@ def explore_in_vms(
     """See :meth:`Log.explore`; `vm` has the options of each VM."""
     options = dict(vm)
     deadline_s = options.pop("deadline_s", DEADLINE_S)
-    if deadline_s <= 0:
+    if checked.seconds("deadline_s", deadline_s) == 0:
         raise InputError(f"deadline_s {deadline_s}", expected="seconds that a state may take")
     if unknown := sorted(set(options) - _OPTIONS):
         raise InputError(f"vm has {unknown[0]!r}", expected=f"deadline_s, {', '.join(sorted(_OPTIONS))}")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sampleblk_lab import checked
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.interrupts import counted_ctrl_c
 from sampleblk_lab.kernels import config, resolve
@@ -122,6 +123,8 @@ def prepare(
         UnsupportedError: What the suite needs is not installed.
         SuiteBuildError: It does not build.
     """
+    if checked.seconds("deadline_s", deadline_s) == 0:
+        raise InputError("deadline_s=0", expected="seconds that a test may take")
     chosen = SUITES[suite]
     chosen.check_setup(setup)
     built = checkout.build(chosen, checkout.find(chosen, where))

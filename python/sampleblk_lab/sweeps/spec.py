@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -70,7 +71,7 @@ class Spec:
         if self.deadline_s is not None and (
             not isinstance(self.deadline_s, (int, float))
             or isinstance(self.deadline_s, bool)
-            or not self.deadline_s > 0
+            or not 0 < self.deadline_s < math.inf
         ):
             raise self._wrong(f"deadline_s={self.deadline_s!r}", "seconds above 0, or None")
         for name in self.axes:

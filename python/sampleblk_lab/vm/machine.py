@@ -16,12 +16,13 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 import weakref
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, ParamSpec, TypeVar
 
-from sampleblk_lab import proc, renamed
+from sampleblk_lab import checked, proc, renamed
 from sampleblk_lab.errors import FormatError, InputError
 from sampleblk_lab.kernels import resolve, store
 from sampleblk_lab.kernels.driver import module_tree
@@ -57,6 +58,10 @@ _STACKS_S = 15.0
 
 # QEMU's monitor answers at once, unless QEMU itself hangs.
 _MONITOR_S = 2.0
+
+# A command that Ctrl-C reaches ends by itself, mostly; one that is killed, unless it hangs in the kernel.
+_INTERRUPTED_S = 2.0
+_KILLED_S = 5.0
 
 # In this time the kernel of a guest that does not boot prints what it is asked by its keyboard.
 _KEYBOARD_S = 3.0
@@ -176,6 +181,7 @@ class VM:
         self._log: IO[bytes] | None = None
         self._lifeline = -1
         self._link: channel.Link | None = None
+        self._runs = threading.Lock()  # held by the one command that runs
         self._qmp: Qmp | None = None
         self.console = Console(Path(console).absolute() if console else self._scratch / "console.log")
 
@@ -217,8 +223,9 @@ class VM:
         Raises:
             BootError: It did not become ready in `timeout_s` seconds, or QEMU refused to start.
         """
+        self._check_not_running()
+        timeout_s = boot_deadline() if timeout_s is None else checked.seconds("timeout_s", timeout_s, none=True)
         self._hopeless = hopeless
-        timeout_s = boot_deadline() if timeout_s is None else timeout_s
         try:
             self._start(timeout_s)
         except VMError as error:
@@ -255,6 +262,11 @@ class VM:
             self._await_ready(end)
             self._begin(end)
 
+    def _check_not_running(self) -> None:
+        if self._keeper is not None and self._keeper.poll() is None:
+            raise VMError("the virtual machine runs already")
+        self._stop()  # what is left of one whose guest has ended
+
     @renamed.parameters(deadline_s="timeout_s")
     def make_template(self, timeout_s: float | None = None) -> Path | None:
         """Makes what VMs of this shape are cloned from, with a Python that has imported what experiments import.
@@ -268,10 +280,12 @@ class VM:
         Raises:
             BootError: The machine did not boot.
         """
+        self._check_not_running()
+        timeout_s = boot_deadline() if timeout_s is None else checked.seconds("timeout_s", timeout_s, none=True)
         to_make, python = self._template(at_once=True)
         if not to_make.exists():
             with step(f"booting the machine that VMs with Linux {self.kernel.release} are cloned from"):
-                if not self._make(to_make, python, boot_deadline() if timeout_s is None else timeout_s):
+                if not self._make(to_make, python, timeout_s):
                     return None
         return to_make.folder
 
@@ -596,25 +610,28 @@ class VM:
         Returns:
             The exit status (minus the signal number, if one ended it) and what was collected.
 
+        A command that is cut short by an exception here, such as that of Ctrl-C, is ended: interrupted, then killed.
+        Where it does not end so, the VM does.
+
         Raises:
+            InputError: The command, its environment or a time is none.
             CommandError: It could not be started.
             DeadlineError: `timeout` ran out; the VM is gone. Its text has the stacks of what hung in the kernel.
             GuestPanicError, GuestLostError: The VM ended under it.
         """
         if self._link is None:
             raise VMError("the virtual machine is not running")
+        if timeout is not None:
+            checked.seconds("timeout", timeout, none=True)
         environment = dict(os.environ if env is None else env)
         # The command is root's, whoever started it: an ordinary user's PATH has no modprobe.
         environment["PATH"] = search_path(environment.get("PATH", ""))
-        frame = channel.execute(
-            [os.fsencode(arg) for arg in argv],
-            {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
-            os.fsencode(cwd or Path.cwd()),
-            window,
-        )
+        frame = channel.execute(*_command_of(argv, environment, cwd), window)
         transfer = Transfer(self._link, stdin, stdout, stderr)
-        self._link.send(frame)
+        if not self._runs.acquire(blocking=False):
+            raise VMError("the virtual machine runs another command, and one at a time")
         try:
+            self._link.send(frame)
             with Signals(forward_signals) as signals:
                 status = transfer.run(None if timeout is None else time.monotonic() + timeout, signals)
         except TimeoutError:
@@ -625,7 +642,31 @@ class VM:
             stacks = f"{stacks}\n{registers_then}"
             why = "was given up" if timeout is None else f"ran past its deadline of {timeout} s"
             raise DeadlineError(f"the command {why}", stacks) from None
+        except VMError:
+            raise
+        except BaseException:
+            self._cut_short(transfer)
+            raise
+        finally:
+            self._runs.release()
         return subprocess.CompletedProcess(list(argv), status, *transfer.collected())
+
+    def _cut_short(self, transfer: Transfer) -> None:
+        """Ends the command that runs, for the next one not to be answered by what is left of it."""
+        assert self._link is not None
+        try:
+            for numbers, grace_s in (((signal.SIGINT,), _INTERRUPTED_S), ((signal.SIGHUP, signal.SIGKILL), _KILLED_S)):
+                for number in numbers:
+                    self._link.send(channel.signal_frame(number))
+                with contextlib.suppress(TimeoutError):
+                    transfer.discard(time.monotonic() + grace_s)
+                    return
+            self._stop()
+        except VMError:
+            self._stop()
+        except BaseException:
+            self._stop()
+            raise
 
     def _monitor(self, *commands: str) -> str:
         """What QEMU's monitor says to commands for people, one after the other; as far as it answers."""
@@ -737,6 +778,24 @@ class VM:
         found, status = self.call(run_beside_tool, tool, list(command), args=list(args), cwd=cwd)
         _raise_failed(status, command, found)
         return found
+
+
+def _command_of(
+    argv: Sequence[str | os.PathLike[str]], env: Mapping[str, str], cwd: str | os.PathLike[str] | None
+) -> tuple[list[bytes], dict[bytes, bytes], bytes]:
+    """What the guest is sent of a command. Raises InputError for what would be another one there."""
+    if isinstance(argv, (str, bytes)):
+        raise InputError(f"the command {argv!r} is one text", expected="a list: the program, then each argument")
+    for name in env:
+        if "=" in name:
+            raise InputError(f"the environment has a variable {name!r}", expected="a name without '='")
+    words = [os.fsencode(arg) for arg in argv]
+    variables = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
+    folder = os.fsencode(cwd or Path.cwd())
+    for word in (*words, *variables, *variables.values(), folder):
+        if b"\0" in word:
+            raise InputError(f"{os.fsdecode(word)!r} has a null byte", expected="text that a command can be given")
+    return words, variables, folder
 
 
 def _raise_failed(status: int, command: Sequence[str], found: Any) -> None:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 # Written to a pipe that select(2) calls writable, this much never blocks (pipe(7), PIPE_BUF).
 _CHUNK = 4096
 
+# epoll_wait(2) takes milliseconds, as an int.
+_MOST_S = 1e6
+
 
 class Signals:
     """Signals as bytes on a socket, so that they wait their turn in the loop that sends control frames."""
@@ -73,7 +76,6 @@ class Transfer:
     def __init__(self, link: Link, stdin: int | bytes, stdout: int | None, stderr: int | None) -> None:
         self._link = link
         self._sockets = link.sockets
-        self._selector = selectors.DefaultSelector()
         self._stdin_fd = stdin if isinstance(stdin, int) else None
         self._stdin = bytearray() if isinstance(stdin, int) else bytearray(stdin)
         self._stdin_total = len(self._stdin)
@@ -98,9 +100,27 @@ class Transfer:
     def run(self, end: float | None, signals: Signals) -> int:
         """Carries bytes until the command has ended; returns its status. Raises TimeoutError at `end`."""
         self._signals = signals
+        self._carry(end)
+        assert self._exited is not None
+        return self._exited.status
+
+    def discard(self, end: float) -> None:
+        """Reads what is left of a command whose :meth:`run` failed, and forgets it. Raises TimeoutError at `end`."""
+        self._stdin_total -= len(self._stdin)
+        self._stdin.clear()
+        self._stdin_fd = None
+        self._sinks = dict.fromkeys(self._sinks)
+        for pending in self._pending.values():
+            pending.clear()
+        self._unread.update(self._sinks)
+        with Signals(()) as self._signals:
+            self._carry(end)
+
+    def _carry(self, end: float | None) -> None:
+        self._selector = selectors.DefaultSelector()
         try:
             while not self._finished():
-                left = None if end is None else end - time.monotonic()
+                left = None if end is None else min(end - time.monotonic(), _MOST_S)
                 if left is not None and left <= 0:
                     raise TimeoutError
                 self._watch()
@@ -111,11 +131,9 @@ class Transfer:
                     self._serve(self._stdin_fd, "stdin")
         finally:
             self._selector.close()
-        assert self._exited is not None
         if not self._stdin_ended:
             # What is in the port already is the next command's unless the guest knows how much to throw away.
             self._link.send(channel.stdin_end(self._stdin_total - len(self._stdin)))
-        return self._exited.status
 
     def _finished(self) -> bool:
         done = self._exited

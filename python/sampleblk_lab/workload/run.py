@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab import renamed, trust
+from sampleblk_lab import checked, renamed, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.blocks import ClosesAtEnd
 from sampleblk_lab.progress import Line
@@ -112,7 +112,7 @@ class JobRun(ClosesAtEnd):
 
     def poll(self, timeout_s: float = 0.0) -> bool:
         """Whether all jobs have ended, after waiting at most `timeout_s` for it."""
-        ended = self._run.wait(round(timeout_s * 1e9))
+        ended = self._run.wait(round(checked.seconds("timeout_s", timeout_s) * 1e9))
         if ended and self._watch is not None:
             self._watch.end()
         return ended
@@ -123,6 +123,8 @@ class JobRun(ClosesAtEnd):
         Raises:
             TimeoutError: They were not over after `timeout_s`; they go on.
         """
+        if timeout_s is not None:
+            checked.seconds("timeout_s", timeout_s, none=True)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self.poll(_POLL_S if deadline is None else max(0.0, min(_POLL_S, deadline - time.monotonic()))):
             if deadline is not None and time.monotonic() >= deadline:
