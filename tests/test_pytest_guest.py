@@ -850,6 +850,41 @@ def test_a_test_fails_by_its_subtests(pytester: pytest.Pytester, run: Callable[.
     result.stdout.fnmatch_lines(["SUBFAILED*number='0'*", "FAILED *::test_it - contains 1 failed subtest"])
 
 
+@pytest.mark.parametrize(("most", "begun"), [("-x", 1), ("--maxfail=2", 2), ("--maxfail=9", 3)])
+def test_no_subtest_begins_after_the_last_failure_that_is_waited_for(
+    most: str, begun: int, pytester: pytest.Pytester, run: Callable[..., pytest.RunResult]
+) -> None:
+    pytester.makepyfile(
+        test_it="""
+        import pytest
+        @pytest.mark.in_vm
+        def test_it(subtests):
+            for number in range(3):
+                with subtests.test():
+                    assert number < 0
+        """
+    )
+    run(most).assert_outcomes(failed=begun + 1)
+
+
+def test_fixtures_add_to_the_junit_report(pytester: pytest.Pytester, run: Callable[..., pytest.RunResult]) -> None:
+    pytester.makepyfile(
+        test_it="""
+        import pytest
+        pytestmark = pytest.mark.in_vm
+        def test_it(record_testsuite_property, record_xml_attribute):
+            record_testsuite_property("disk", 7)
+            record_xml_attribute("assertions", 42)
+        """
+    )
+    run("--junit-xml=j.xml", "-o", "junit_family=xunit1").assert_outcomes(passed=1, warnings=1)
+    report = ET.parse(pytester.path / "j.xml")
+    assert [(p.get("name"), p.get("value")) for p in report.iter("property")][:1] == [("disk", "7")]
+    assert [case.get("assertions") for case in report.iter("testcase")] == ["42"]
+    # As on the host, where no such attribute goes into a report of the other kind.
+    run("--junit-xml=j.xml").stdout.fnmatch_lines(["*record_xml_attribute is incompatible with junit_family 'xunit2'*"])
+
+
 LIVE = """
     import logging, os, sys, time
     import pytest

@@ -339,7 +339,8 @@ class Guest:
         self._last_failed = None
         seconds = _deadline_of(item)
         self.last, self._is_kept = item, following is not None
-        self._send("run", number, following)
+        maxfail = item.config.getoption("maxfail")
+        self._send("run", number, following, max(1, maxfail - item.session.testsfailed) if maxfail else 0)
         for message in self._messages(seconds, "the test did not end"):
             if message[0] == "report":
                 report = self._report(item, message[1])
@@ -381,6 +382,8 @@ class Guest:
                 shown = warnings.WarningMessage(_warning(category, text), category, filename, lineno)
                 arguments = {"warning_message": shown, "when": when, "nodeid": nodeid, "location": location}
                 self._config.hook.pytest_warning_recorded.call_historic(kwargs=arguments)
+            case ("junit", attribute, name, value):
+                internals.add_to_junit(self._config, self.last.nodeid if attribute and self.last else None, name, value)
             case ("internal", text):
                 self._internal = text
             case ("interrupted", reason, status):
@@ -564,6 +567,7 @@ def _setup(
         columns=columns,
         colours=colours,
         coverage=measured,
+        junit=internals.junit_family(config),
     )
 
 

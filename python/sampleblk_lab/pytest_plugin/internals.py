@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import _pytest.config
+import _pytest.junitxml
 import pytest
 from _pytest.config import default_plugins
 
@@ -204,3 +205,24 @@ def early_options(config: pytest.Config) -> argparse.Namespace:
 def quiet(coverage: Any) -> None:
     """Lets a coverage.Coverage that has seen nothing say nothing."""
     coverage._warn_no_data = False
+
+
+def junit_family(config: pytest.Config) -> str | None:
+    """The kind of JUnit report that this session writes; None: it writes none."""
+    xml: Any = config.stash.get(_pytest.junitxml.xml_key, None)
+    return None if xml is None else str(xml.family)
+
+
+def add_to_junit(config: pytest.Config, nodeid: str | None, name: str, value: str) -> None:
+    """Adds an attribute of a test to the JUnit report, or a property of all of it."""
+    xml: Any = config.stash.get(_pytest.junitxml.xml_key, None)
+    if xml is not None and nodeid is not None:
+        xml.node_reporter(nodeid).add_attribute(name, value)
+    elif xml is not None:
+        xml.add_global_property(name, value)
+
+
+def take_for_junit(config: pytest.Config, report: Any) -> None:
+    """Lets fixtures take `report` for the JUnit report. pytest unregisters it at the end."""
+    config.stash[_pytest.junitxml.xml_key] = report
+    config.pluginmanager.register(report)

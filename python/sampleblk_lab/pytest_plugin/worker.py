@@ -63,6 +63,7 @@ class Setup:
     columns: int
     colours: bool
     coverage: dict[str, Any] | None
+    junit: str | None
 
 
 class _SessionTerminal(io.TextIOBase):
@@ -94,6 +95,26 @@ class _Reporter:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reporter, name)
+
+
+class _Junit:
+    """Stands for the session's JUnit report to the fixtures that add to it."""
+
+    def __init__(self, link: Link, family: str) -> None:
+        self._link = link
+        self.family = family
+
+    def add_global_property(self, name: str, value: object) -> None:
+        """What ``record_testsuite_property`` is."""
+        self._link.send("junit", False, name, str(value))
+
+    def node_reporter(self, _: object) -> _Junit:
+        """That of the test that runs."""
+        return self
+
+    def add_attribute(self, name: str, value: object) -> None:
+        """What ``record_xml_attribute`` is."""
+        self._link.send("junit", True, name, str(value))
 
 
 class Worker:
@@ -145,6 +166,8 @@ class Worker:
         # A test that runs pytest has the user's environment.
         del os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"]
         os.environ.update(self._environment)
+        if self._setup.junit is not None:
+            internals.take_for_junit(config, _Junit(self._link, self._setup.junit))
         reporter = config.pluginmanager.unregister(name="terminalreporter")
         if reporter is not None:
             terminal = _SessionTerminal(self._link, self._setup.colours)
@@ -188,11 +211,15 @@ class Worker:
                 if item is not None and nextitem is not None:
                     self._end_with(item)
                 return True
-            _, index, following = message
+            _, index, following, failures = message
+            # For what a test itself does at the last failure, such as not to begin its next subtest.
+            session.testsfailed, session.config.option.maxfail = 0, failures
             item = session.items[index]
             nextitem = None if following is None else session.items[following]
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
-            self._link.send("done", session.shouldfail, session.shouldstop, self._left_by(item))
+            # The session counts these itself.
+            shouldfail = not 0 < failures <= session.testsfailed and session.shouldfail
+            self._link.send("done", shouldfail, session.shouldstop, self._left_by(item))
 
     @staticmethod
     def _end_with(item: pytest.Item) -> None:
