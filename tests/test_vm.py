@@ -89,6 +89,22 @@ def test_what_would_be_another_command_in_the_guest_is_refused() -> None:
             machine._command_of(argv, env, cwd)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("keywords", "named"),
+    [
+        ({"cpus": True}, "cpus=True"),
+        ({"cpus": 1.5}, "cpus=1.5"),
+        ({"cpus": 256}, "1 to 255"),
+        ({"memory_mib": float("nan")}, "memory_mib=nan"),
+        ({"memory_mib": 64}, "from 128"),
+        ({"accel": "xen"}, "accel='xen' .expected 'kvm' or 'tcg'"),
+    ],
+)
+def test_a_machine_that_there_is_none_of_is_refused(keywords: dict[str, object], named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        VM(**keywords)  # type: ignore[arg-type]
+
+
 def test_a_closed_stdin_is_an_end_of_file() -> None:
     with VM(driver=False) as vm:
         assert vm.run(["wc", "-c"], stdin=b"x" * 1_000_000).stdout.split() == [b"1000000"]

@@ -152,15 +152,13 @@ class VM:
         console: str | os.PathLike[str] | None = None,
         resident: Sequence[str | os.PathLike[str]] = (),
     ) -> None:
-        if cpus < 1 or cpus > 255:
-            raise InputError(f"cpus {cpus} is out of range", expected="1 to 255")
+        checked.count("cpus", cpus, 1, 255)
+        checked.count("memory_mib", memory_mib, _BOOTS_IN_MIB)
+        if accel:
+            checked.one_of("accel", accel, ("kvm", "tcg"))
         for folder in resident:
             if not Path(folder).is_dir():
                 raise InputError(f"{str(folder)!r} cannot be resident", expected="a folder")
-        if memory_mib < _BOOTS_IN_MIB:
-            raise InputError(
-                f"memory {memory_mib} MiB is too little to boot in", expected=f"at least {_BOOTS_IN_MIB} MiB"
-            )
         self.kernel = kernel if not (kernel is None or isinstance(kernel, str)) else resolve(kernel)
         self.qemu = find()
         self.accel = accel or choose(self.qemu, lambda: _probe_kvm(self.kernel))
