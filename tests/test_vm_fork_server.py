@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
@@ -37,7 +38,7 @@ def machine() -> Iterator[VM]:
 def forked(machine: VM, *options: str, **keywords: object) -> bool:
     done = machine.run([sys.executable, *options, "-c", f"print({FORKED})"], timeout=60, **keywords)  # type: ignore[arg-type]
     assert done.returncode == 0, done.stderr
-    return {b"True\n": True, b"False\n": False}[done.stdout]
+    return {b"True": True, b"False": False}[done.stdout.splitlines()[-1]]
 
 
 PROGRAMS = {
@@ -95,9 +96,9 @@ PROGRAMS = {
 }
 
 
-def _both(machine: VM, words: list[str], folder: Path, stdin: bytes = b"") -> None:
+def _both(machine: VM, words: list[str], folder: Path, stdin: bytes = b"", **more: str) -> None:
     """The same command here and there. What a host's name or process makes different is not asked for."""
-    env = {**os.environ, "MARK": "ä=b", "TZ": "Asia/Kolkata"}
+    env = {**os.environ, "MARK": "ä=b", "TZ": "Asia/Kolkata", **more}
     env.pop("COLUMNS", None)
     here = subprocess.run(
         [sys.executable, *words], input=stdin, capture_output=True, check=False, cwd=folder, env=env, timeout=60
@@ -135,6 +136,50 @@ def test_so_does_a_module(machine: VM, tmp_path: Path) -> None:
         _both(machine, ["-m", *words], tmp_path, b"no call")
 
 
+def test_so_does_one_with_folders_and_a_home_of_its_own(machine: VM, tmp_path: Path) -> None:
+    """As pytester, or whoever works in a source tree, has them."""
+    home, lib = tmp_path / "home", tmp_path / "lib"
+    home.mkdir()
+    lib.mkdir()
+    (tmp_path / "beside.py").write_text("where = 'beside'")
+    (lib / "beside.py").write_text("where = 'in lib'")
+    code = (
+        "import beside, os, site, sys, sysconfig\n"
+        "print(sys.path, beside.where, os.path.expanduser('~'), site.USER_BASE, sysconfig.get_config_var('userbase'))"
+    )
+    installed = str(Path(pytest.__file__).parent.parent)
+    paths = [
+        f"{lib}",
+        f"lib:{lib}/:{tmp_path}/lib/../lib:",
+        ":",
+        "",
+        "/not/there:lib",
+        f"{installed}:lib",
+        str(tmp_path),
+    ]
+    for path in paths:
+        env = {"PYTHONPATH": path, "HOME": str(home)}
+        assert forked(machine, cwd=tmp_path, env={**os.environ, **env})
+        _both(machine, ["-c", code], tmp_path, **env)
+        _both(machine, ["-m", "beside"], tmp_path, **env)
+
+
+@pytest.mark.parametrize("name", ["sitecustomize", "numpy", "org", "zipfile"])
+def test_modules_that_would_have_been_others_are(machine: VM, tmp_path: Path, name: str) -> None:
+    """What a new interpreter would import of these folders before its first line, or in the place of what is there."""
+    (tmp_path / f"{name}.py").write_text(f"print('own {name}')")
+    path = str(tmp_path)
+    if name == "zipfile":
+        path = str(tmp_path / "archive.zip")
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.write(tmp_path / "zipfile.py", "sitecustomize.py")
+    (tmp_path / "elsewhere").mkdir()
+    assert not forked(machine, cwd=tmp_path / "elsewhere", env={**os.environ, "PYTHONPATH": path})
+    _both(machine, ["-c", "import copy, numpy, pytest"], tmp_path / "elsewhere", PYTHONPATH=path)
+    if name == "org":
+        _both(machine, ["-c", "import copy"], tmp_path)
+
+
 def test_unbuffered(machine: VM, tmp_path: Path) -> None:
     assert forked(machine, "-u", cwd=tmp_path)
     _both(machine, ["-u", "-c", PROGRAMS["streams"].replace("type(s.buffer)", "type(s)")], tmp_path)
@@ -143,7 +188,6 @@ def test_unbuffered(machine: VM, tmp_path: Path) -> None:
 def test_what_only_a_new_interpreter_heeds_gets_one(machine: VM, tmp_path: Path) -> None:
     assert not forked(machine, "-P")
     assert not forked(machine, "-O")
-    assert not forked(machine, env={**os.environ, "PYTHONPATH": str(tmp_path)})
     assert not forked(machine, env={**os.environ, "PYTHONHASHSEED": "7"})
     assert forked(machine, cwd=tmp_path)
     (tmp_path / "json").mkdir()  # a namespace package, which is found last
@@ -220,7 +264,11 @@ def test_there_is_none_for_files_that_changed(tmp_path: Path, monkeypatch: pytes
         assert second.identity != first.identity
     finally:
         os.utime(own, ns=(touched, touched))
+    third = interpreter.ready(at_once=True)
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    monkeypatch.setenv("HOME", "/somewhere/else")
+    assert interpreter.ready() == third
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
     assert interpreter.ready(at_once=True) is None
 
 

@@ -22,9 +22,11 @@ import os
 import random
 import runpy
 import signal
+import site
 import socket
 import struct
 import sys
+import sysconfig
 import termios
 import threading
 import time
@@ -36,7 +38,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 # What commands import: the toolkit's parts that a guest works with, pytest's own plugins, and what a call or a worker
 # of pytest-xdist comes by. No pytest plugin of others: one that is imported before pytest does it is a warning.
@@ -55,6 +57,25 @@ _OTHERS = (
 # The variables that an interpreter, its locale or a library reads when it starts and never again.
 _AT_START = ("PYTHON", "LD_", "LC_", "MALLOC_", "GLIBC_", "OPENBLAS_", "OMP_", "MKL_", "NPY_", "COV_", "COVERAGE_")
 _AT_START_NAMES = frozenset({"HOME", "LANG", "LANGUAGE"})
+# Of these the ones that a fork heeds, too: HOME where it has no modules.
+_HEEDED = frozenset({"PYTHONPATH"} if site.ENABLE_USER_SITE else {"PYTHONPATH", "HOME"})
+
+#: What the server is: its last finder notes what no other one has found, from the first import on.
+START = f"""
+import sys
+class Last:
+    not_found = set()
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if path is None:
+            cls.not_found.add(name)
+sys.meta_path.append(Last)
+import {__name__} as server
+server.main(Last.not_found)
+"""
+
+# What the interpreter imports before its first line, wherever sys.path has it (site).
+_CUSTOMIZERS = frozenset({"sitecustomize", "usercustomize"})
 
 # Our end of the socket to the guest's init, who sends with each command: its three streams, where to say why it cannot
 # run, and the root.
@@ -66,7 +87,11 @@ _signal_to_end_by = 0
 
 def read_at_start(environment: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Of an environment's variables those that only a new interpreter heeds."""
-    return {name: value for name, value in environment if name.startswith(_AT_START) or name in _AT_START_NAMES}
+    return {
+        name: value
+        for name, value in environment
+        if (name.startswith(_AT_START) or name in _AT_START_NAMES) and name not in _HEEDED
+    }
 
 
 def import_all() -> None:
@@ -114,12 +139,17 @@ class _Command:
                     self.terminal = True
 
 
-def main() -> None:
-    """Serves; in each fork, is the program."""
+def main(not_found: set[str]) -> None:
+    """Serves; in each fork, is the program.
+
+    Args:
+        not_found: The top-level modules that were looked for and are nowhere, which grows meanwhile.
+    """
     atexit.register(_end_by_signal)  # the first to be registered is the last to run
     at_start = read_at_start(os.environ.items())
     import_all()
-    origins = _origins()
+    del sys.meta_path[-1]
+    origins = _origins(not_found)
     imported = {name: id(module) for name, module in sys.modules.items() if name != "__main__"}
     gc.collect()
     gc.freeze()  # a collection in a fork would write to all that it shares
@@ -185,17 +215,17 @@ def _receive(server: socket.socket) -> tuple[_Command, list[int]]:
     return _Command(bytes(payload)), descriptors
 
 
-def _origins() -> dict[str, str]:
-    """Where each top-level module came from that has a file."""
+def _origins(not_found: set[str]) -> dict[str, str | None]:
+    """Where each top-level module came from that has a file; None for those that were looked for in vain."""
     found = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items()) if "." not in name}
-    return {name: path for name, path in found.items() if isinstance(path, str)}
+    return {**dict.fromkeys(not_found), **{name: path for name, path in found.items() if isinstance(path, str)}}
 
 
 # --- in the fork ------------------------------------------------------------------------------------------------------
 
 
 def _become(
-    command: _Command, descriptors: list[int], at_start: dict[str, str], origins: dict[str, str]
+    command: _Command, descriptors: list[int], at_start: dict[str, str], origins: dict[str, str | None]
 ) -> Callable[[], object]:
     """Makes this process what one of the command's own would be, up to its first line; returns what to do then."""
     stdin, stdout, stderr, report, root = descriptors
@@ -221,7 +251,7 @@ def _become(
     return program
 
 
-def _program(command: _Command, at_start: dict[str, str], origins: dict[str, str]) -> Callable[[], object]:
+def _program(command: _Command, at_start: dict[str, str], origins: dict[str, str | None]) -> Callable[[], object]:
     """Sets up the interpreter for a command. Raises _NewInterpreterError before anything is changed."""
     if read_at_start(command.environment.items()) != at_start:
         raise _NewInterpreterError
@@ -243,16 +273,19 @@ def _program(command: _Command, at_start: dict[str, str], origins: dict[str, str
             program = _Script(str(Path.cwd() / path))
         case _:
             raise _NewInterpreterError
-    if _shadows(first or ".", origins):
+    given = _python_path(command.environment)
+    everywhere = {**dict.fromkeys(_CUSTOMIZERS), **origins}
+    if _shadows(first or ".", origins) or any(_shadows(each, everywhere) for each in given):
         raise _NewInterpreterError
     os.environ.clear()
     os.environ.update(command.environment)
     time.tzset()
     sys.orig_argv[:] = command.argv
     sys.argv[:] = argv
-    sys.path[0] = first
+    sys.path[:] = [first, *dict.fromkeys([*given, *sys.path[1:]])]
     sys.path_importer_cache.clear()
     importlib.invalidate_caches()
+    _find_user_base()
     _open_streams(unbuffered)
     main_module = types.ModuleType("__main__")
     main_module.__loader__ = BuiltinImporter
@@ -264,17 +297,42 @@ def _program(command: _Command, at_start: dict[str, str], origins: dict[str, str
     return program
 
 
-def _shadows(folder: str, origins: dict[str, str]) -> bool:
-    """Whether a folder that comes first in sys.path has another module of a name that we have imported."""
+def _python_path(environment: Mapping[str, str]) -> list[str]:
+    """The folders that PYTHONPATH puts before those of the interpreter (Modules/getpath.py).
+
+    Raises _NewInterpreterError where one is something else, such as an archive.
+    """
+    text = environment.get("PYTHONPATH", "")
+    found = [str(Path.cwd() / each) for each in text.split(os.pathsep)] if text else []
+    found = [os.path.abspath(each) for each in found]  # noqa: PTH100  # as site has it: ".." without regard to links
+    if any(Path(each).is_file() for each in found):
+        raise _NewInterpreterError
+    return found
+
+
+def _shadows(folder: str, origins: Mapping[str, str | None]) -> bool:
+    """Whether a folder that comes before others in sys.path has another module of a name that we have imported."""
     with contextlib.suppress(OSError):
         for where in Path(folder).iterdir():
-            path = origins.get(where.name.partition(".")[0])
-            if path is None:
+            name = where.name.partition(".")[0]
+            if name not in origins:
                 continue
+            path = origins[name]
+            if path is None:
+                return True
             file = where / "__init__.py" if where.is_dir() else where
             if file.suffix in (".py", ".pyc", ".so") and file.exists() and not file.samefile(path):
                 return True
     return False
+
+
+def _find_user_base() -> None:
+    """Puts modules of the user's where HOME is now, as :func:`site.main` does, even if none are taken from there."""
+    site.USER_BASE = site.USER_SITE = None
+    site.getusersitepackages()
+    variables = getattr(sysconfig, "_CONFIG_VARS", None)
+    if variables:
+        variables["userbase"] = site.USER_BASE
 
 
 def _open_streams(unbuffered: bool) -> None:

@@ -62,7 +62,7 @@ class Interpreter:
     @property
     def command(self) -> list[str]:
         """What starts it in the guest."""
-        return [self.program, "-c", f"import {fork_server.__name__} as server; server.main()"]
+        return [self.program, "-c", fork_server.START]
 
 
 def ready(*, at_once: bool = False) -> Interpreter | None:
@@ -82,7 +82,10 @@ def ready(*, at_once: bool = False) -> Interpreter | None:
             identity = hashlib.sha256(f"{about}\n{saved['state']}".encode()).hexdigest()
             return Interpreter(sys.executable, environment, saved["files"], saved["folders"], identity, saved["state"])
     code = f"from {__name__} import print_parts; print_parts()"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd="/")
+    # What PYTHONPATH names is not the interpreter's, and each fork finds it by itself.
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-c", code]
+    said = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", env=own)
     if said.returncode != 0:
         return None
     found = json.loads(said.stdout)
