@@ -183,7 +183,7 @@ def test_each_failure_has_its_exit_status_and_the_console(sampleblk_python: Runs
         (["--kernel", "sixpointone", "-c", "pass"], "neither a release, a path nor a suite"),
         (["--cpus", "none", "-c", "pass"], "--cpus 'none'"),
         (["--memory", "lots", "-c", "pass"], "--memory 'lots'"),
-        (["--memory", "1M", "-c", "pass"], "1 MiB is too little"),
+        (["--memory", "1M", "-c", "pass"], "memory_mib=1 (expected a whole number from 128 "),
         (["--timeout", "-4", "-c", "pass"], "--timeout '-4'"),
         (["--accel", "hvf", "-c", "pass"], "--accel 'hvf'"),
     ],
