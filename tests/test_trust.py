@@ -11,6 +11,7 @@ import pytest
 
 import sampleblk_lab as lab
 from sampleblk_lab import trust
+from sampleblk_lab._native import core
 from sampleblk_lab.workload import checks
 
 
@@ -110,8 +111,26 @@ def test_nothing_is_worked_out_before_it_is_asked_for() -> None:
         ({"filename": r"/dev/disk\:1"}, ["/dev/disk:1"]),
         ({"filename": "x:y", "directory": "/one:/two"}, ["/one/x", "/one/y", "/two/x", "/two/y"]),
         ({"directory": "/one"}, ["/one"]),
+        ({"filename": "x", "directory": r"/one\:two"}, ["/one:two/x"]),
         ({}, ["."]),
     ],
 )
 def test_where_the_files_of_a_job_are(settings: dict[str, str], files: list[str]) -> None:
     assert list(map(str, checks._files(settings))) == files
+
+
+@pytest.mark.parametrize(
+    ("keys", "direct"),
+    [
+        ("", "0"),
+        ("direct=1", "1"),
+        ("buffered=0", "1"),
+        ("direct=1\nbuffered=1", "0"),
+        ("buffered=0\ndirect=0", "0"),
+        ("buffered=1\ndirect=true", "1"),
+    ],
+)
+def test_the_last_word_on_the_page_cache_counts(keys: str, direct: str) -> None:
+    """Else counters are held against jobs that they know nothing of. As fio 3.33, by strace."""
+    jobs = core.JobSet.parse(f"[global]\n{keys}\n[j]\nsize=4k\n", "a test")
+    assert [settings["direct"] for settings in checks.settings_of_jobs(jobs)] == [direct]

@@ -58,6 +58,7 @@ py::dict job_dict(const JobOptions& job) {
     out["group_id"] = job.group_id;
     out["settings"] = printable_settings(job.given);
     out["globals"] = job.globals;
+    out["direct"] = job.direct;
     return out;
 }
 

@@ -33,7 +33,7 @@ class JobOutcome:
     error: int
     ios: dict[str, int]
     bytes: dict[str, int]
-    syncs: int
+    syncs: tuple[int, int]  # that are counted, that have a latency
     transfers: set[Transfer] = field(default_factory=set)
 
 
@@ -53,7 +53,7 @@ def read_json(jobs: list[dict[str, Any]]) -> list[JobOutcome]:
             error=job["error"],
             ios={way: job[way]["total_ios"] for way in WAYS},
             bytes={way: job[way]["io_bytes"] for way in WAYS},
-            syncs=job["sync"]["total_ios"],
+            syncs=(job["sync"]["total_ios"], job["sync"]["lat_ns"]["N"]),
         )
         for job in jobs
     ]

@@ -7,8 +7,10 @@ compared by distribution, with a chi-square test of the two samples.
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import subprocess
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -191,3 +193,19 @@ def test_counts_and_percentiles_agree_with_fios(tmp_path: Path, monkeypatch: pyt
         exact = latencies[max(0, math.ceil(float(percent) / 100 * len(latencies)) - 1)]
         assert abs(value - exact) <= exact / 64 + 1
     assert (tmp_path / "f").stat().st_size == 4 * 2**20
+
+
+@needs_fio
+@pytest.mark.parametrize("engine", ["psync", "libaio"])
+@pytest.mark.parametrize("keys", [["end_fsync=1"], ["fsync_on_close=1"], ["fsync=4", "end_fsync=1", "loops=2"]])
+def test_fsyncs_at_the_end_are_no_ios_and_have_no_latency(keys: list[str], engine: str, tmp_path: Path) -> None:
+    import sampleblk_lab as lab
+
+    text = "\n".join(["[j]", "rw=write", "size=32k", f"ioengine={engine}", f"filename={tmp_path / 'f'}", *keys, ""])
+    (tmp_path / "job.fio").write_text(text)
+    done = subprocess.run(
+        ["fio", "--output-format=json", str(tmp_path / "job.fio")], capture_output=True, check=True, text=True
+    )
+    theirs = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]["sync"]
+    mine = lab.JobFile(tmp_path / "job.fio").run(progress=False).json()["jobs"][0]["sync"]
+    assert (mine["total_ios"], mine["lat_ns"]["N"]) == (theirs["total_ios"], theirs["lat_ns"]["N"])

@@ -113,12 +113,7 @@ def _files(settings: Mapping[str, str]) -> list[Path]:
     """Where a job's files are; names that it makes up are in its directory."""
     folders = re.split(r"(?<!\\):", settings.get("directory", "") or ".")
     names = re.split(r"(?<!\\):", settings.get("filename", ""))
-    return [Path(folder, name.replace("\\:", ":")) for folder in folders for name in names]
-
-
-def _is_direct(settings: Mapping[str, str]) -> bool:
-    told = settings.get("direct", settings.get("atomic", "0"))
-    return told in ("", "1", "true", "True", "yes") or settings.get("buffered") in ("0", "false", "False", "no")
+    return [Path(*(part.replace("\\:", ":") for part in (folder, name))) for folder in folders for name in names]
 
 
 def _uses(jobs: Sequence[Mapping[str, str]]) -> dict[int, _Use]:
@@ -135,7 +130,7 @@ def _uses(jobs: Sequence[Mapping[str, str]]) -> dict[int, _Use]:
             use = uses.setdefault(index, _Use())
             use.jobs.add(name)
             passes = settings.get("ioengine", _DEFAULT_ENGINE) in _PASS_THROUGH
-            use.direct = use.direct and _is_direct(settings) and passes
+            use.direct = use.direct and settings["direct"] == "1" and passes
             use.raw = use.raw and is_device and not _UNCOUNTED.intersection(settings)
             if len({place[0] if place else None for place in places[name]}) > 1:
                 unclear.add(index)  # it is not told how much of the job went where
@@ -279,11 +274,15 @@ def _first_names() -> dict[str, str]:
 
 
 def settings_of_jobs(jobs: Any) -> list[dict[str, str]]:
-    """The settings of each job of a ``core.JobSet`` and of ``[global]`` above it, by the first names of their keys."""
+    """The settings of each job of a ``core.JobSet`` and of ``[global]`` above it, by the first names of their keys.
+
+    ``direct`` is what they come to, as ``"0"`` or ``"1"``: the last of it and of ``buffered`` counts.
+    """
     names = _first_names()
     shared = jobs.globals
     return [
         {"name": job["name"]}
         | {names.get(key, key): value for key, value in [*shared[: job["globals"]], *job["settings"]]}
+        | {"direct": f"{job['direct']:d}"}
         for job in jobs.jobs
     ]

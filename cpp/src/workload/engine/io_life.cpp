@@ -136,7 +136,7 @@ Fate IoLife::complete_otherwise(Io& io, std::int64_t result, std::uint64_t now) 
     if (io.is_sync()) {
         io.file->first_written = UINT64_MAX;
         io.file->last_written = 0;
-        job_.accounting.add_sync(io.issue_ticks, now, true);
+        job_.accounting.add_sync(io.issue_ticks, now);
         return Fate::ended;
     }
     if (result == 0) {

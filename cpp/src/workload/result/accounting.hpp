@@ -42,10 +42,10 @@ class Accounting {
             add_more(io, end);
         }
     }
-    // As in fio those at the end of a pass have a latency, and are not counted.
-    void add_sync(std::uint64_t issue, std::uint64_t end, bool counts) noexcept {
+    // As in fio those at the end of a pass are none of these (should_account(), fio's io_u.c).
+    void add_sync(std::uint64_t issue, std::uint64_t end) noexcept {
         if (measuring_) {
-            measured_.sync_ios += counts ? 1 : 0;
+            ++measured_.sync_ios;
             if (keeps_clat_) {
                 measured_.sync_latency.add(clock_.ns(end - issue));
             }

@@ -171,11 +171,9 @@ void Worker::final_syncs() {
         if (opened_here) {
             job_->files.open(file);
         }
-        const std::uint64_t issue = clock_.ticks();
         if (job_->files.sync(file, SyncKind::fsync) != 0) {
             control_.fail({"fsync", file.target->path, errno, {}});
         }
-        job_->accounting.add_sync(issue, clock_.ticks(), false);
         job_->generator.count_sync();
         if (opened_here) {
             job_->files.close(file);
