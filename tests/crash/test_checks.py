@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,7 @@ def test_promises_of_any_kind_go_to_a_function(log: crash.Log, root: Path) -> No
         check(root, log.state(submitted))
     assert seen == [{}, {"one": 1}, {"one": 1, "two": 2}]
     with pytest.raises(InputError, match=r"mark 'three'.*\['one', 'two'\]"):
-        crash.promised({"three": {}})(root, log.state(0))
+        crash.promised({"three": {"f": b""}})(root, log.state(0))
 
 
 def test_a_replaced_file_is_old_or_new(log: crash.Log, root: Path) -> None:
@@ -154,6 +155,12 @@ def test_sqlite_has_equal_rows_as_often_as_they_were_acknowledged(root: Path) ->
     with contextlib.closing(sqlite3.connect(root / "db")) as base, base:
         base.execute("insert into t values ('a')")
     assert _fails(check, root, with_marks("one", "all")) == ""
+
+
+@pytest.mark.parametrize("empty", [crash.all_of, lambda: crash.promised({}), lambda: crash.promised({"begin": {}})])
+def test_a_check_that_cannot_fail_is_refused(empty: Callable[[], object]) -> None:
+    with pytest.raises(InputError, match=r"no checks|nothing is promised"):
+        empty()
 
 
 def test_all_of_them_are_asked(log: crash.Log, root: Path) -> None:

@@ -15,6 +15,7 @@ import os
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import threading
 import time
@@ -743,6 +744,25 @@ def test_what_promises_by_means_that_are_not_known_is_told(watch: Watch, what: s
     watch(program)
     assert watch.found.unjudged == [said]
     assert watch.said() == ""
+
+
+def _cut_in_root(path: bytes, folder: Path) -> None:
+    """openat2(2) with O_TRUNC, to which a folder is the root."""
+    how = struct.pack("<3Q", os.O_WRONLY | os.O_TRUNC, 0, 0x10)
+    descriptor = ctypes.CDLL(None).syscall(437, os.open(folder, os.O_PATH), path, how, len(how))
+    assert descriptor >= 0
+
+
+def test_a_folder_that_is_the_root_is_heeded(watch: Watch) -> None:
+    watch(lambda: _cut_in_root(b"/old", Path.cwd()))
+    assert not watch.found.unjudged
+    assert watch.said() == ""  # cut, or as it was
+
+
+def test_links_below_such_a_folder_are_not_judged_and_told(watch: Watch) -> None:
+    (watch.top / "link").symlink_to("/old")
+    watch(lambda: _cut_in_root(b"link", Path.cwd()))
+    assert watch.found.unjudged == ["which files openat2(2) has made or cut by RESOLVE_IN_ROOT, links and .."]
 
 
 def test_flags_that_make_every_call_durable_are_told(watch: Watch) -> None:

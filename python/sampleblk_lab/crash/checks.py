@@ -249,7 +249,13 @@ def _only_btrfs() -> Iterator[contextlib.ExitStack]:
 
 @ready
 def all_of(*checks: Callable[[Path, State], object]) -> Callable[[Path, State], object]:
-    """A check that all of these pass, one after another."""
+    """A check that all of these pass, one after another.
+
+    Raises:
+        InputError: There is none, which every state would pass.
+    """
+    if not checks:
+        raise InputError("all_of() has no checks", expected="one or more")
 
     def run(path: Path, state: State) -> None:
         for check in checks:
@@ -296,7 +302,12 @@ def promised(
     Args:
         promises: Mark -> what holds from there on.
         check: Called with the path and the part of `promises` whose marks had been set for certain.
+
+    Raises:
+        InputError: Nothing is promised, which every state would keep.
     """
+    if not promises or (check is None and not any(promises.values())):
+        raise InputError(f"nothing is promised by {promises!r}", expected="mark -> what holds from there on")
 
     def run(path: Path, state: State) -> None:
         due = _set(state, promises)

@@ -53,6 +53,7 @@ _MARK = "watched "
 _ANY = "?"
 
 _SYNCS = ("fsync", "fdatasync", "sync", "syncfs")
+_RESOLVE_IN_ROOT = 0x10  # openat2(2)
 _OPENS = {"open": (0, 1), "creat": (0, None), "openat": (1, 2), "openat2": (1, None)}
 _RENAMES = {"rename": (None, 0, None, 1), "renameat": (0, 1, 2, 3), "renameat2": (0, 1, 2, 3)}
 _LINKS = {"link": (None, 0, None, 1), "linkat": (0, 1, 2, 3)}
@@ -524,7 +525,10 @@ class _Watcher:
             flags = os.O_CREAT | os.O_TRUNC if index is None else call.arguments[index] & 0xFFFFFFFF
         if not flags & (os.O_CREAT | os.O_TRUNC):
             return None
-        path = self._resolved(call, 0 if at else None, at)
+        if call.name == "openat2" and int.from_bytes(call.bytes(2, 24)[16:], "little") & _RESOLVE_IN_ROOT:
+            path = self._resolved_in_root(call)
+        else:
+            path = self._resolved(call, 0 if at else None, at)
         if path is None:
             return None
         if not Path(path).exists():
@@ -577,14 +581,24 @@ class _Watcher:
         path = os.path.realpath(self._absolute(call, folder, index))
         return path if self._relative(path) is not None else None
 
+    def _resolved_in_root(self, call: Call) -> str | None:
+        """The same of openat2(2), to which the folder is the root, where no link and no ".." needs that known."""
+        path = self._absolute(call, 0, None)
+        inner = call.text(1).strip("/")
+        plain = os.path.join(path, inner)  # noqa: PTH118
+        if ".." in inner.split("/") or os.path.realpath(plain) != os.path.join(os.path.realpath(path), inner):  # noqa: PTH118
+            self._unjudged("which files openat2(2) has made or cut by RESOLVE_IN_ROOT, links and ..")
+            return None
+        return plain if self._relative(plain) is not None else None
+
     def _place(self, call: Call, folder: int | None, index: int) -> str | None:
         """The name that a path is, below the top."""
         path = self._absolute(call, folder, index)
         parent, name = os.path.split(path.rstrip("/"))
         return self._relative(os.path.join(os.path.realpath(parent), name))  # noqa: PTH118
 
-    def _absolute(self, call: Call, folder: int | None, index: int) -> str:
-        path = call.text(index)
+    def _absolute(self, call: Call, folder: int | None, index: int | None) -> str:
+        path = "" if index is None else call.text(index)
         for alias, meant in _OWN:
             if path == alias or path.startswith(f"{alias}/"):
                 # Of the program, not of us.
