@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -144,6 +145,12 @@ def test_sqlite_has_its_acknowledged_rows(log: crash.Log, root: Path) -> None:
     (root / "db").write_bytes(b"")
     assert _fails(check, root, none) == ""
     assert _fails(check, root, one) == "db: SQLite says no such table: t"
+
+
+@pytest.mark.parametrize("rows", [["ab"], "ab", [b"ab"], [7]])
+def test_a_row_of_sqlite_is_a_tuple(rows: Any) -> None:
+    with pytest.raises(InputError, match=r"acknowledged\['one'\] has the row"):
+        crash.sqlite("db", "select v from t", {"one": rows})
 
 
 def test_sqlite_has_equal_rows_as_often_as_they_were_acknowledged(root: Path) -> None:

@@ -395,7 +395,14 @@ def sqlite(name: str, query: str, acknowledged: Mapping[str, Sequence[Any]]) -> 
         query: Selects the rows.
         acknowledged: Mark -> rows, as tuples, that were committed when it was set and that nobody has removed since; a
             row that is there twice is listed twice.
+
+    Raises:
+        InputError: A row is not a tuple or a list: a text would be a row of its letters.
     """
+    for mark, rows in acknowledged.items():
+        for row in [rows] if isinstance(rows, (str, bytes)) else rows:
+            if not isinstance(row, (tuple, list)):
+                raise InputError(f"acknowledged[{mark!r}] has the row {row!r}", expected="a tuple, such as (1, 'a')")
 
     def run(path: Path, state: State) -> None:
         due = _set(state, acknowledged)
