@@ -14,6 +14,7 @@ import pytest
 
 import sampleblk_lab as lab
 from sampleblk_lab import trust
+from sampleblk_lab.cli.main import main
 from sampleblk_lab.report import run_page
 from sampleblk_lab.results import machine
 
@@ -105,3 +106,12 @@ def test_a_job_that_measures_no_latency_stands_beside_one_that_does(tmp_path: Pa
     assert "within" not in quick
     assert "99 % within" in full
     assert "Latency" in page
+
+
+def test_what_is_no_run_has_no_page(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # `run` lies below it, as it would in a folder of many runs.
+    (run.parent / "notes.txt").touch()
+    assert main(["report", str(run.parent)]) != 0
+    assert f"{run.parent} has no file of a run" in capsys.readouterr().err
+    assert not (run.parent / "report.html").exists()
+    assert main(["report", str(run)]) == 0

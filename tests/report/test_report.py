@@ -126,6 +126,7 @@ def test_the_page_of_a_job_begins_with_what_it_measured(tmp_path: Path) -> None:
         assert f"<th>mixed, {row['direction']}</th><td>{row['ios']:,} I/Os, " in page
     # A run without any of it has a page, too.
     (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "spec.json").write_text("{}")
     assert "Summary" not in run_page(tmp_path / "empty").html()
 
 

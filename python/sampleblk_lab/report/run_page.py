@@ -17,7 +17,7 @@ import numpy as np
 from sampleblk_lab import plot, trust
 from sampleblk_lab.analysis.run import Run, open_run
 from sampleblk_lab.analysis.trust import of_recording
-from sampleblk_lab.errors import SampleblkError
+from sampleblk_lab.errors import InputError, SampleblkError
 from sampleblk_lab.plot.style import in_dark
 from sampleblk_lab.report.page import Page
 from sampleblk_lab.results import machine, store
@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from sampleblk_lab.results.sets import Row
     from sampleblk_lab.workload import FioResult
 
+# A directory with none of these is not a run's, whatever lies below it: that may be many runs.
+_OF_A_RUN = (
+    *("trace.dat", "perf.data", "result.json", store.MEASUREMENTS, "spec.json", "env.json", "recording.json"),
+    *("command.json", "counters.json", "trust.json", "report.txt"),
+)
 # Functions of a call graph that the page names.
 _FUNCTIONS = 30
 # Where a call tree goes down to, unless spec.json says else: the driver.
@@ -136,7 +141,10 @@ def run_page(directory: Path) -> Page:
 
     Raises:
         FormatError: Its trace.dat is damaged.
+        InputError: It has none of a run's files.
     """
+    if not any((directory / name).exists() for name in _OF_A_RUN):
+        raise InputError(f"{directory} has no file of a run", expected=", ".join(_OF_A_RUN))
     spec = _read(directory / "spec.json", {"notes": {...: str}, "files": {...: str}}) or {}
     page = Page(str(spec.get("title") or directory.name), str(spec.get("test") or spec.get("source") or ""))
     sections = _Sections(page, spec.get("notes") or {})
