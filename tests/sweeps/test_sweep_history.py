@@ -145,3 +145,50 @@ def test_from_the_command_line(project: Path, capsys: pytest.CaptureFixture[str]
     told = json.loads(capsys.readouterr().out)
     rows = told["rows"] if isinstance(told, dict) else told
     assert [row["revision"] for row in rows] == ["before", "after"]
+
+
+def _revision(folder: Path, speed: float, revision: str = "one") -> Any:
+    def measured(a: int, repeat: int) -> float:
+        return a * speed * (1 + 0.001 * repeat)
+
+    return lab.sweep(measured, a=[1, 2], repeat=6, revision=revision, folder=folder, progress=False)
+
+
+def test_two_codes_of_one_revision_are_not_mixed(tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    for speed, superseded in ((1.0, None), (10.0, "12"), (1.0, "12")):  # the last one is done already
+        found = _revision(folder, speed).history().table()
+        assert [row["repeats"] for row in found] == [6, 6]
+        assert [row["median"] for row in found] == pytest.approx([speed * 1.0025, 2 * speed * 1.0025])
+        assert found.metadata.get("superseded") == superseded
+    found = _revision(folder, 5.0, "two").history().table()
+    # Of a revision that the plan has no more, what was measured last.
+    assert [(row["revision"], round(row["median"])) for row in found if row["a"] == 1] == [("one", 10), ("two", 5)]
+
+
+def test_a_clock_that_was_set_back_does_not_reorder_revisions(tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    for revision in ("one", "two"):
+        made = _revision(folder, 1.0, revision)
+    lines = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
+    for line in lines:
+        if line["trial"]["revision"] == "two":
+            line["facts"]["started_ns"] -= 10**13
+    (folder / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert made.history().revisions == ["one", "two"]
+
+
+def test_axes_may_be_called_as_the_columns_are(tmp_path: Path) -> None:
+    axes: dict[str, Any] = {"low": [1, 2], "low_": [5], "verdict": ["x"], "ratio": [3]}
+    for name, speed in (("one", 1), ("two", 2)):
+
+        def timed(repeat: int, speed: int = speed, **axes: Any) -> float:
+            return float(speed * axes["low"] * (1 + 0.001 * repeat))
+
+        made = lab.sweep(timed, repeat=6, revision=name, folder=tmp_path / "s", progress=False, **axes)
+    table = made.history().table()
+    assert list(table["low"]) == [1, 1, 2, 2]
+    assert all(row["low__"] <= row["median"] <= row["high"] for row in table)
+    assert set(table["verdict"]) == {"x"}
+    assert list(made.history().changes()["verdict_"]) == ["slower", "slower"]
+    assert "Revisions: value" in made.report(tmp_path / "page.html").read_text()

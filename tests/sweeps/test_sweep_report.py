@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import html
+import json
 import re
 import statistics
 import sys
@@ -158,3 +159,22 @@ def test_a_page_of_what_is_called_as_its_columns_are(tmp_path: Path) -> None:
     assert [row[:4] for row in cells(page, "Medians")] == [
         [low, repeats, "1", str(int(low) * int(repeats))] for low in "12" for repeats in "34"
     ]
+
+
+def one_and_more(repeat: int, **_: Any) -> float:
+    return 1.0 + repeat
+
+
+def test_values_that_read_alike_stay_apart_in_tables_and_comparisons(tmp_path: Path) -> None:
+    values = [1, "1", True, "true", None, "None", 1.0, [1], "[1]"]
+    made = lab.sweep(one_and_more, x=values, repeat=6, folder=tmp_path / "s")
+    told = {json.dumps(value) for value in values if value is not None} | {None}
+    assert set(made.table()["x"]) == told
+    # As another process has it, and with what is done after the file was written.
+    assert set(lab.open_sweep(tmp_path / "s").table()["x"]) == told
+    rows = made.compare("x")
+    assert len({row.test for row in rows}) == len(values) - 1
+    assert len({row[0] for row in cells(made.report(tmp_path / "page.html").read_text(), "Medians")}) == len(values)
+    for alike in ([1, 1.0], [2**53, 2**53 + 1, 0.5]):
+        table = lab.sweep(one_and_more, x=alike, folder=tmp_path / "t").table()
+        assert set(table["x"]) == set(map(str, alike))

@@ -57,13 +57,13 @@ def sweep_page(sweep: Sweep, metric: str | None = None, *, better: str = "lower"
     missing = sweep.missing()
     if len(missing):
         constant = set(sweep.axes) - set(sweep.varied())
-        # All but the last two, the detail and the key.
-        names = [name for name in missing.columns[:-2] if name not in constant]
+        left_out = {*constant, sweep.beside("detail"), "key"}
+        names = [name for name in missing.columns if name not in left_out]
         rows = missing.head(_ROWS)
         page.add_table("Missing", Table.of({name: rows[name].values for name in names}), _of(len(rows), len(missing)))
     files = [("results.parquet", "a row for each trial that is done"), ("journal.jsonl", "every outcome, failures too")]
     left = sweep.artefacts()
-    files += [(str(path), "") for path in list(left[left.columns[-3]])[:_ROWS]]
+    files += [(str(path), "") for path in list(left[sweep.beside("path")])[:_ROWS]]
     page.add_files("Files", files, f"In {sweep.folder}.")
     return page
 
@@ -77,8 +77,9 @@ def _facts(sweep: Sweep, table: Table) -> dict[str, object]:
     facts: dict[str, object] = {"trials": f"{len(table)} of {len(sweep)} done"}
     if sweep.plan.growing:
         facts["more"] = "chosen when the results of these are known"
+    called = sweep.called()
     for axis in sweep.axes:
-        facts[axis] = ", ".join(map(str, sweep.values_of(axis)))
+        facts[axis] = ", ".join(called({axis: value})[axis] for value in sweep.values_of(axis))
     if about.get("revision") is not None:
         facts["revision"] = str(about["revision"])
     facts |= {"repeats": about.get("repeat", ""), "seed": about.get("sweep_seed", "")}
@@ -105,11 +106,13 @@ def _medians(page: Page, sweep: Sweep, metrics: Sequence[str]) -> None:
     """The matrix for those who read no pictures, and with the ranges."""
     axes = sweep.varied()
     groups = sweep.by_combination()
+    called = sweep.called()
     count = "repeats done"  # which is neither an axis nor what a function is likely to return
     columns: dict[str, list[Any]] = {name: [] for name in (*axes, count)}
     for parameters, rows in groups[:_ROWS]:
+        words = called(parameters)
         for axis in axes:
-            columns[axis].append(str(parameters[axis]))
+            columns[axis].append(words[axis])
         columns[count].append(len(rows))
         for name in metrics:
             values = [row[name] for row in rows if row[name] is not None and np.isfinite(row[name])]
@@ -138,7 +141,8 @@ def _compared(page: Page, sweep: Sweep, axis: str, metric: str, better: str, acr
     }
     refused = len(rows) - len(made)
     sure = f"{found[0][1].ratio.confidence:.0%}"
-    note = f"Against {axis}={sweep.values_of(axis)[0]}; {better} is better; low and high bound the ratio at {sure}."
+    first = sweep.called()({axis: sweep.values_of(axis)[0]})[axis]
+    note = f"Against {axis}={first}; {better} is better; low and high bound the ratio at {sure}."
     page.add_table(heading, Table.of(columns), note + (f" {refused} could not be compared." if refused else ""))
 
 
@@ -154,7 +158,8 @@ def _history(page: Page, sweep: Sweep, metric: str, better: str, across: Sequenc
         page.add_text(heading, str(error), "There is no picture.")
     table = found.table()
     rows = table.head(_ROWS)
-    names = [*sweep.varied(), "revision", "repeats", "median", "low", "high", "ratio", "verdict"]
+    shown_columns = ("revision", "repeats", "median", "low", "high", "ratio", "verdict")
+    names = [*sweep.varied(), *map(found.beside, shown_columns)]
     note = f"Each against the revision before; {better} is better. {_of(len(rows), len(table))}".strip()
     page.add_table(f"Revisions: {metric}", Table.of({name: rows[name].values for name in names}), note)
 

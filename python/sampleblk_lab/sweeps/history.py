@@ -21,13 +21,25 @@ from sampleblk_lab.sweeps.trial import describe, named
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from sampleblk_lab.plot import Plot
     from sampleblk_lab.results import sets
 
 #: Stands for the commit that is checked out where the function's file lies.
 GIT = "git"
+
+# The table's columns beside those of the axes, with the kind of those that are numbers.
+_COLUMNS = {
+    "revision": "",
+    "started_ns": "i8",
+    "repeats": "i8",
+    "median": "f8",
+    "low": "f8",
+    "high": "f8",
+    "ratio": "f8",
+    "verdict": "",
+}
 
 
 def _git(folder: Path, *words: str) -> str:
@@ -72,12 +84,19 @@ class _Point:
     rows: list[dict[str, Any]]
 
 
+def _is_latest(about: dict[str, Any], latest: dict[tuple[str, str], str]) -> bool:
+    # A journal of before does not tell what an outcome is made of.
+    made_of = about.get("made_of")
+    return not made_of or latest[about["revision"], canonical(about["parameters"])] == made_of
+
+
 class History:
     """A metric over revisions, in the order in which they were first measured; made by :meth:`Sweep.history`.
 
     Args:
         folder: The sweep's.
         axes: Its axes.
+        planned: The keys of the sweep's trials as it was run last.
         metric: The column; None: the only one that there is.
         compared: Compares a combination's rows at a revision with those at the one before.
         rank: What combinations are sorted by.
@@ -90,6 +109,7 @@ class History:
         self,
         folder: Path,
         axes: Sequence[str],
+        planned: Container[str],
         metric: str | None,
         compared: Callable[[str, str, _Point, _Point], sets.Row],
         rank: Callable[[dict[str, Any]], list[int]],
@@ -97,7 +117,6 @@ class History:
         self.axes = list(axes)
         self._compared = compared
         outcomes, _ = store.read_journal(folder)
-        first: dict[str, int] = {}
         done: dict[str, dict[str, Any]] = {}
         for outcome in outcomes:
             about = outcome.get("trial", {})
@@ -105,15 +124,27 @@ class History:
                 done.setdefault(outcome["key"], outcome)
         if not done:
             raise InputError(f"no trial in {folder} was run with a revision", expected="revision='git', or a name")
+        # The journal's order, not that of started_ns: a clock may be set back between two runs.
+        first: dict[str, int] = {}
+        latest: dict[tuple[str, str], str] = {}
+        of_plan: set[tuple[str, str]] = set()
         for outcome in done.values():
-            revision, began = outcome["trial"]["revision"], outcome["facts"].get("started_ns", 0)
-            first[revision] = min(first.get(revision, began), began)
+            about, began = outcome["trial"], outcome["facts"].get("started_ns", 0)
+            first[about["revision"]] = min(first.get(about["revision"], began), began)
+            point = about["revision"], canonical(about["parameters"])
+            if (made_of := about.get("made_of")) and (outcome["key"] in planned or point not in of_plan):
+                latest[point] = made_of
+            if outcome["key"] in planned:
+                of_plan.add(point)
         #: The revisions, the one that was measured first being first.
-        self.revisions = sorted(first, key=first.__getitem__)
+        self.revisions = list(first)
         self._first = first
+        counted = [outcome for outcome in done.values() if _is_latest(outcome["trial"], latest)]
+        #: How many outcomes do not count: of a function, driver or VM that was another one under the same revision.
+        self.superseded = len(done) - len(counted)
         found: dict[str, tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]] = {}
         names: dict[str, None] = {}
-        for outcome in sorted(done.values(), key=lambda one: one["trial"]["repeat"]):
+        for outcome in sorted(counted, key=lambda one: one["trial"]["repeat"]):
             about = outcome["trial"]
             _, sides = found.setdefault(canonical(about["parameters"]), (about["parameters"], {}))
             row = {**outcome["values"], **outcome["facts"], "seconds": outcome["seconds"]}
@@ -133,15 +164,17 @@ class History:
     def table(self) -> Table:
         """A row for each combination and revision.
 
+        Where a revision has been measured with two codes of the function, or two builds of the driver, that of the
+        sweep's last run counts; the metadata has how many outcomes do not (`superseded`).
+
         Returns:
             The axes; revision; started_ns, when the revision was first measured; repeats; median; low and high, its
             interval where there are 6 repeats, else NaN; ratio to the revision before that has this combination, and
-            the verdict, which also says why there is none.
+            the verdict, which also says why there is none. Where an axis is called as one of these is, the column has
+            a ``_`` at the end of its name.
         """
-        columns: dict[str, list[Any]] = {
-            name: []
-            for name in (*self.axes, "revision", "started_ns", "repeats", "median", "low", "high", "ratio", "verdict")
-        }
+        own = store.beside(self.axes, _COLUMNS)
+        columns: dict[str, list[Any]] = {name: [] for name in (*self.axes, *own.values())}
         for parameters, sides in self._combinations:
             before: _Point | None = None
             for revision in self.revisions:
@@ -160,28 +193,32 @@ class History:
                     if row.comparison is not None:
                         verdict, ratio = row.comparison.verdict, row.comparison.ratio.value
                 for name in self.axes:
-                    columns[name].append(store.text_or_number(parameters[name]))
-                columns["revision"].append(revision)
-                columns["started_ns"].append(self._first[revision])
-                columns["repeats"].append(len(now.rows))
-                columns["median"].append(float(np.median(values)) if values else float("nan"))
-                columns["low"].append(low)
-                columns["high"].append(high)
-                columns["ratio"].append(ratio)
-                columns["verdict"].append(verdict)
+                    columns[name].append(parameters[name])
+                columns[own["revision"]].append(revision)
+                columns[own["started_ns"]].append(self._first[revision])
+                columns[own["repeats"]].append(len(now.rows))
+                columns[own["median"]].append(float(np.median(values)) if values else float("nan"))
+                columns[own["low"]].append(low)
+                columns[own["high"]].append(high)
+                columns[own["ratio"]].append(ratio)
+                columns[own["verdict"]].append(verdict)
                 before = now
-        made = {name: store.uniform(values) if name in self.axes else values for name, values in columns.items()}
-        numbers = {"started_ns": "i8", "repeats": "i8", "median": "f8", "low": "f8", "high": "f8", "ratio": "f8"}
+        made = {name: store.distinct(values) if name in self.axes else values for name, values in columns.items()}
+        numbers = {own[name]: kind for name, kind in _COLUMNS.items() if kind}
         return Table.of(
             {name: np.array(values, numbers[name]) if name in numbers else values for name, values in made.items()},
-            units={"started_ns": "ns"},
-            metadata={"metric": self.metric},
+            units={own["started_ns"]: "ns"},
+            metadata={"metric": self.metric, **({"superseded": str(self.superseded)} if self.superseded else {})},
         )
+
+    def beside(self, name: str) -> str:
+        """What the column of that name is called in :meth:`table`, beside those of the axes."""
+        return store.beside(self.axes, [name])[name]
 
     def changes(self) -> Table:
         """The rows of :meth:`table` that are faster or slower than the revision before."""
         made = self.table()
-        return made.take(np.isin(np.array(list(made["verdict"]), dtype=object), ["faster", "slower"]))
+        return made.take(np.isin(np.array(list(made[self.beside("verdict")]), dtype=object), ["faster", "slower"]))
 
     def plot(self) -> Plot:
         """The medians over the revisions: a line, or a row of a map, for each combination.

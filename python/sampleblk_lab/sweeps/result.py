@@ -113,7 +113,7 @@ class Sweep:
         own = store.beside(self.axes, _REASONS)
         rows = [
             {
-                **{name: store.text_or_number(trial.parameters[name]) for name in self.axes},
+                **trial.parameters,
                 "repeat": trial.repeat,
                 **{own[name]: why[name] for name in _REASONS},
                 "key": trial.key,
@@ -121,7 +121,11 @@ class Sweep:
             for trial, why in self._absent()
         ]
         columns = [*self.axes, "repeat", *own.values(), "key"]
-        return Table.of({name: store.uniform([row[name] for row in rows]) for name in columns})
+        return Table.of(self._uniform(rows, columns))
+
+    def beside(self, name: str) -> str:
+        """What the column of that name is called in :meth:`missing` and :meth:`artefacts`, beside those of the axes."""
+        return store.beside(self.axes, [name])[name]
 
     def _absent(self) -> list[tuple[Trial, dict[str, Any]]]:
         """Each trial that is not done, and why, by the names of the columns."""
@@ -154,14 +158,18 @@ class Sweep:
         for trial in self.plan.trials:
             directory = self.folder / artefacts.DIRECTORY / trial.key
             for path in sorted(path for path in directory.rglob("*") if path.is_file()):
-                row = {name: store.text_or_number(trial.parameters[name]) for name in self.axes}
+                row = trial.parameters
                 where = path.relative_to(self.folder).as_posix()
                 about = {own["path"]: where, own["bytes"]: path.stat().st_size}
                 found.append({**row, "repeat": trial.repeat, **about, "key": trial.key})
         columns = [*self.axes, "repeat", *own.values(), "key"]
-        return Table.of(
-            {name: store.uniform([row[name] for row in found]) for name in columns}, units={own["bytes"]: "bytes"}
-        )
+        return Table.of(self._uniform(found, columns), units={own["bytes"]: "bytes"})
+
+    def _uniform(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> dict[str, list[Any]]:
+        return {
+            name: (store.distinct if name in self.axes else store.uniform)([row[name] for row in rows])
+            for name in columns
+        }
 
     def metrics(self) -> list[str]:
         """The columns of numbers that the function returned, or ``seconds`` when it returned none."""
@@ -211,15 +219,17 @@ class Sweep:
             raise InputError(f"{axis} has no value {before!r}", expected=", ".join(map(repr, values)))
         allowed = {*across, *(["kernel"] if axis == KERNEL else [])}
         found = Comparisons()
+        called = self.called()
+        before_word = describe(called({axis: first}))
         for others, sides in self._groups(axis):
             for value in values:
                 if canonical(value) == canonical(first):
                     continue
-                name = f"{others} {axis}={value}".strip()
+                word = describe(called({axis: value}))
+                name = f"{others} {word}".strip()
                 old, new = sides.get(canonical(first), []), sides.get(canonical(value), [])
                 if canonical(first) in sides or canonical(value) in sides:
-                    labels = (f"{axis}={first}", f"{axis}={value}")
-                    found.append(_compared(name, metric, old, new, labels, better, allowed, confidence))
+                    found.append(_compared(name, metric, old, new, (before_word, word), better, allowed, confidence))
         return found
 
     def history(
@@ -252,7 +262,8 @@ class Sweep:
             labels = (f"revision {before.revision}", f"revision {now.revision}")
             return _compared(name, chosen, before.rows, now.rows, labels, better, set(across), confidence)
 
-        return History(self.folder, self.axes, metric, compared, self._ranked())
+        planned = {trial.key for trial in self.plan.trials}
+        return History(self.folder, self.axes, planned, metric, compared, self._ranked())
 
     def varied(self) -> list[str]:
         """The axes of more than one value."""
@@ -346,12 +357,21 @@ class Sweep:
         told = set(map(canonical, known))
         return [*known, *(used[text] for text in sorted(used) if text not in told)]
 
+    def called(self) -> Callable[[Mapping[str, Any]], dict[str, str]]:
+        """Tells what values of axes are called; no two of an axis are called the same."""
+        words: dict[str, dict[str, str]] = {}
+        for axis in self.axes:
+            values = self.values_of(axis)
+            words[axis] = dict(zip(map(canonical, values), named([[value] for value in values]), strict=True))
+        return lambda some: {axis: words[axis][canonical(value)] for axis, value in some.items()}
+
     def _groups(self, axis: str) -> list[tuple[str, dict[str, list[dict[str, Any]]]]]:
         """The other axes' values, in their order, each with the done trials' rows by this one's values."""
         found: dict[str, tuple[str, dict[str, list[dict[str, Any]]]]] = {}
+        called = self.called()
         for parameters, done in self.by_combination():
             others = _without(parameters, axis)
-            _, sides = found.setdefault(canonical(others), (describe(others), {}))
+            _, sides = found.setdefault(canonical(others), (describe(called(others)), {}))
             sides[canonical(parameters[axis])] = done
         return list(found.values())
 

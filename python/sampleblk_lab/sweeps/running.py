@@ -150,8 +150,12 @@ class Run:
             }
             if self._spec.revision is not None:
                 # Once the plan is another revision's, only this tells what the outcome is of.
-                about = {"revision": self._spec.revision, "parameters": trial.parameters, "repeat": trial.repeat}
-                record["trial"] = about
+                record["trial"] = {
+                    "revision": self._spec.revision,
+                    "parameters": trial.parameters,
+                    "repeat": trial.repeat,
+                    "made_of": trial.made_of,
+                }
             self.done += self._writer.add(record)
             del self._reasons[trial.key]
             return

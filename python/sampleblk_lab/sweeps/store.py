@@ -196,7 +196,7 @@ def _is_outcome(value: Any) -> bool:
         and all(type(value[name]) in (int, float) for name in ("seconds", "attempts"))
         and _are_texts(value["retried"])
         and (about is None or (isinstance(about["revision"], str) and isinstance(about["parameters"], dict)))
-        and (about is None or isinstance(about["repeat"], int))
+        and (about is None or (isinstance(about["repeat"], int) and isinstance(about.get("made_of", ""), str)))
     )
 
 
@@ -265,11 +265,6 @@ def _row(trial: Trial, outcome: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def text_or_number(value: Any) -> Any:
-    """A parameter as a table has it: lists and dicts as JSON."""
-    return value if value is None or isinstance(value, (str, bool, int, float)) else canonical(value)
-
-
 def uniform(values: list[Any]) -> list[Any]:
     """Values of one kind: bools, ints, floats or strings, and None; what has no kind of its own becomes text."""
     kinds = {type(value) for value in values if value is not None}
@@ -278,6 +273,20 @@ def uniform(values: list[Any]) -> list[Any]:
     if kinds <= {int, float} and all(abs(value) < 2**63 for value in values if type(value) is int):
         return values
     return [None if value is None else _word(value) for value in values]
+
+
+def distinct(values: list[Any]) -> list[Any]:
+    """An axis's values as :func:`uniform` has them; as JSON where otherwise two were the same, such as 1 and "1"."""
+    made = uniform(values)
+    kinds = {type(value) for value in values if value is not None}
+    if len(kinds) <= 1 and kinds <= {bool, int, float, str} and len(set(made)) == len(set(values)):
+        return made
+    # As a column of numbers has them: an int may be one that no float is equal to.
+    shown = {float(value) for value in made if value is not None} if float in map(type, made) else set(made)
+    told = {canonical(value) for value in values}
+    if len(shown - {None}) + (None in made) == len(told):
+        return made
+    return [None if value is None else canonical(value) for value in values]
 
 
 def _word(value: Any) -> str:
@@ -291,9 +300,14 @@ def utf8(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-def beside(axes: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+def beside(axes: Sequence[str], names: Iterable[str]) -> dict[str, str]:
     """What a table's columns of these names are called beside those of the axes, which keep their own."""
-    return {name: f"{name}_" if name in axes else name for name in names}
+    found = {}
+    for name in names:
+        found[name] = name
+        while found[name] in axes:
+            found[name] += "_"
+    return found
 
 
 def _columns(axes: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -301,7 +315,11 @@ def _columns(axes: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> dict[str
     for row in rows:
         names.update(dict.fromkeys(row))
     own = [name for name in names if name not in FACTS]
-    return {name: uniform([row.get(name) for row in rows]) for name in (*own, *FACTS) if name in names or not rows}
+    return {
+        name: (distinct if name in axes else uniform)([row.get(name) for row in rows])
+        for name in (*own, *FACTS)
+        if name in names or not rows
+    }
 
 
 def _arrow_table(axes: Sequence[str], rows: Sequence[Mapping[str, Any]], metadata: dict[str, str]) -> Any:
@@ -358,7 +376,12 @@ def read_rows(folder: Path, plan: Plan) -> Table:
     by_key = {trial.key: trial for trial in plan.trials} if outcomes else {}
     done = [outcome for outcome in outcomes if outcome["type"] == "done" and outcome["key"] in by_key]
     if done or kept is None:
-        rows = {} if kept is None else {row["key"]: row for row in kept.to_pylist()}
+        # The axes from the plan: the file may have a number of theirs as text.
+        rows = (
+            {}
+            if kept is None
+            else {row["key"]: {**row, **plain(by_key[row["key"]].parameters)} for row in kept.to_pylist()}
+        )
         for outcome in done:
             if outcome["key"] not in rows:  # the first one counts
                 rows[outcome["key"]] = _row(by_key[outcome["key"]], outcome)

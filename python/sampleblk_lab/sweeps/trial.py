@@ -76,6 +76,7 @@ class Trial:
         seed: Its own: the same whenever and wherever it runs.
         release: The kernel of its VM; empty when it runs on the host, or is not known before the kernel is fetched.
         exclusive: Whether it has its host to itself.
+        made_of: The digest of all that its key is of but the parameters, the repeat, the seed and the revision.
     """
 
     key: str
@@ -84,6 +85,7 @@ class Trial:
     seed: int
     release: str = ""
     exclusive: bool = False
+    made_of: str = ""
 
     def described(self) -> str:
         """Its parameters, for people: ``kernel=6.1 fs=ext4 (repeat 2)``."""
@@ -134,7 +136,8 @@ def make(
     alone = ("exclusive",) if exclusive else ()
     of = () if revision is None else ("revision", revision)
     key = _digest(sampleblk_lab.__version__, code, said, repeat, own, machine, *alone, *of)[:_DIGITS]
-    return Trial(key, parameters, repeat, own, release, exclusive)
+    made_of = _digest(sampleblk_lab.__version__, code, machine, *alone)[:_DIGITS]
+    return Trial(key, parameters, repeat, own, release, exclusive, made_of)
 
 
 class Machines:
