@@ -178,3 +178,16 @@ def test_values_that_read_alike_stay_apart_in_tables_and_comparisons(tmp_path: P
     for alike in ([1, 1.0], [2**53, 2**53 + 1, 0.5]):
         table = lab.sweep(one_and_more, x=alike, folder=tmp_path / "t").table()
         assert set(table["x"]) == set(map(str, alike))
+
+
+def ranged(low: int) -> dict[str, float]:
+    return {"iops": 10.0 * low, "iops, range": 2.0 * low, "repeats done": 3.0 * low}
+
+
+def test_a_result_may_be_called_as_a_column_of_the_page_is(tmp_path: Path) -> None:
+    made = lab.sweep(ranged, low=[1, 2], folder=tmp_path / "s")
+    found = cells(made.report(tmp_path / "page.html").read_text(), "Medians")
+    assert [[row[place] for place in (0, 1, 2, 4, 6)] for row in found] == [
+        ["1", "1", "10", "2", "3"],
+        ["2", "1", "20", "4", "6"],
+    ]

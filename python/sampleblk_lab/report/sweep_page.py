@@ -107,20 +107,23 @@ def _medians(page: Page, sweep: Sweep, metrics: Sequence[str]) -> None:
     axes = sweep.varied()
     groups = sweep.by_combination()
     called = sweep.called()
-    count = "repeats done"  # which is neither an axis nor what a function is likely to return
-    columns: dict[str, list[Any]] = {name: [] for name in (*axes, count)}
+    heads = [*axes, "repeats done"]
+    for name in metrics:
+        heads += [name, f"{name}, range"]
+    found: list[list[Any]] = []
     for parameters, rows in groups[:_ROWS]:
         words = called(parameters)
-        for axis in axes:
-            columns[axis].append(words[axis])
-        columns[count].append(len(rows))
+        cells: list[Any] = [*(words[axis] for axis in axes), len(rows)]
         for name in metrics:
             values = [row[name] for row in rows if row[name] is not None and np.isfinite(row[name])]
             write = shown(name)
-            columns.setdefault(name, []).append(write(statistics.median(values)) if values else None)
-            said = f"{write(min(values))} to {write(max(values))}" if values else None
-            columns.setdefault(f"{name}, range", []).append(said)
-    page.add_table("Medians", Table.of(columns), _of(min(len(groups), _ROWS), len(groups)))
+            cells.append(write(statistics.median(values)) if values else None)
+            cells.append(f"{write(min(values))} to {write(max(values))}" if values else None)
+        found.append(cells)
+    # By place: a function may return what is called as one of the others is.
+    columns = {str(place): [cells[place] for cells in found] for place in range(len(heads))}
+    names = {str(place): head for place, head in enumerate(heads)}
+    page.add_table("Medians", Table.of(columns), _of(min(len(groups), _ROWS), len(groups)), names=names)
 
 
 def _compared(page: Page, sweep: Sweep, axis: str, metric: str, better: str, across: Sequence[str]) -> None:
