@@ -427,6 +427,7 @@ Life = tuple[int, str, int, int, int]
 
 def lived(tmp_path: Path, *events: Life, rwbs: str = "W", error: int = 0) -> tuple[list[dict[str, Any]], lab.Run]:
     """The requests of (ns, blktrace's letter, pid, sector, sectors)."""
+    tmp_path.mkdir(exist_ok=True)
     lines = []
     for time, letter, pid, sector, sectors in events:
         name = f"block_{SHORT[letter]}"
@@ -447,6 +448,65 @@ def test_tasks_that_do_the_same_at_once_have_a_request_each(tmp_path: Path) -> N
     assert spans(rows, "pid", "queued", "gotten", "issued", "completed") == [(1, 10, 11, 12, 30), (2, 20, 21, 22, 50)]
     assert run.block().table().metadata["unpaired"] == "0"
     assert run.block().queue_depth()["depth"].codes.tolist() == [1, 2, 1, 0]
+
+
+HALVES = [(10, "C", 0, 8, 8), (20, "D", 1, 64, 8), (30, "C", 0, 64, 8), (35, "C", 0, 16, 8), (40, "D", 1, 128, 8)]
+
+
+def test_what_was_in_flight_as_the_recording_began_or_ended_is_in_the_depth(tmp_path: Path) -> None:
+    rows, run = lived(tmp_path, *HALVES, error=-5)
+    assert spans(rows, "pid", "completer", "sector", "issued", "completed", "error") == [
+        (-1, 0, 8, 0, 10, 5),
+        (1, 0, 64, 20, 30, 5),
+        (-1, 0, 16, 0, 35, 5),
+        (1, -1, 128, 40, 0, 0),
+    ]
+    depth = run.block().queue_depth("8,0")
+    assert depth["depth"].codes.tolist() == [1, 2, 1, 0, 1]
+    assert depth["least"].codes.tolist() == [0, 1, 0, 0, 0]
+    assert (depth.metadata["unpaired"], depth.metadata["unfinished"]) == ("2", "1")
+    # A window is a recording that begins and ends there.
+    assert run.block(start=25).queue_depth()["depth"].codes.tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("lost", ["CPU:0 [LOST 3 EVENTS]", "CPU:0 [EVENTS DROPPED]"])
+def test_the_other_end_of_a_request_may_be_among_what_was_lost(lost: str, tmp_path: Path) -> None:
+    source = tmp_path / "text"
+    lived(tmp_path / "whole", *HALVES)
+    source.write_text(f"{lost}\n" + (tmp_path / "whole/text").read_text())
+    depth = lab.import_run(source, directory=tmp_path / "lost").block().queue_depth()
+    assert depth["depth"].codes.tolist() == [1, 0]
+    assert (depth.metadata["unpaired"], depth.metadata["unfinished"]) == ("2", "1")
+
+
+@pytest.mark.parametrize("kind", ["D", "C"])
+def test_a_recording_of_one_kind_of_events_has_no_depth(kind: str, tmp_path: Path) -> None:
+    _, run = lived(tmp_path, *[event for event in HALVES if event[1] == kind])
+    assert len(run.block().queue_depth()) == 0
+    run.export_chrome(tmp_path / "x.json")
+    assert json.loads((tmp_path / "x.json").read_text())["traceEvents"] == []
+
+
+def test_an_append_completes_where_it_was_written(tmp_path: Path) -> None:
+    """In which order those of a zone were, nothing tells: none is paired, not even by chance."""
+    events = [(10, "D", 1, 4096, 8), (20, "D", 1, 4096, 8), (30, "C", 0, 4104, 8), (35, "C", 0, 4096, 8)]
+    rows, run = lived(tmp_path, *events, (40, "D", 1, 4096, 8), (50, "C", 0, 4112, 8), rwbs="ZA")
+    assert spans(rows, "sector", "issued", "completed") == [
+        *((4096, 10, 0), (4096, 20, 0), (4104, 0, 30), (4096, 0, 35)),
+        *((4096, 40, 0), (4112, 0, 50)),
+    ]
+    assert run.block().queue_depth()["depth"].codes.tolist() == [1, 2, 1, 0, 1, 0]
+    assert run.block().table().metadata["appends"] == "3"
+    run.export_chrome(tmp_path / "x.json")
+    shown = [one for one in json.loads((tmp_path / "x.json").read_text())["traceEvents"] if one["ph"] == "C"]
+    assert [one["args"]["depth"] for one in shown] == [1, 2, 1, 0, 1, 0]
+
+
+def test_an_append_of_before_its_letters_is_a_request_with_one_end(tmp_path: Path) -> None:
+    events = [(10, "D", 1, 4096, 8), (30, "C", 0, 4104, 8), (40, "D", 1, 4096, 16), (50, "C", 0, 4112, 16)]
+    rows, run = lived(tmp_path, *events, rwbs="N")
+    assert spans(rows, "issued", "completed") == [(10, 0), (0, 30), (40, 0), (0, 50)]
+    assert run.block().queue_depth()["depth"].codes.tolist() == [1, 0, 1, 0]
 
 
 def test_whose_interrupt_it_was_does_not_change_counts_and_sums(tmp_path: Path) -> None:
@@ -514,5 +574,5 @@ def test_a_write_that_ends_again_after_its_flush_ends_no_other(tmp_path: Path) -
 
 
 def test_a_command_of_the_driver_s_is_nowhere_when_it_ends(tmp_path: Path) -> None:
-    rows, _ = lived(tmp_path, (10, "D", 1, 0, 0), (20, "C", 1, 2**64 - 1, 8), rwbs="N")
-    assert spans(rows, "sector", "issued", "completed") == [(0, 10, 20)]
+    rows, _ = lived(tmp_path, (10, "D", 1, 0, 0), (15, "D", 1, 0, 8), (20, "C", 1, 2**64 - 1, 8), rwbs="N")
+    assert spans(rows, "sector", "sectors", "issued", "completed") == [(0, 0, 10, 20), (0, 8, 15, 0)]

@@ -41,6 +41,7 @@ def block() -> Block:
     columns = {
         "device": ["259,0"] * n,
         "queued": queued,
+        "gotten": queued,
         "inserted": np.where(np.arange(n) % 2, queued + 100, 0).astype(np.uint64),
         "issued": queued + 500,
         "completed": queued + 2600,

@@ -30,10 +30,13 @@ class Block:
 
     Args:
         table: A row a request, of :func:`core.block_table`.
+        both_ends: Whether the recording would have issues as well as completions.
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, *, both_ends: bool = True) -> None:
         self._table = table
+        lossless = table.metadata.get("lost_events", "0") == "0" and not {"gaps", "unread"} & set(table.metadata)
+        self._has_all = both_ends and lossless
 
     def table(self) -> Table:
         """A row a request.
@@ -43,7 +46,10 @@ class Block:
             (the tasks that ran then; -1: no such event), queued, gotten, inserted, issued, completed (ns; 0: no such
             event), merges, error (errno), and buffer where the requests are of several. The parts of a bio that was
             split have its time of queueing. Of what several tasks had in work at one place, an end is that of the task
-            that saw it, else of the latest.
+            that saw it, else of the latest. A completion whose request was not seen before (``metadata["unpaired"]``)
+            has a row, with pid -1. A zone append (``ZA``, Linux 6.19) has one as it is issued, at the start of its
+            zone, and another as it completes, where it was written (``metadata["appends"]``): no event says which
+            belong together. Before 6.19 they are an ``N`` like others.
         """
         return self._table
 
@@ -96,31 +102,57 @@ class Block:
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
     def queue_depth(self, device: str | None = None) -> Table:
-        """How many requests the driver had, over time.
+        """How many requests the driver had, over time; one that was requeued from its last issue on.
+
+        Requests of which the recording has one end only, in flight as it began or ended, count to its end or from its
+        beginning; those of a zoned device's appends as few as their ends allow. Where events were lost
+        (``metadata["lost_events"]``), or only the issues or only the completions were recorded, they are left out: the
+        other end may be among what is missing, and the depth would never come down again. Either way
+        ``metadata["unfinished"]`` counts those without completion, ``metadata["unpaired"]`` those without issue.
 
         Args:
             device: ``"major,minor"``; default all devices together.
 
         Returns:
-            Columns time (ns) and depth (after that moment's change).
+            Columns time (ns), depth (after that moment's change) and least (the same of requests with both ends).
 
         Raises:
             InputError: The requests are of several buffers; or no request is of that device.
         """
         of_one_buffer(self._table, "a queue's depth")
-        issued, completed = (self._table[name].codes.astype(np.int64) for name in ("issued", "completed"))
-        chosen = (issued > 0) & (completed > 0)
+        names = ("queued", "gotten", "inserted", "issued", "completed")
+        queued, gotten, inserted, issued, completed = (self._table[name].codes.astype(np.int64) for name in names)
+        devices = self._table["device"].values
+        chosen = np.ones(len(issued), dtype=bool)
         if device is not None:
-            devices = self._table["device"].values
-            chosen &= devices == checked.one_of("device", device, sorted(set(devices.tolist())))
-        time = np.concatenate([issued[chosen], completed[chosen]])
-        step = np.concatenate([np.ones(chosen.sum(), np.int64), -np.ones(chosen.sum(), np.int64)])
+            chosen = devices == checked.one_of("device", device, sorted(set(devices.tolist())))
+        whole = chosen & (issued > 0) & (completed > 0)
+        begun = chosen & (issued > 0) & (completed == 0)
+        # An empty flush is queued and completed, and others are issued for it.
+        ended = chosen & (completed > 0) & (queued + gotten + inserted + issued == 0)
+        metadata = {
+            **self._table.metadata,
+            "unfinished": str(np.count_nonzero(begun)),
+            "unpaired": str(np.count_nonzero(ended)),
+        }
+        if not self._has_all:
+            begun, ended = begun & False, ended & False
+        time = np.concatenate([issued[whole], completed[whole], issued[begun], completed[ended]])
+        step = np.repeat([1, -1, 1, -1], [np.count_nonzero(part) for part in (whole, whole, begun, ended)])
+        halves = np.repeat([False, True], [2 * np.count_nonzero(whole), np.count_nonzero(begun | ended)])
         # At one moment completions go first, so that the depth is never overstated.
         order = np.lexsort((step, time))
+        time, step, halves = time[order], step[order], halves[order]
+        places = np.concatenate([devices[part] for part in (whole, whole, begun, ended)])[order]
+        before = sum(-min(0, np.cumsum(step[halves & (places == one)]).min()) for one in np.unique(places[halves]))
         return Table.of(
-            {"time": time[order].astype(np.uint64), "depth": np.cumsum(step[order])},
+            {
+                "time": time.astype(np.uint64),
+                "depth": before + np.cumsum(step),
+                "least": np.cumsum(np.where(halves, 0, step)),
+            },
             units={"time": self._table["issued"].unit},
-            metadata=self._table.metadata,
+            metadata=metadata,
         )
 
     def __repr__(self) -> str:

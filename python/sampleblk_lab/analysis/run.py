@@ -308,7 +308,8 @@ class Run:
         """
         from sampleblk_lab.analysis.block import Block
 
-        return Block(Table(core.block_table(self.file, **self._part(selection))))
+        table = Table(core.block_table(self.file, **self._part(selection)))
+        return Block(table, both_ends={"block:block_rq_issue", "block:block_rq_complete"} <= set(self.file.events))
 
     @renamed.parameters(pid="pids")
     def follow_through(self, syscall: str, index: int = 0, *, pids: Who | None = None) -> FollowThrough:

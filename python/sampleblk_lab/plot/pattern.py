@@ -155,7 +155,7 @@ def block_life(block: Block, *, most: int = 200) -> Plot:
 
 
 def queue_depth(block: Block, device: str | None = None) -> Plot:
-    """How many requests the driver had, over time.
+    """How many requests the driver had, over time; darker those of which the recording has both ends.
 
     Args:
         block: ``run.block()``.
@@ -168,12 +168,15 @@ def queue_depth(block: Block, device: str | None = None) -> Plot:
     if len(table) == 0:
         raise InputError("no request was seen from issue to completion", expected="record(block=True)")
     times, depths = table["time"].codes.astype(np.float64), table["depth"].codes
+    least = table["least"].codes
 
     def draw(axes: Axes) -> None:
         from matplotlib.ticker import MaxNLocator
 
         axes.step(times - times[0], depths, where="post", linewidth=1.2)
-        axes.fill_between(times - times[0], depths, step="post", alpha=0.25, linewidth=0)
+        axes.fill_between(times - times[0], least, step="post", alpha=0.25, linewidth=0)
+        if (least != depths).any():
+            axes.fill_between(times - times[0], least, depths, step="post", alpha=0.1, linewidth=0)
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         time_axis(axes.xaxis, what="time")

@@ -13,9 +13,11 @@ namespace sampleblk::trace {
 // "sector", "sectors" (of 512 bytes), "operation" (R, W, D, F, …), "rwbs", "pid" (who queued it), "issuer" and
 // "completer" (the tasks that were running then; -1: no such event), "queued", "gotten", "inserted", "issued",
 // "completed" (ns; 0: no such event), "merges" (bios merged into it), "error" (errno, 0: none).
-// A flush that the block layer makes itself has sector 0 and was queued by nobody. The metadata counts plugs, unplugs,
-// splits, requeues, merges, "unpaired" completions, and "flush_sequences": writes that ended once more when the flush
-// behind them was done.
+// A flush that the block layer makes itself has sector 0 and was queued by nobody. A completion whose request was not
+// seen before has a row with nothing but its end ("pid" -1); so has that of a zone append, which is issued at the start
+// of its zone and completes where it was written: which of the appends to a zone it was, no event says.
+// The metadata counts plugs, unplugs, splits, requeues, merges, such "unpaired" completions, those of "appends" among
+// them, and "flush_sequences": writes that ended once more when the flush behind them was done.
 [[nodiscard]] Table block_table(const TraceFile& file, const Selection& selection);
 
 // Where in their files the calls of a system-call table read and wrote: "time", "duration", "pid", "fd", "operation"

@@ -26,6 +26,12 @@ char operation_of(std::string_view rwbs) {
     return rwbs[0];
 }
 
+// No errno is beyond 32 bits' negative, which has no positive.
+std::int32_t errno_of(std::int32_t error) {
+    return static_cast<std::int32_t>(error < 0 ? 0U - static_cast<std::uint32_t>(error)
+                                               : static_cast<std::uint32_t>(error));
+}
+
 }  // namespace
 
 std::string device_name(std::uint32_t dev) {
@@ -86,10 +92,18 @@ void BlockSink::record(const Event& event) {
     std::string_view rwbs(reinterpret_cast<const char*>(event.data + role->rwbs_offset), role->rwbs_size);
     rwbs = rwbs.substr(0, rwbs.find('\0'));
     now.operation = operation_of(rwbs);
-    if (now.operation == 'F' || now.sector == UINT64_MAX) {
-        now.sector = 0;  // flushes and commands of the driver have no place; their completion says -1
+    if (now.sector == UINT64_MAX) {
+        now.sector = now.sectors = 0;  // a command of the driver's has no place, which only its completion says
+    } else if (now.operation == 'F') {
+        now.sector = 0;
     }
     now.rwbs = names->intern(printable(rwbs));
+    // "ZA": it is issued at the start of its zone, and completes where it was written.
+    if (role->action == Action::complete && now.sectors != 0 && rwbs.starts_with("ZA")) {
+        ++appends;
+        completed_only(now, event.time, static_cast<std::int32_t>(role->error.get(event.data)));
+        return;
+    }
     step(role->action, now, event.time, static_cast<std::int32_t>(role->error.get(event.data)),
          role->new_sector.get(event.data));
 }
@@ -244,8 +258,10 @@ void BlockSink::complete(Action action, const BlockRequest& now, std::uint64_t t
     if (found == open->end()) {
         // A bio whose request completed already, a write ending again after the flush behind it, or a request from
         // before the recording.
-        if (action == Action::complete) {
-            ++(now.sectors == 0 ? flush_sequences : unpaired);
+        if (action == Action::complete && now.sectors == 0 && now.operation == 'W') {
+            ++flush_sequences;
+        } else if (action == Action::complete) {
+            completed_only(now, time, error);
         }
         return;
     }
@@ -253,9 +269,7 @@ void BlockSink::complete(Action action, const BlockRequest& now, std::uint64_t t
     BlockRequest& request = requests[index];
     open->erase(found);
     if (error != 0) {
-        // No errno is beyond 32 bits' negative, which has no positive.
-        request.error = static_cast<std::int32_t>(error < 0 ? 0U - static_cast<std::uint32_t>(error)
-                                                            : static_cast<std::uint32_t>(error));
+        request.error = errno_of(error);
     }
     if (request.issued != 0 && now.sectors != 0 && request.sectors - request.done > now.sectors) {
         request.done += now.sectors;
@@ -264,6 +278,16 @@ void BlockSink::complete(Action action, const BlockRequest& now, std::uint64_t t
     }
     request.completed = time;
     request.completer = now.pid;
+}
+
+// A request of which nothing else was seen: its row says what its end does.
+void BlockSink::completed_only(const BlockRequest& now, std::uint64_t time, std::int32_t error) {
+    ++unpaired;
+    BlockRequest& request = requests.emplace_back(now);
+    request.pid = -1;
+    request.completer = now.pid;
+    request.completed = time;
+    request.error = errno_of(error);
 }
 
 // A bio that is too large goes on as two: both were queued when it was.
@@ -339,7 +363,7 @@ Table block_table(const TraceFile& file, const Selection& selection) {
     for (const auto& [name, count] :
          {std::pair{"plugs", sink.plugs}, std::pair{"unplugs", sink.unplugs}, std::pair{"splits", sink.splits},
           std::pair{"requeues", sink.requeues}, std::pair{"merges", sink.merges}, std::pair{"unpaired", sink.unpaired},
-          std::pair{"flush_sequences", sink.flush_sequences}}) {
+          std::pair{"appends", sink.appends}, std::pair{"flush_sequences", sink.flush_sequences}}) {
         metadata[name] = std::to_string(count);
     }
     std::erase_if(sink.requests, [](const BlockRequest& request) { return request.swallowed; });

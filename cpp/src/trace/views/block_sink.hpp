@@ -30,6 +30,10 @@ struct BlockRequest {
     std::uint32_t done = 0;  // of its sectors: drivers may complete a request in parts
     std::uint16_t buffer = 0;
     bool swallowed = false;  // merged into another: no row of its own
+
+    [[nodiscard]] bool only_completed() const noexcept {
+        return completed != 0 && (queued | gotten | inserted | issued) == 0;
+    }
 };
 
 // "major,minor" of the kernel's own dev_t: 12 bits of major, 20 of minor.
@@ -43,7 +47,8 @@ class BlockSink : public PlainSink {
 
     std::vector<BlockRequest> requests;  // by the time of their first event
     std::shared_ptr<StringPool> names = std::make_shared<StringPool>();
-    std::uint64_t plugs = 0, unplugs = 0, splits = 0, requeues = 0, merges = 0, unpaired = 0, flush_sequences = 0;
+    std::uint64_t plugs = 0, unplugs = 0, splits = 0, requeues = 0, merges = 0, unpaired = 0, appends = 0,
+                  flush_sequences = 0;
 
   private:
     enum class Action : std::uint8_t {
@@ -86,6 +91,7 @@ class BlockSink : public PlainSink {
     void step(Action action, const BlockRequest& now, std::uint64_t time, std::int32_t error, std::uint64_t new_sector);
     void issue(const BlockRequest& now, std::uint64_t time);
     void requeue(const BlockRequest& now);
+    void completed_only(const BlockRequest& now, std::uint64_t time, std::int32_t error);
     void complete(Action action, const BlockRequest& now, std::uint64_t time, std::int32_t error);
     void split(const BlockRequest& now, std::uint64_t new_sector);
     void merge(Action action, const BlockRequest& now);

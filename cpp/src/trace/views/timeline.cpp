@@ -163,27 +163,49 @@ class Builder {
         track.slices.push_back({time, duration, track.names->intern(name)});
     }
 
+    // Whether what has one end in the recording was in flight as it began or ended.
+    [[nodiscard]] bool has_all() const {
+        const auto said = [this](const char* name) { return out_.metadata.contains(name); };
+        return out_.metadata.at("lost_events") == "0" && !said("gaps") && !said("unread") &&
+               file_.find_event("block:block_rq_issue") != nullptr &&
+               file_.find_event("block:block_rq_complete") != nullptr;
+    }
+
+    using Steps = std::vector<std::pair<std::uint64_t, std::int64_t>>;
+    struct Device {
+        std::vector<const BlockRequest*> requests;  // that were issued and completed
+        Steps halves;                               // of those with one end
+    };
+
     void devices(const BlockSink& sink) {
-        std::map<std::pair<std::uint16_t, std::uint32_t>, std::vector<const BlockRequest*>> devices;
+        std::map<std::pair<std::uint16_t, std::uint32_t>, Device> devices;
         std::vector<std::pair<std::uint16_t, std::uint32_t>> order;  // in which they appear
+        const bool all = has_all();
         for (const BlockRequest& request : sink.requests) {
-            if (!request.swallowed && request.issued != 0 && request.completed >= request.issued) {
-                auto& own = devices[{request.buffer, request.dev}];
-                if (own.empty()) {
-                    order.emplace_back(request.buffer, request.dev);
-                }
-                own.push_back(&request);
+            const bool whole = request.issued != 0 && request.completed >= request.issued;
+            const bool half = all && (request.issued != 0 ? request.completed == 0 : request.only_completed());
+            if (request.swallowed || !(whole || half)) {
+                continue;
+            }
+            const auto [entry, fresh] = devices.try_emplace({request.buffer, request.dev});
+            if (fresh) {
+                order.emplace_back(entry->first);
+            }
+            if (whole) {
+                entry->second.requests.push_back(&request);
+            } else {
+                entry->second.halves.emplace_back(request.issued + request.completed, request.issued != 0 ? 1 : -1);
             }
         }
         for (const auto& place : order) {
             check_interrupt();
-            auto& own = devices[place];
+            auto& own = devices[place].requests;
             const std::string name = device_name(place.second);
             const std::string group = "Device " + name + buffers_.suffix(place.first);
             std::ranges::stable_sort(own, {}, [](const BlockRequest* request) { return request->issued; });
             // Requests overlap, slices of one line must not: each goes to the first line that is free.
             std::vector<std::pair<std::uint64_t, std::size_t>> lanes;  // until when it is taken, its track
-            std::vector<std::pair<std::uint64_t, std::int64_t>> steps;
+            Steps steps;
             for (const BlockRequest* request : own) {
                 auto lane =
                     std::ranges::find_if(lanes, [&](const auto& taken) { return taken.first <= request->issued; });
@@ -200,15 +222,22 @@ class Builder {
                 steps.emplace_back(request->issued, 1);
                 steps.emplace_back(request->completed, -1);
             }
-            depth(group, name, std::move(steps));
+            depth(group, name, std::move(steps), std::move(devices[place].halves));
         }
     }
 
-    void depth(const std::string& group, const std::string& device,
-               std::vector<std::pair<std::uint64_t, std::int64_t>> steps) {
+    // As Block.queue_depth() of analysis/block.py counts.
+    void depth(const std::string& group, const std::string& device, Steps steps, Steps halves) {
         // At one moment completions go first, so that the depth is never overstated.
-        std::ranges::sort(steps);
+        std::ranges::sort(halves);
         std::int64_t value = 0;
+        std::int64_t lowest = 0;
+        for (const auto& [time, step] : halves) {
+            lowest = std::min(lowest, value += step);
+        }
+        steps.insert(steps.end(), halves.begin(), halves.end());
+        std::ranges::sort(steps);
+        value = -lowest;
         for (auto& [time, step] : steps) {
             step = value += step;
         }

@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: MIT
+"""Block views of random recordings whose truth is known, in each form that is imported.
+
+A small block layer queues, splits, merges, requeues and completes in parts, on several devices; what it does is written
+as other tools would, from its beginning or from the middle, and every view is held against what it did.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+import struct
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sampleblk_lab as lab
+from analysis.test_import_run import categories
+
+DEVICES = ((8, 0), (8, 16), (253, 1))
+TASKS = {100: "fio", 101: "Web Content 2", 102: "kworker/1:2-x", 103: "a [001] b"}
+IRQ = 0
+
+
+@dataclasses.dataclass
+class Event:
+    time: int
+    cpu: int
+    pid: int
+    name: str
+    dev: tuple[int, int]
+    rwbs: str
+    sector: int
+    sectors: int
+    error: int = 0
+    new_sector: int = 0
+
+
+@dataclasses.dataclass
+class Request:
+    dev: tuple[int, int]
+    sector: int
+    sectors: int
+    rwbs: str
+    pid: int
+    queued: int = 0
+    gotten: int = 0
+    inserted: int = 0
+    issued: int = 0
+    completed: int = 0
+    merges: int = 0
+    error: int = 0
+    done: int = 0
+
+
+class Layer:
+    """Does what the block layer does, at random, and remembers both the events and the truth."""
+
+    def __init__(self, seed: int, steps: int = 300, *, whole_only: bool = False) -> None:
+        self.random = random.Random(seed)
+        self.now = 10**9
+        self.whole_only = whole_only  # nothing is merged, split, requeued or completed in parts
+        self.events: list[Event] = []
+        self.requests: list[Request] = []
+        self.held: list[Request] = []  # in a plug or a scheduler
+        self.flying: list[Request] = []
+        self.counts: Counter[str] = Counter()
+        self.changes: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)  # of the driver's depth
+        self.free = dict.fromkeys(DEVICES, 4096)
+        for _ in range(steps):
+            self.step()
+        self.middle = self.now
+        while self.flying or self.held:
+            self.step(begin=False)
+
+    def tell(self, name: str, request: Request, pid: int, **more: Any) -> int:
+        self.now += self.random.randrange(1, 2000)
+        place = {"sector": request.sector + request.done, "sectors": request.sectors - request.done, **more}
+        rwbs = request.rwbs
+        self.events.append(Event(self.now, self.random.randrange(4), pid, name, request.dev, rwbs, **place))
+        return self.now
+
+    def step(self, *, begin: bool = True) -> None:
+        choices: list[Callable[[], None]] = [self.queue] * 3 if begin else []
+        choices += [self.issue] * 3 if self.held else []
+        choices += [self.complete] * 3 + [self.requeue] if self.flying else []
+        self.random.choice(choices)()
+
+    def queue(self) -> None:
+        dev = self.random.choice(DEVICES)
+        pid = self.random.choice(list(TASKS))
+        rwbs = self.random.choice(["W", "R", "WS", "FWS", "RA", "D", "WFS", "RSM"])
+        # Far from all others, or right behind one that waits.
+        size = self.random.choice([1, 8, 16, 64])
+        bio = Request(dev, self.free[dev], size, rwbs, pid)
+        neighbours = [one for one in self.held if one.dev == dev and one.rwbs == rwbs and "F" not in rwbs]
+        if neighbours and not self.whole_only and self.random.random() < 0.5:
+            return self.merge(self.random.choice(neighbours), bio)
+        self.free[dev] += 100_000
+        bio.sector = self.free[dev] - self.random.randrange(50_000)
+        bio.queued = self.tell("block_bio_queue", bio, pid)
+        parts = [bio]
+        while parts[-1].sectors > 8 and not self.whole_only and self.random.random() < 0.3:
+            whole = parts[-1]
+            cut = self.random.randrange(1, whole.sectors)
+            self.tell("block_split", whole, pid, new_sector=whole.sector + cut)
+            self.counts["splits"] += 1
+            rest = dataclasses.replace(whole, sector=whole.sector + cut, sectors=whole.sectors - cut)
+            whole.sectors = cut
+            parts.append(rest)
+        for part in parts:
+            part.gotten = self.tell("block_getrq", part, pid)
+            if self.random.random() < 0.5:
+                part.inserted = self.tell("block_rq_insert", part, pid)
+            self.requests.append(part)
+            self.held.append(part)
+        return None
+
+    def merge(self, into: Request, bio: Request) -> None:
+        front = self.random.random() < 0.4
+        bio.sector = into.sector - bio.sectors if front else into.sector + into.sectors
+        inside = range(bio.sector, bio.sector + bio.sectors)
+        if any(one is not into and one.dev == into.dev and {one.sector, one.sector + one.sectors - 1} & set(inside)
+               for one in [*self.held, *self.flying]):  # fmt: skip
+            return
+        self.tell("block_bio_queue", bio, bio.pid)
+        self.tell("block_bio_frontmerge" if front else "block_bio_backmerge", bio, bio.pid)
+        into.sector = min(into.sector, bio.sector)
+        into.sectors += bio.sectors
+        into.merges += 1
+        self.counts["merges"] += 1
+
+    def issue(self) -> None:
+        request = self.held.pop(self.random.randrange(len(self.held)))
+        request.issued = self.tell("block_rq_issue", request, self.random.choice([request.pid, 102]))
+        self.changes[request.dev].append((request.issued, 1))
+        self.flying.append(request)
+
+    def requeue(self) -> None:
+        if self.whole_only or self.random.random() < 0.7:
+            return
+        request = self.flying.pop(self.random.randrange(len(self.flying)))
+        self.tell("block_rq_requeue", request, IRQ)
+        self.counts["requeues"] += 1
+        self.changes[request.dev] = [one for one in self.changes[request.dev] if one != (request.issued, 1)]
+        request.issued = request.inserted = 0
+        self.held.append(request)
+
+    def complete(self) -> None:
+        request = self.flying[self.random.randrange(len(self.flying))]
+        left = request.sectors - request.done
+        if left > 1 and not self.whole_only and self.random.random() < 0.1:
+            part = self.random.randrange(1, left)
+            self.tell("block_rq_complete", request, IRQ, sectors=part)
+            request.done += part
+            return
+        error = self.random.choice([0, 0, 0, 5])
+        request.completed = self.tell("block_rq_complete", request, IRQ, error=-error)
+        request.error = error
+        self.changes[request.dev].append((request.completed, -1))
+        self.flying.remove(request)
+
+
+# --- as other tools write it
+
+PLACE = "{major},{minor} {rwbs} "
+BODIES = {
+    "block_bio_queue": PLACE + "{sector} + {sectors} [{comm}]",
+    "block_rq_issue": PLACE + "{bytes} () {sector} + {sectors} [{comm}]",
+    "block_rq_complete": PLACE + "() {sector} + {sectors} [{error}]",
+    "block_split": PLACE + "{sector} / {new_sector} [{comm}]",
+}
+BODIES |= dict.fromkeys(("block_getrq", "block_bio_backmerge", "block_bio_frontmerge"), BODIES["block_bio_queue"])
+BODIES |= {"block_rq_insert": BODIES["block_rq_issue"], "block_rq_requeue": BODIES["block_rq_complete"]}
+
+
+def lines(events: list[Event], form: str) -> str:
+    out = []
+    for event in events:
+        comm = TASKS.get(event.pid, "swapper/0")
+        values = {**dataclasses.asdict(event), "major": event.dev[0], "minor": event.dev[1], "comm": comm[:15]}
+        body = BODIES[event.name].format(**values, bytes=event.sectors * 512)
+        time = f"{event.time // 10**9}.{event.time % 10**9:09}"
+        if form == "perf":
+            out.append(f"{comm:>16} {event.pid:7} [{event.cpu:03}] {time}: {'block:' + event.name:>24}: {body}")
+        elif form == "trace-cmd":
+            out.append(f"{comm:>16}-{event.pid:<5} [{event.cpu:03}] {time}: {event.name + ':':<21} {body}")
+        else:
+            out.append(f"{comm:>16}-{event.pid:<7} [{event.cpu:03}] d.h2. {time}: {event.name}: {body}")
+    return "".join(f"{line}\n" for line in out)
+
+
+BLKTRACE = {
+    "block_bio_queue": (1, 4), "block_bio_backmerge": (2, 4), "block_bio_frontmerge": (3, 4), "block_getrq": (4, 4),
+    "block_rq_requeue": (6, 5), "block_rq_issue": (7, 6), "block_rq_complete": (8, 7), "block_rq_insert": (12, 4),
+    "block_split": (13, 4),
+}  # fmt: skip
+
+
+def blktrace(events: list[Event], version: int) -> bytes:
+    out = b""
+    for number, event in enumerate(events):
+        action, category = BLKTRACE[event.name]
+        action |= (1 << category | categories(event.rwbs)) << 16
+        data = struct.pack(">Q", event.new_sector) if event.new_sector else b""
+        device, error = event.dev[0] << 20 | event.dev[1], event.error & 0xFFFF
+        head = (0x65617400 | version, number, event.time, event.sector, event.sectors * 512)
+        if version == 7:
+            out += struct.pack("<IIQQIIIIIHH", *head, action, event.pid, device, event.cpu, error, len(data))
+        else:
+            out += struct.pack("<IIQQIIQIIHH12x", *head, event.pid, action, device, event.cpu, error, len(data))
+        out += data
+    return out
+
+
+FORMS = ("perf", "trace-cmd", "trace_pipe", "blktrace-7", "blktrace-8")
+
+
+def imported(events: list[Event], form: str, tmp_path: Path, more: str = "") -> lab.Run:
+    source = tmp_path / "source"
+    if form.startswith("blktrace"):
+        source.write_bytes(blktrace(events, int(form[-1])))
+    else:
+        source.write_text(lines(events, form) + more)
+    return lab.import_run(source, directory=tmp_path / "run")
+
+
+NAMES = (
+    "device", "sector", "sectors", "rwbs", "pid", "queued", "gotten", "inserted", "issued", "completed", "merges",
+    "error",
+)  # fmt: skip
+
+
+def told(requests: list[Request]) -> list[dict[str, Any]]:
+    rows = [{**dataclasses.asdict(one), "device": f"{one.dev[0]},{one.dev[1]}"} for one in requests]
+    return sorted(({name: row[name] for name in NAMES} for row in rows), key=lambda row: list(map(str, row.values())))
+
+
+def seen(run: lab.Run) -> list[dict[str, Any]]:
+    rows = [{name: row[name] for name in NAMES} for row in run.block().table().rows()]
+    return sorted(rows, key=lambda row: list(map(str, row.values())))
+
+
+def depths(changes: list[tuple[int, int]], start: int = 0) -> list[tuple[int, int]]:
+    out, depth = [], start
+    for time, step in sorted(changes):
+        depth += step
+        out.append((time, depth))
+    return out
+
+
+def depth_of(run: lab.Run, device: str | None = None) -> list[tuple[int, int]]:
+    table = run.block().queue_depth(device)
+    return list(zip(table["time"].codes.tolist(), table["depth"].codes.tolist(), strict=True))
+
+
+def check_latencies(run: lab.Run, requests: list[Request]) -> None:
+    spans = {
+        "Q2G": [one.gotten - one.queued for one in requests],
+        "G2I": [one.inserted - one.gotten for one in requests if one.inserted],
+        "I2D": [one.issued - one.inserted for one in requests if one.inserted],
+        "G2D": [one.issued - one.gotten for one in requests if not one.inserted],
+        "D2C": [one.completed - one.issued for one in requests],
+        "Q2C": [one.completed - one.queued for one in requests],
+    }
+    for row in run.block().latency().rows():
+        if row["step"] == "Q2Q":
+            continue
+        expected = spans.pop(row["step"])
+        figures = [len(expected), min(expected), np.mean(expected), np.median(expected), max(expected)]
+        got = [row[name] for name in ("count", "minimum", "average", "median", "maximum")]
+        assert got == pytest.approx(figures)
+    assert not any(spans.values())
+
+
+def check_exports(run: lab.Run, requests: list[Request], tmp_path: Path) -> None:
+    run.export_chrome(tmp_path / "x.json")
+    found = json.loads((tmp_path / "x.json").read_text())["traceEvents"]
+    shown = sorted(
+        (one["name"], round(one["ts"] * 1000), round(one["dur"] * 1000)) for one in found if one["ph"] == "X"
+    )
+    assert shown == sorted(
+        (f"{one.rwbs} {one.sector} + {one.sectors}", one.issued, one.completed - one.issued)
+        for one in requests
+        if one.issued and one.completed
+    )
+    counters: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for one in found:
+        if one["ph"] == "C":
+            counters[one["name"].split()[0]].append((round(one["ts"] * 1000), one["args"]["depth"]))
+    assert counters == {device: depth_of(run, device) for device in counters}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_whole_recording_is_what_happened(form: str, seed: int, tmp_path: Path) -> None:
+    layer = Layer(seed)
+    run = imported(layer.events, form, tmp_path)
+    assert seen(run) == told(layer.requests)
+    metadata = run.block().table().metadata
+    counted = {name: int(metadata[name]) for name in ("splits", "requeues", "merges", "unpaired", "flush_sequences")}
+    assert counted == {"unpaired": 0, "flush_sequences": 0} | {
+        name: layer.counts[name] for name in ("splits", "requeues", "merges")
+    }
+    everything = [change for changes in layer.changes.values() for change in changes]
+    assert depth_of(run) == depths(everything)
+    for (major, minor), changes in layer.changes.items():
+        assert depth_of(run, f"{major},{minor}") == depths(changes)
+    check_latencies(run, layer.requests)
+    check_exports(run, layer.requests, tmp_path)
+
+
+def window(layer: Layer, begin: int, end: int) -> tuple[list[Event], list[Request]]:
+    """The events of that time, and what of the requests they tell."""
+    events = [event for event in layer.events if begin <= event.time < end]
+    requests = []
+    for one in layer.requests:
+        moments = {name: getattr(one, name) for name in ("queued", "gotten", "inserted", "issued", "completed")}
+        inside = {name: time if begin <= time < end else 0 for name, time in moments.items()}
+        if any(inside.values()):
+            requests.append(dataclasses.replace(one, **inside))
+    return events, requests
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_recording_of_the_middle_tells_what_it_saw_of_each_request(form: str, seed: int, tmp_path: Path) -> None:
+    layer = Layer(seed, whole_only=True)
+    first, last = layer.events[len(layer.events) // 4].time, layer.events[len(layer.events) * 3 // 4].time
+    events, requests = window(layer, first, last)
+    run = imported(events, form, tmp_path)
+    ends = [(row["device"], row["sector"], row["issued"], row["completed"], row["error"]) for row in seen(run)]
+    assert Counter(end for end in ends if end[2] or end[3]) == Counter(
+        (f"{one.dev[0]},{one.dev[1]}", one.sector, one.issued, one.completed, one.error if one.completed else 0)
+        for one in requests
+        if one.issued or one.completed
+    )
+    for dev, changes in layer.changes.items():
+        depth = run.block().queue_depth(f"{dev[0]},{dev[1]}")
+        own = [one for one in requests if one.dev == dev]
+        assert depth.metadata["unfinished"] == str(sum(one.issued > 0 and not one.completed for one in own))
+        assert depth.metadata["unpaired"] == str(sum(one.completed > 0 and not one.issued for one in own))
+        inside = [change for change in changes if first <= change[0] < last]
+        before = sum(step for time, step in changes if time < first)
+        got = list(zip(depth["time"].codes.tolist(), depth["depth"].codes.tolist(), strict=True))
+        assert [time for time, _ in got] == [time for time, _ in sorted(inside)]
+        # What was in flight from before its beginning until after its end no event of it tells.
+        unseen = {truth - value for (_, truth), (_, value) in zip(depths(inside, before), got, strict=True)}
+        assert len(unseen) == 1
+        assert min(unseen) >= 0
+        whole = [
+            change for one in own if one.issued and one.completed for change in ((one.issued, 1), (one.completed, -1))
+        ]
+        least = dict(zip(depth["time"].codes.tolist(), depth["least"].codes.tolist(), strict=True))
+        assert {time: least[time] for time, _ in whole} == dict(depths(whole))
