@@ -98,6 +98,9 @@ def test_what_would_be_another_command_in_the_guest_is_refused() -> None:
         ({"memory_mib": float("nan")}, "memory_mib=nan"),
         ({"memory_mib": 64}, "from 128"),
         ({"accel": "xen"}, "accel='xen' .expected 'kvm' or 'tcg'"),
+        ({"resident": "/etc"}, "resident='/etc' .expected a list of folders"),
+        ({"console": "/no-such-folder/console"}, "console='/no-such-folder/console' .expected a file in a folder"),
+        ({"console": "/tmp"}, "console='/tmp' .expected a file"),
     ],
 )
 def test_a_machine_that_there_is_none_of_is_refused(keywords: dict[str, object], named: str) -> None:

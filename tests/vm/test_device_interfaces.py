@@ -305,3 +305,5 @@ def test_the_udev_rules_give_rights_and_keep_probing_away() -> None:
             daemon.terminate()
             daemon.wait(30)
             (rules / "59-sampleblk.rules").unlink()
+            # By which libdevmapper tells that there is a udevd, and waits for it without end.
+            Path("/run/udev/control").unlink(missing_ok=True)

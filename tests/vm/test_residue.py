@@ -24,7 +24,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def _run(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
 
 
 @contextmanager

@@ -25,7 +25,7 @@ _NO_LAST = 2**64 - 1
 _PROBABILITY_ONE = 1_000_000_000
 # SAMPLEBLK_BAD_*
 _BAD_ONCE, _BAD_WRITES = 1, 2
-# What an action is told beside where and when it acts.
+# What an action is told beside where and when it acts: arg0 and arg1, but for a bad sector's, which are flags of arg0.
 _ARGUMENTS = {
     "error": ("errno",),
     "delay": ("delay_ns",),
@@ -122,17 +122,15 @@ class Fault:
         """
         action = names.number(names.FAULTS, self.action, "fault action")
         self._check()
-        arguments = {
-            "error": (self.errno or errno.EIO, 0),
-            "delay": (self.delay_ns, 0),
-            "torn_write": (self.sectors, self.errno),
-            "misdirected_write": (self.sector, 0),
-            "corrupt": (self.bits, 0),
-            "set_byte": (self.byte, self.value),
-            "bad_sector": (_BAD_ONCE * self.once | _BAD_WRITES * self.bad_writes, 0),
-            "corrupt_tag": (names.number(names.TAGS, self.tag, "tag"), self.flip),
-        }
-        arg0, arg1 = arguments.get(self.action, (0, 0))
+        told = {name: getattr(self, name) for name in _ARGUMENTS.get(self.action, ())}
+        match self.action:
+            case "error":
+                told["errno"] = told["errno"] or errno.EIO
+            case "corrupt_tag":
+                told["tag"] = names.number(names.TAGS, self.tag, "tag")
+            case "bad_sector":
+                told = {"flags": _BAD_ONCE * self.once | _BAD_WRITES * self.bad_writes}
+        arg0, arg1, *_ = *told.values(), 0, 0
         return {
             "action": action,
             "ops": names.ops_mask(self.ops),
@@ -152,20 +150,13 @@ class Fault:
     def from_raw(cls, raw: dict[str, int]) -> Fault:
         """From the fields of the ABI's ``struct sampleblk_rule``."""
         action = names.FAULTS[raw["action"]]
-        arguments: dict[str, dict[str, Any]] = {
-            "error": {"errno": raw["arg0"]},
-            "delay": {"delay_ns": raw["arg0"]},
-            "torn_write": {"sectors": raw["arg0"], "errno": raw["arg1"]},
-            "misdirected_write": {"sector": raw["arg0"]},
-            "corrupt": {"bits": raw["arg0"]},
-            "set_byte": {"byte": raw["arg0"], "value": raw["arg1"]},
-            "bad_sector": {
-                "once": bool(raw["arg0"] & _BAD_ONCE),
-                "bad_writes": bool(raw["arg0"] & _BAD_WRITES),
-                "repaired": raw["arg1"],
-            },
-            "corrupt_tag": {"tag": names.TAGS[raw["arg0"]] if action == "corrupt_tag" else "", "flip": raw["arg1"]},
-        }
+        told: dict[str, Any] = dict(zip(_ARGUMENTS.get(action, ()), (raw["arg0"], raw["arg1"]), strict=False))
+        match action:
+            case "corrupt_tag":
+                told["tag"] = names.TAGS[told["tag"]]
+            case "bad_sector":
+                told = {"once": bool(raw["arg0"] & _BAD_ONCE), "bad_writes": bool(raw["arg0"] & _BAD_WRITES)}
+                told["repaired"] = raw["arg1"]
         return cls(
             action=action,
             ops=names.ops_words(raw["ops"]),
@@ -179,7 +170,7 @@ class Fault:
             down_ns=raw["down_ns"],
             matched=raw["matched"],
             hits=raw["hits"],
-            **arguments.get(action, {}),
+            **told,
         )
 
 

@@ -156,6 +156,8 @@ class VM:
         checked.count("memory_mib", memory_mib, _BOOTS_IN_MIB)
         if accel:
             checked.one_of("accel", accel, ("kvm", "tcg"))
+        if isinstance(resident, (str, os.PathLike)):
+            raise InputError(f"resident={os.fspath(resident)!r}", expected="a list of folders")
         for folder in resident:
             if not Path(folder).is_dir():
                 raise InputError(f"{str(folder)!r} cannot be resident", expected="a folder")
@@ -169,6 +171,9 @@ class VM:
         self._was_killed = False
         self._hopeless: Callable[[], str] = str  # what :meth:`start` is told
         self.run_dir = Path(run_dir).resolve() if run_dir is not None else None
+        where = Path(console).resolve() if console else None
+        if where and (where.is_dir() or not (where.parent == self.run_dir or where.parent.is_dir())):
+            raise InputError(f"console={str(where)!r}", expected="a file in a folder that is there")
         self._driver = driver
         self._resident = [Path(folder).resolve() for folder in resident]
         self._prepare()
