@@ -93,11 +93,11 @@ ACTIONS = {
     "block_bio_queue": (1, 1 << 4),
     "block_bio_backmerge": (2, 1 << 4),
     "block_getrq": (4, 1 << 4),
-    "block_rq_issue": (7, 1 << 6),
-    "block_rq_complete": (8, 1 << 7),
+    "block_rq_issue": (7, 1 << 6 | 1 << 8),
+    "block_rq_complete": (8, 1 << 7 | 1 << 8),
     "block_plug": (9, 1 << 4),
     "block_unplug": (10, 1 << 4),
-    "block_rq_insert": (12, 1 << 4),
+    "block_rq_insert": (12, 1 << 4 | 1 << 8),
 }
 
 

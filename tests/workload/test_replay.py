@@ -108,6 +108,23 @@ def test_block_requests(tmp_path: Path) -> None:
     assert result.json()["jobs"][0]["sync"]["total_ios"] == 1
 
 
+def test_a_request_that_began_before_its_recording_is_not_replayed(tmp_path: Path) -> None:
+    """It has no time: all others came hours after it. What a zone is told is no flush, however its letters end."""
+    at = 5000 * 10**9
+    events = [(at, "complete", "W () 8 + 8 [0]"), (at + 1000, "issue", "W 0 () 16 + 8 [x]")]
+    events += [(at + 2000, "complete", "W () 16 + 8 [0]"), (at + 3000, "issue", "ZF 0 () 64 + 0 [x]")]
+    text = tmp_path / "text"
+    text.write_text(
+        "".join(f"x 1 [000] {t // 10**9}.{t % 10**9:09}: block:block_rq_{n}: 8,0 {w}\n" for t, n, w in events)
+    )
+    run = lab.import_run(text, directory=tmp_path / "run")
+    assert len(run.block()) == 3
+    job = lab.Replay(run.block(), replay_redirect=tmp_path / "disk", io_log_entries=10, runtime=60)
+    result = job.run(progress=False)
+    assert io_rows(result) == [("write", 8192, 4096)]
+    assert result.json()["jobs"][0]["sync"]["total_ios"] == 0
+
+
 def syscalls() -> lab.Table:
     return lab.Table.of(
         {

@@ -34,11 +34,22 @@ enum Notice : std::uint16_t { process = 0, timestamp, message };
 inline constexpr std::uint64_t category_write = 1U << 1U;
 inline constexpr std::uint64_t category_flush = 1U << 2U;
 inline constexpr std::uint64_t category_sync = 1U << 3U;
+inline constexpr std::uint64_t category_complete = 1U << 7U;
+inline constexpr std::uint64_t category_request = 1U << 8U;  // BLK_TC_FS: a bio has neither this nor the next
+inline constexpr std::uint64_t category_command = 1U << 9U;  // BLK_TC_PC: of the driver's, with no place
 inline constexpr std::uint64_t category_notify = 1U << 10U;
 inline constexpr std::uint64_t category_ahead = 1U << 11U;
 inline constexpr std::uint64_t category_meta = 1U << 12U;
 inline constexpr std::uint64_t category_discard = 1U << 13U;
 inline constexpr std::uint64_t category_fua = 1U << 15U;
+// Of version 8 only.
+inline constexpr std::uint64_t category_zone_append = 1U << 16U;
+inline constexpr std::uint64_t category_zone_reset = 1U << 17U;
+inline constexpr std::uint64_t category_zone_reset_all = 1U << 18U;
+inline constexpr std::uint64_t category_zone_finish = 1U << 19U;
+inline constexpr std::uint64_t category_zone_open = 1U << 20U;
+inline constexpr std::uint64_t category_zone_close = 1U << 21U;
+inline constexpr std::uint64_t category_write_zeroes = 1U << 22U;
 
 struct Record {
     std::uint64_t at = 0;  // where it lies in the file, bytes

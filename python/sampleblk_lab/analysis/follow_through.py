@@ -204,7 +204,8 @@ class _Story:
         out: list[_Request] = []
         for row in of_one_buffer(self._run.block().table(), "block requests"):
             moments = {name: int(row[name] or 0) for name in ("queued", "gotten", "inserted", "issued", "completed")}
-            first = min((value for value in moments.values() if value), default=0)
+            # One of which only the completion was seen began before the recording.
+            first = min((value for name, value in moments.items() if value and name != "completed"), default=0)
             if not self._start <= first < self._stop:
                 continue
             pids = {name: int(row[name] or 0) for name in ("pid", "issuer", "completer")}

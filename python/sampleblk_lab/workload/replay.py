@@ -61,15 +61,22 @@ class Replay(Workload):
 
 
 def _requests(table: Table) -> Table:
-    """The block view's table as the replay takes it: by the time at which a request was queued, or else issued."""
-    queued, issued = (table[name].codes.astype(np.int64) for name in ("queued", "issued"))
+    """The block view's table as the replay takes it: by the time at which a request was queued, or else issued.
+
+    One of which only the completion was seen began before the recording.
+    """
+    steps = [table[name].codes.astype(np.int64) for name in ("issued", "inserted", "gotten", "queued") if name in table]
+    time = np.zeros(len(table), dtype=np.int64)
+    for step in steps:
+        time = np.where(step > 0, step, time)
+    begun = time > 0
     return Table.of(
         {
-            "time": np.where(queued > 0, queued, issued),
-            "rwbs": [str(word) for word in table["rwbs"].values],
-            "sector": table["sector"].codes,
-            "nr_sector": table["sectors"].codes,
-            "dev": table["device"].codes,
+            "time": time[begun],
+            "rwbs": [str(word) for word in table["rwbs"].values[begun]],
+            "sector": table["sector"].codes[begun],
+            "nr_sector": table["sectors"].codes[begun],
+            "dev": table["device"].codes[begun],
         },
         units={"time": "ns"},
         metadata=table.metadata,

@@ -551,17 +551,25 @@ class BinaryTrace {
     }
 
   private:
-    // fill_rwbs() of kernel/trace/blktrace.c.
+    // fill_rwbs() of kernel/trace/blktrace.c; a driver's command is an N, as to the events.
     static std::string_view rwbs_of(const blktrace::Record& record, std::string& out) {
         const auto is = [&record](std::uint64_t category) { return (record.categories & category) != 0; };
         out.clear();
         if (is(blktrace::category_flush)) {
             out += 'F';
         }
-        out += is(blktrace::category_discard) ? 'D'
-               : is(blktrace::category_write) ? 'W'
-               : record.bytes != 0            ? 'R'
-                                              : 'N';
+        out += is(blktrace::category_command)          ? "N"
+               : is(blktrace::category_discard)        ? "D"
+               : is(blktrace::category_zone_append)    ? "ZA"
+               : is(blktrace::category_zone_reset)     ? "ZR"
+               : is(blktrace::category_zone_reset_all) ? "ZRA"
+               : is(blktrace::category_zone_finish)    ? "ZF"
+               : is(blktrace::category_zone_open)      ? "ZO"
+               : is(blktrace::category_zone_close)     ? "ZC"
+               : is(blktrace::category_write_zeroes)   ? "WZ"
+               : is(blktrace::category_write)          ? "W"
+               : record.bytes != 0                     ? "R"
+                                                       : "N";
         for (const auto& [category, letter] : {std::pair{blktrace::category_fua, 'F'},
                                                {blktrace::category_ahead, 'A'},
                                                {blktrace::category_sync, 'S'},
@@ -587,7 +595,9 @@ class BinaryTrace {
         BlockEvent event;
         event.dev = record.device;
         event.sector = record.sector;
-        event.sectors = record.bytes / static_cast<std::uint32_t>(kSector);
+        const bool command = (record.categories & blktrace::category_command) != 0;
+        const bool request = command || (record.categories & blktrace::category_request) != 0;
+        event.sectors = command ? 0 : record.bytes / static_cast<std::uint32_t>(kSector);
         event.bytes = record.bytes;
         event.rwbs = rwbs_of(record, rwbs_);
         if (const auto name = names_.find(record.pid); name != names_.end()) {
@@ -601,7 +611,7 @@ class BinaryTrace {
             case blktrace::queue:
                 return add("block_bio_queue");
             case blktrace::back_merge:
-                return add("block_bio_backmerge");
+                return add(request ? "block_rq_merge" : "block_bio_backmerge");
             case blktrace::front_merge:
                 return add("block_bio_frontmerge");
             case blktrace::get_request:
@@ -616,7 +626,11 @@ class BinaryTrace {
                 return add("block_rq_insert");
             case blktrace::complete:
                 event.error = static_cast<std::int16_t>(record.error);
-                return add("block_rq_complete");
+                if (record.categories & blktrace::category_complete) {
+                    return add(request ? "block_rq_complete" : "block_bio_complete");
+                }
+                // BLK_TA_ZONE_APPEND: says once more where one was written.
+                return import_.count("skipped_zone_append");
             case blktrace::plug:
                 return add("block_plug");
             case blktrace::unplug_io:

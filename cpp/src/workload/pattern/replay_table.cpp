@@ -256,6 +256,10 @@ ReplayLog replay_of_requests(const Table& table) {
             log.skip("requests beyond the end of any device");
             continue;
         }
+        if (flags.starts_with('Z')) {
+            log.skip("operations of zones");
+            continue;
+        }
         const std::int64_t length = bytes ? count : count * 512;
         // F before the operation is a flush first; alone it is nothing else.
         const std::size_t operation = flags.find_first_of("RWD");
