@@ -49,6 +49,7 @@ def recordings(draw: st.DrawFn, most: int = 6) -> list[Op]:
                 "sector": sector,
                 "data": data,
                 "fua": draw(st.booleans()) and draw(st.booleans()),
+                "atomic": kind == "write" and draw(st.integers(0, 4)) == 0,
                 "failed": draw(st.integers(0, 9)) == 0,
             }
         )
@@ -94,8 +95,13 @@ def _image_of(state: crash.State, ops: list[Op]) -> bytes:
     return _image([op.contents for number, op in enumerate(ops, 1) if number in there and number not in state.lost])
 
 
-def _left_by_crashes(ops: list[Op], *, torn: bool = False, since: int = 0, **promises: bool) -> set[bytes]:
-    """The image after a crash at any time from `since` on, with any of the writes that are not durable then."""
+def _left_by_crashes(
+    ops: list[Op], *, torn: int = 0, since: int = 0, until: int = 1 << 32, **promises: bool
+) -> set[bytes]:
+    """The image after a crash from `since` on and before `until`, with any of the writes that are not durable then.
+
+    Or all of them, with one of these ended where a block of the disk ends: `torn` sectors each.
+    """
     found = set()
     for now in range(since, 4 * len(ops) + 3):
         there = [op for op in ops if op.contents and op.submit < now]
@@ -106,7 +112,9 @@ def _left_by_crashes(ops: list[Op], *, torn: bool = False, since: int = 0, **pro
             found.add(_image([op.contents for op in kept]))
             if torn and not gone:
                 for op in volatile:
-                    for length in range(1, len(op.contents)):
+                    for length in range(1, len(op.contents) if not op.atomic else 0):
+                        if (op.sector + length) % torn:
+                            continue
                         begin = {sector: op.contents[sector] for sector in sorted(op.contents)[:length]}
                         found.add(_image([begin if one is op else one.contents for one in there]))
     return found
@@ -147,11 +155,21 @@ def test_all_subsets_are_those_of_plain_python(tmp_path: Path, ops: list[Op], pr
 
 
 @_HYPOTHESIS
-@given(ops=recordings())
-def test_torn_writes_are_those_of_plain_python(tmp_path: Path, ops: list[Op]) -> None:
+@given(ops=recordings(), block=st.sampled_from([1, 2, 3, 8]))
+def test_torn_writes_are_those_of_plain_python(tmp_path: Path, ops: list[Op], block: int) -> None:
     log = _log(tmp_path, journal(ops))
-    found = {**_built(log, ALL, tmp_path), **_built(log, crash.Torn(), tmp_path)}
-    assert set(found) == _left_by_crashes(ops, torn=True)
+    torn = crash.Torn(block_bytes=block * SECTOR)
+    found = {**_built(log, ALL, tmp_path), **_built(log, torn, tmp_path)}
+    assert set(found) == _left_by_crashes(ops, torn=block)
+    assert log.count(torn) == len(list(log.states(torn)))
+    # Drawn ones are torn at both ends, there as well.
+    for state in itertools.islice(log.states(crash.Sample(block_bytes=block * SECTOR)), 300):
+        for sequence, first, count in state.torn:
+            op = ops[sequence - 1]
+            ends = (op.sector + first, op.sector + first + count)
+            assert 0 < count < len(op.contents)
+            assert not op.atomic
+            assert all(at % block == 0 or at in (op.sector, op.sector + len(op.contents)) for at in ends)
 
 
 @_HYPOTHESIS

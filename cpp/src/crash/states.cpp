@@ -225,9 +225,23 @@ class States::Source {
         return true;
     }
 
+    // Sectors of a write that are in the same unit of the disk as its first one. A disk's blocks begin at multiples of
+    // their size, wherever a write does.
+    [[nodiscard]] std::uint64_t head_of(const Write& write) const {
+        return model_.unit_sectors - (write.pieces.empty() ? 0 : write.pieces.front().sector % model_.unit_sectors);
+    }
+
     // In how many parts a write may come to the disk.
     [[nodiscard]] std::uint64_t units_of(const Write& write) const {
-        return write.atomic ? 1 : (write.sectors() + model_.unit_sectors - 1) / model_.unit_sectors;
+        const std::uint64_t sectors = write.sectors();
+        const std::uint64_t head = head_of(write);
+        return write.atomic || sectors <= head ? 1
+                                               : 1 + (sectors - head + model_.unit_sectors - 1) / model_.unit_sectors;
+    }
+
+    // How many of its sectors so many of these parts are.
+    [[nodiscard]] std::uint64_t sectors_in(const Write& write, std::uint64_t units) const {
+        return units == 0 ? 0 : std::min(head_of(write) + (units - 1) * model_.unit_sectors, write.sectors());
     }
 
     // Each place where one of the writes that are not durable may have ended.
@@ -242,7 +256,7 @@ class States::Source {
             const std::uint64_t places = std::min<std::uint64_t>(units - 1, model_.tears);
             for (std::uint64_t place = 1; place <= places; ++place) {
                 const std::uint64_t after = units / (places + 1) * place + units % (places + 1) * place / (places + 1);
-                found.push_back({write, 0, std::max<std::uint64_t>(after, 1) * model_.unit_sectors});
+                found.push_back({write, 0, sectors_in(about, std::max<std::uint64_t>(after, 1))});
             }
         };
         std::ranges::for_each(open_, add);
@@ -290,9 +304,8 @@ class States::Source {
                 // Any run of units but all of them.
                 const std::uint64_t length = random_.below(units - 1) + 1;
                 const std::uint64_t first = random_.below(units - length + 1);
-                state.torn.push_back(
-                    {write, first * model_.unit_sectors,
-                     std::min(length * model_.unit_sectors, about.sectors() - first * model_.unit_sectors)});
+                const std::uint64_t begin = sectors_in(about, first);
+                state.torn.push_back({write, begin, sectors_in(about, first + length) - begin});
             }
         }
         std::ranges::sort(state.lost);

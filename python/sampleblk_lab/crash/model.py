@@ -39,7 +39,7 @@ class Torn:
     """After each submission, with all that was submitted, and one write of it ended early.
 
     Attributes:
-        block_bytes: What is written whole or not at all: the disk's logical block.
+        block_bytes: What is written whole or not at all: the disk's logical block, which begins at a multiple of it.
         places: Where a write is ended; evenly spread where it has more blocks.
     """
 

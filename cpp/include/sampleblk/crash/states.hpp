@@ -57,7 +57,8 @@ struct Model {
     std::uint32_t at_most = 2;
     // torn: places to tear a write at, evenly spread where it has more.
     std::uint32_t tears = 16;
-    // torn, sample: a write ends between two units of this many sectors (the logical block).
+    // torn, sample: a write ends between two units of this many sectors (the logical block), which begin at its
+    // multiples.
     std::uint32_t unit_sectors = 1;
     std::uint64_t seed = 1;
 };
