@@ -99,6 +99,7 @@ void register_crash(py::module_& module) {
         .def_property_readonly("marks", &marks_of)
         .def("may_lose", &crash::Log::may_lose, py::arg("write"), py::arg("submitted"))
         .def("marks_set", &crash::marks_set, py::arg("state"), "How many of the marks, at the latest.")
+        .def("marks_set_first", &crash::marks_set_first, py::arg("state"), "How many of the marks, at the earliest.")
         .def("at_last_mark", &crash::at_last_mark, py::arg("state"))
         .def("table", &crash::Log::table, Release())
         .def("replay", &crash::replay, py::arg("device"), Release());

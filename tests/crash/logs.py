@@ -100,12 +100,21 @@ def journal(ops: list[Op], *, overflow: int = 0) -> bytes:
     )
 
 
-def with_marks(*marks: str) -> State:
-    """The end of a log that has these marks only: what they promise holds."""
+def _marked(marks: tuple[str, ...], *more: tuple[int, int, bytes | int]) -> State:
     with tempfile.NamedTemporaryFile(prefix="sampleblk-log-") as file:
-        file.write(log_writes(*((MARK, 0, mark.encode()) for mark in marks)))
+        file.write(log_writes(*((MARK, 0, mark.encode()) for mark in marks), *more))
         file.flush()
-        return Log(file.name, base="zeros").state(0)
+        return Log(file.name, base="zeros", size_bytes=SECTOR).state(len(more))
+
+
+def with_marks(*marks: str) -> State:
+    """The end of a log that has these marks, and then a write: when the crash came, all of them were set."""
+    return _marked(marks, (FUA, 0, bytes(SECTOR)))
+
+
+def at_any_time(*marks: str) -> State:
+    """What a log that has these marks only leaves: before the first one, after the last one, or between them."""
+    return _marked(marks)
 
 
 def recorded(folder: Path, seed: int = 3) -> Log:

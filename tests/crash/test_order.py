@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,8 @@ def in_rounds(log: crash.Log, model: crash.Model, kinds: list[int]) -> list[cras
 
     image = log.image("")
     found: list[crash.State] = []
-    met: dict[bytes, int] = {}
+    met: dict[bytes, list[tuple[int, int]]] = {}
+    marks = [at for _, at, _ in log.native.marks]
     seen: set[int] = set()
     wanted, fine = 1, False
     while len(seen) < len(states):
@@ -59,8 +61,11 @@ def in_rounds(log: crash.Log, model: crash.Model, kinds: list[int]) -> list[cras
                 continue
             seen.add(number)
             image.take(state.native)
-            if met.get(image.digest, -1) < len(state.marks):
-                met[image.digest] = len(state.marks)
+            there = [write for write in log.order[: state.submitted] if write not in state.native.lost]
+            fewest = sum(at < submissions[there[-1]] for at in marks) if there else 0
+            assert len(state.moments) == 1 + len(state.marks) - fewest
+            if not any(a <= fewest and len(state.marks) <= b for a, b in met.get(image.digest, ())):
+                met.setdefault(image.digest, []).append((fewest, len(state.marks)))
                 found.append(state)
         wanted, fine = (wanted * 2 if fine else 1), True
     return found
@@ -86,9 +91,16 @@ def most_promised(log: crash.Log, states: list[crash.State]) -> dict[bytes, int]
 
 
 @small
-@given(recordings(most=7), st.lists(st.integers(0, 2), min_size=7, max_size=7), st.booleans())
-def test_the_order_is_that_of_plain_python(tmp_path: Path, ops: list[Op], some: list[int], tear: bool) -> None:
-    log = a_log(tmp_path, [*ops, Op("mark", 2 * len(ops) + 1, data=b"end")])
+@given(
+    recordings(most=7), st.lists(st.integers(0, 2), min_size=7, max_size=7), st.booleans(), st.sets(st.integers(0, 20))
+)
+def test_the_order_is_that_of_plain_python(
+    tmp_path: Path, ops: list[Op], some: list[int], tear: bool, at: set[int]
+) -> None:
+    """Marks are between any two events, and at the end."""
+    apart = [replace(op, submit=2 * op.submit, complete=2 * op.complete) for op in ops]
+    marks = [Op("mark", 2 * min(place, 2 * len(ops)) + 1, data=b"%d" % place) for place in sorted({*at, 20})]
+    log = a_log(tmp_path, [*apart, *marks])
     model = crash.Torn() if tear else ALL
     kinds = some[: len(log)]
     found, walk = walked(log, model, kinds)
@@ -98,6 +110,27 @@ def test_the_order_is_that_of_plain_python(tmp_path: Path, ops: list[Op], some: 
     assert most_promised(log, found) == most_promised(log, plain)
     assert walk.looked_at == plain_walk.looked_at == log.count(model)
     assert walk.looked_at - walk.repeated == len(found)
+
+
+def test_contents_that_come_again_with_fewer_marks_are_checked_again(tmp_path: Path) -> None:
+    """What is unlike, and so comes first, has the same contents after the mark."""
+    a, b = b"a" * SECTOR, b"b" * SECTOR
+    ops = [
+        Op("write", 1, sector=1, data=b),
+        Op("write", 2, sector=0, data=a),
+        Op("mark", 3, 3, data=b"mark"),
+        Op("write", 4, sector=0, data=a, fua=True),
+    ]
+    for order in ("log", "unlike"):
+        moments = []
+
+        def check(image: Path, state: crash.State, moments: list[list[list[str]]] = moments) -> None:
+            if image.read_bytes()[: 2 * SECTOR] == a + b:
+                moments.append(state.moments)
+
+        found = a_log(tmp_path, ops).explore(check, model=ALL, order=order, progress=False)
+        assert found.complete
+        assert moments == {"log": [[[], ["mark"]]], "unlike": [[["mark"]], [[], ["mark"]]]}[order]
 
 
 def test_a_model_that_is_too_large_gets_on(tmp_path: Path) -> None:

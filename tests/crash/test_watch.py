@@ -25,7 +25,7 @@ from typing import cast
 
 import pytest
 
-from crash.logs import with_marks
+from crash.logs import at_any_time, with_marks
 from sampleblk_lab import InputError, UnsupportedError, crash
 
 RWF_APPEND = 0x10  # linux/fs.h
@@ -114,6 +114,20 @@ def test_what_never_was_must_not_be_there(watch: Watch) -> None:
     watch(nothing)
     (watch.left / "new").touch()
     assert watch.said() == "new is there, which never was"
+
+
+def test_what_is_removed_again_was_promised_until_then(watch: Watch) -> None:
+    """A crash may leave these contents at any time from the begin on, so also between the fsync and the removal."""
+
+    def program() -> None:
+        put("new", b"n" * 5000)
+        Path("new").unlink()
+
+    watch(program)
+    check = crash.as_watched(watch.found)
+    check(watch.left, with_marks(*watch.marks))
+    with pytest.raises(AssertionError, match="new is gone"):
+        check(watch.left, at_any_time(*watch.marks))
 
 
 def test_a_file_that_was_synced_is_there_whole(watch: Watch) -> None:

@@ -354,6 +354,21 @@ std::size_t marks_set(const Log& log, const State& state) {
     return static_cast<std::size_t>(after - log.marks().begin());
 }
 
+std::size_t marks_set_first(const Log& log, const State& state) {
+    check_of(log, state);
+    const std::vector<std::uint32_t>& order = log.by_submission();
+    std::size_t submitted = state.submitted;
+    while (submitted > 0 && std::ranges::binary_search(state.lost, order[submitted - 1])) {
+        --submitted;
+    }
+    if (submitted == 0) {
+        return 0;
+    }
+    const auto after =
+        std::ranges::lower_bound(log.marks(), log.writes()[order[submitted - 1]].submit, {}, &Mark::order);
+    return static_cast<std::size_t>(after - log.marks().begin());
+}
+
 State at_last_mark(const Log& log, State state) {
     const std::size_t set = marks_set(log, state);
     const std::vector<std::uint32_t>& order = log.by_submission();

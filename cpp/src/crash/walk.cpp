@@ -127,10 +127,13 @@ bool Walk::next(State& state, std::uint64_t limit) {
         }
         ++looked_at_;
         image_.take(state);
-        const std::size_t set = marks_set(log_, state);
-        const auto [met, is_new] = met_.try_emplace(image_.digest(), set);
-        if (is_new || met->second < set) {
-            met->second = set;
+        const auto first = static_cast<std::uint32_t>(marks_set_first(log_, state));
+        const auto last = static_cast<std::uint32_t>(marks_set(log_, state));
+        const auto [begin, end] = met_.equal_range(image_.digest());
+        const bool is_met = std::any_of(
+            begin, end, [&](const auto& met) { return met.second.first <= first && last <= met.second.second; });
+        if (!is_met) {
+            met_.emplace(image_.digest(), std::pair(first, last));
             return true;
         }
         ++repeated_;

@@ -84,6 +84,16 @@ class State:
         native = self.log.native
         return [text for _, _, text in native.marks[: native.marks_set(self.native)]]
 
+    @property
+    def moments(self) -> list[list[str]]:
+        """The marks that were set at each moment at which a crash may leave these contents; :attr:`marks` is the last.
+
+        What is promised for a time only, such as until a file is removed, is asked of all of them.
+        """
+        marks = self.marks
+        first = self.log.native.marks_set_first(self.native)
+        return [marks[:count] for count in range(first, len(marks) + 1)]
+
     def at_last_mark(self) -> State:
         """The same contents left by a crash just after the last of :attr:`marks`: what came until then is lost, too."""
         return State(self.log, self.log.native.at_last_mark(self.native))

@@ -48,6 +48,8 @@ RULES = ("posix", "ext4")
 _BLOCK = 4096
 # The begin of the marks, so that other marks can be beside them.
 _MARK = "watched "
+# What an event has that makes something durable.
+_PROMISES = frozenset({"names", "facts", "pieces"})
 
 # What a name stands for that a call was about to make.
 _ANY = "?"
@@ -123,7 +125,7 @@ class Watched:
     @property
     def promises(self) -> int:
         """How many calls promised something."""
-        return sum("names" in event or "facts" in event or "pieces" in event for event in self.events)
+        return sum(not _PROMISES.isdisjoint(event) for event in self.events)
 
 
 def watched(
@@ -848,8 +850,14 @@ def as_watched(promises: Watched) -> Callable[[Path, State], object]:
         return _Known(promises.events[:count])
 
     def check(path: Path, state: State) -> None:
-        set_ = [int(mark.removeprefix(_MARK)) for mark in state.marks if mark.startswith(_MARK)]
-        if set_ and (wrong := known(max(set_) + 1).wrong(path)):
-            raise AssertionError(wrong)
+        reached = [
+            max((int(mark.removeprefix(_MARK)) for mark in marks if mark.startswith(_MARK)), default=-1)
+            for marks in state.moments
+        ]
+        # A change allows more than was allowed before it: what a promise asks, it asks most of at once.
+        asked = {number for number in reached if number >= 0 and not _PROMISES.isdisjoint(promises.events[number])}
+        for number in sorted({reached[0], *asked, reached[-1]} - {-1}, reverse=True):
+            if wrong := known(number + 1).wrong(path):
+                raise AssertionError(wrong)
 
     return check

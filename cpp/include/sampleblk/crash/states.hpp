@@ -37,6 +37,10 @@ void check_of(const Log& log, const State& state);
 // were submitted later than the state's last may be lost, too, until one of them is durable. Throws as check_of().
 [[nodiscard]] std::size_t marks_set(const Log& log, const State& state);
 
+// How many are set at the first such moment: just after the submission of the last write that is not lost. Between the
+// two a crash may come at any time, and whatever was promised then holds. Throws as check_of().
+[[nodiscard]] std::size_t marks_set_first(const Log& log, const State& state);
+
 // The state with the same contents by a crash just after the last mark that marks_set() counts: what was submitted
 // since then is lost as well. Throws as check_of().
 [[nodiscard]] State at_last_mark(const Log& log, State state);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Through the states of a model, each content once for the most that may have been promised of it.
+// Through the states of a model, each content once for all that may have been promised of it.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "sampleblk/crash/image.hpp"
@@ -25,9 +26,10 @@ class Walk {
     // Throws InputError for another count of them.
     Walk(const Log& log, const Model& model, Image& image, std::vector<std::uint32_t> kinds = {});
 
-    // Goes on to the next state whose contents have not been met, or only with fewer marks set (see marks_set()), and
-    // has the image take it. False at the end, or when `limit` states more were gone through: then at_end() tells. Of a
-    // sample, what is left for later does not count.
+    // Goes on to the next state whose contents have not been met, or with no state of which a crash may have come with
+    // as few and as many marks set (marks_set_first(), marks_set()), and has the image take it. False at the end, or
+    // when `limit` states more were gone through: then at_end() tells. Of a sample, what is left for later does not
+    // count.
     bool next(State& state, std::uint64_t limit);
 
     // States that were looked at, and of those the ones whose contents had been met.
@@ -48,7 +50,8 @@ class Walk {
     Model model_;
     std::unique_ptr<States> states_;
     Image& image_;
-    std::unordered_map<Digest, std::size_t, DigestHash> met_;  // contents, with the most marks that were set
+    // Contents, with the fewest and the most marks that were set.
+    std::unordered_multimap<Digest, std::pair<std::uint32_t, std::uint32_t>, DigestHash> met_;
     std::uint64_t looked_at_ = 0;
     std::uint64_t repeated_ = 0;
     std::uint64_t passed_over_ = 0;
