@@ -334,8 +334,17 @@ def test_clones_and_files_tell_the_same(tmp_path: Path, fsync: bool) -> None:
     assert lab.devices() == []
 
 
+def test_what_is_written_to_a_disk_without_a_cache_is_not_recorded_as_if_it_could_be_lost(tmp_path: Path) -> None:
+    """Its kernel sends it no flushes, so that nothing would ever count as durable."""
+    with lab.Device(BYTES) as dev:
+        with pytest.raises(lab.InputError, match="without a volatile cache"), lab.crash.recording(dev, tmp_path / "log"):
+            pass
+        assert not (tmp_path / "log").exists()
+        dev.journal_start("1M")  # nobody else has
+
+
 def test_clones_of_others_and_without_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with lab.Device("24M") as dev:
+    with lab.Device("24M", cache=True) as dev:
         filesystem = dev.mkfs("ext4")
         with lab.crash.recording(dev, tmp_path) as path, filesystem.mount() as mnt:
             (mnt / "a").write_bytes(b"a")

@@ -32,7 +32,8 @@ def recording(
     ``dev.mark(text)`` puts a note into the recording, such as what was promised by then (:attr:`State.marks`).
 
     Args:
-        device: A device without a journal.
+        device: A device with a volatile cache (``cache=True``), without a journal. To one without a cache nobody sends
+            flushes, from which a log says what is durable.
         folder: Where to put ``base.img``, what the device held, and ``log``; made if it is not there.
         journal: Room for the recording, in bytes or a string such as ``"64M"``.
         stacks: Also trace who submits what, with the kernel's stack, into ``submitters.json``: :meth:`Log.submitters`.
@@ -41,11 +42,16 @@ def recording(
         The path of ``log``, which is there when the block has ended.
 
     Raises:
+        InputError: The device has no volatile cache.
         OSError: EBUSY, there is a journal; or the folder cannot be written.
         SampleblkError: Somebody else wrote to the device while the recording began, or it has no room for all; events
             of the trace were lost.
         UnsupportedError: `stacks` where the kernel cannot trace, or nobody may.
     """
+    if not device.info().cache:
+        raise InputError(
+            "a device without a volatile cache, to which nobody sends flushes", device.path, expected="cache=True"
+        )
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     log = target / "log"
