@@ -359,6 +359,16 @@ def test_states_that_cannot_be_are_refused(tmp_path: Path) -> None:
             image.take(core.CrashState(2, [], torn))
 
 
+def test_torn_writes_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    ops = [Op("write", 1, data=_fill(1, 3)), Op("write", 2, sector=3, data=_fill(2, 3), atomic=True)]
+    log = _log(tmp_path, journal(ops))
+    log.write(log.state(2, torn=[(1, 1, 2)]), tmp_path / "image")
+    assert (tmp_path / "image").read_bytes() == bytes(SECTOR) + _fill(1, 3)[SECTOR:] + _fill(2, 3)
+    for sequence, first, sectors in ((1, 0, 0), (1, 0, 3), (1, 1, 3), (1, 3, 1), (1, 2**64 - 1, 2), (2, 0, 2)):
+        with pytest.raises(InputError, match="one of this log"):
+            log.write(log.state(2, torn=[(sequence, first, sectors)]), tmp_path / "image")
+
+
 @_HYPOTHESIS
 @given(ops=recordings(), seed=st.integers(0, 2**32))
 def test_whatever_a_check_does_to_the_image_is_undone(tmp_path: Path, ops: list[Op], seed: int) -> None:

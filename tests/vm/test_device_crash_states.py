@@ -337,9 +337,10 @@ def test_clones_and_files_tell_the_same(tmp_path: Path, fsync: bool) -> None:
 def test_what_is_written_to_a_disk_without_a_cache_is_not_recorded_as_if_it_could_be_lost(tmp_path: Path) -> None:
     """Its kernel sends it no flushes, so that nothing would ever count as durable."""
     with lab.Device(BYTES) as dev:
-        with pytest.raises(lab.InputError, match="without a volatile cache"), lab.crash.recording(dev, tmp_path / "log"):
+        folder = tmp_path / "recorded"
+        with pytest.raises(lab.InputError, match="without a volatile cache"), lab.crash.recording(dev, folder):
             pass
-        assert not (tmp_path / "log").exists()
+        assert not folder.exists()
         dev.journal_start("1M")  # nobody else has
 
 

@@ -333,8 +333,16 @@ class States::Source {
 
 void check_of(const Log& log, const State& state) {
     const auto can_be = [&](std::uint32_t write) { return log.may_lose(write, state.submitted); };
+    const auto can_tear = [&](const Tear& tear) {
+        if (!can_be(tear.write)) {
+            return false;
+        }
+        const Write& write = log.writes()[tear.write];
+        const std::uint64_t sectors = write.sectors();
+        return tear.sectors > 0 && tear.sectors < sectors && tear.first <= sectors - tear.sectors && !write.atomic;
+    };
     if (state.submitted > log.writes().size() || !std::ranges::all_of(state.lost, can_be) ||
-        !std::ranges::all_of(state.torn, [&](const Tear& tear) { return can_be(tear.write); }) ||
+        !std::ranges::all_of(state.torn, can_tear) ||
         std::ranges::adjacent_find(state.torn, std::ranges::greater_equal{}, &Tear::write) != state.torn.end()) {
         throw InputError("a state of " + std::to_string(state.submitted) + " submissions", {}, 0,
                          "one of this log, of " + std::to_string(log.writes().size()));

@@ -30,7 +30,8 @@ struct State {
     friend bool operator==(const State&, const State&) = default;
 };
 
-// Throws InputError for a state that is not of the log: it loses what is not submitted by then, or durable.
+// Throws InputError for a state that is not of the log: it loses what is not submitted by then, or durable; or it tears
+// an atomic write, or leaves nothing, all or more of a torn one.
 void check_of(const Log& log, const State& state);
 
 // How many of the log's marks are set at the last moment at which a crash may leave a state's contents. Writes that
