@@ -446,3 +446,67 @@ def test_a_recording_of_the_middle_tells_what_it_saw_of_each_request(form: str, 
         ]
         least = dict(zip(depth["time"].codes.tolist(), depth["least"].codes.tolist(), strict=True))
         assert {time: least[time] for time, _ in whole} == dict(depths(whole))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_lost_events_make_no_wrong_pair(seed: int, tmp_path: Path) -> None:
+    layer = Layer(seed, whole_only=True)
+    chance = random.Random(seed)
+    text, lost = "", 0
+    for event in layer.events:
+        if chance.random() < 0.2:
+            lost += 1
+            text += f"CPU:{event.cpu} [LOST 1 EVENTS]\n"
+        else:
+            text += lines([event], "trace_pipe")
+    run = imported([], "trace_pipe", tmp_path, text)
+    truth = {(f"{one.dev[0]},{one.dev[1]}", one.sector): one for one in layer.requests}
+    for row in seen(run):
+        one = truth[row["device"], row["sector"]]
+        for name in ("queued", "gotten", "inserted", "issued", "completed"):
+            assert row[name] in (0, getattr(one, name)), (row, one)
+    assert run.block().table().metadata["lost_events"] == str(lost)
+    changes = sorted(change for one in layer.changes.values() for change in one)
+    true = dict(depths(changes))
+    depth = run.block().queue_depth()
+    assert depth["depth"].codes.tolist() == depth["least"].codes.tolist()
+    assert depth["depth"].codes[-1] == 0
+    assert all(0 <= value <= true[time] for time, value in depth_of(run))
+
+
+@pytest.mark.parametrize("form", ["biosnoop", "iosnoop"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_snooper_s_lines_are_the_requests_as_exactly_as_it_prints_them(form: str, seed: int, tmp_path: Path) -> None:
+    layer = Layer(seed, whole_only=True)
+    done = sorted((one for one in layer.requests if one.issued), key=lambda one: one.completed)
+    first = done[0].completed
+    out = []
+    for one in done:
+        task, size, kind = TASKS[one.pid], one.sectors * 512, one.rwbs
+        latency, waited = (one.completed - one.issued) / 1e6, (one.issued - one.inserted) / 1e6 if one.inserted else -1
+        if form == "biosnoop":
+            head = f"{(one.completed - first) / 1e9:<11.6f} {task:14.14} {one.pid:<7} {one.dev[0]},{one.dev[1]:<4}"
+            out.append(f"{head} {kind:1} {one.sector:<10} {size:<7} {waited:7.3f} {latency:7.3f}\n")
+        else:
+            head = f"{one.issued / 1e9:.6f} {one.completed / 1e9:.6f} {task:12.12} {one.pid:<6} {kind:4}"
+            out.append(f"{head} {one.dev[0]},{one.dev[1]:<4} {one.sector:<12} {size:<8} {latency:>9.2f}\n")
+    heading = {
+        "biosnoop": "TIME(s)     COMM           PID     DISK      T SECTOR     BYTES  QUE(ms) LAT(ms)\n",
+        "iosnoop": "STARTs          ENDs            COMM         PID    TYPE DEV      BLOCK        BYTES     LATms\n",
+    }[form]
+    source = tmp_path / "source"
+    source.write_text(heading + "".join(out))
+    run = lab.import_run(source, directory=tmp_path / "run")
+    rows = {(row["device"], row["sector"]): row for row in run.block().table().rows()}
+    assert len(rows) == len(run.block()) == len(done)
+    for one in done:
+        row = rows[f"{one.dev[0]},{one.dev[1]}", one.sector]
+        assert (row["sectors"], row["rwbs"], row["pid"]) == (one.sectors, one.rwbs, one.pid)
+        assert row["completed"] - row["issued"] == pytest.approx(one.completed - one.issued, abs=1001)
+        assert bool(row["inserted"]) == (bool(one.inserted) and form == "biosnoop")
+        if row["inserted"]:
+            assert row["issued"] - row["inserted"] == pytest.approx(one.issued - one.inserted, abs=1001)
+    base = rows[f"{done[0].dev[0]},{done[0].dev[1]}", done[0].sector]["completed"]
+    for one in done:
+        row = rows[f"{one.dev[0]},{one.dev[1]}", one.sector]
+        assert row["completed"] - base == pytest.approx(one.completed - first, abs=1001)

@@ -163,13 +163,14 @@ def test_blktrace_tells_names_and_what_it_cannot_take(tmp_path: Path) -> None:
     event = {"event": "block_bio_queue", "time": 5, "sector": 8, "nr_sector": 8, "rwbs": "WS", "dev": 253 << 20 | 1}
     event |= {"common_pid": 77, "cpu": 1}
     notice = struct.pack("<IIQQIIIIIHH", 0x65617407, 0, 0, 0, 0, 1 << 26, 77, 0, 1, 0, 8) + b"fio\0\0\0\0\0"
+    notice += struct.pack("<IIQQIIIIIHH", 0x65617407, 0, 0, 0, 0, 1 << 26, 78, 0, 1, 0, 8) + b"a\n1 evil"
     message = struct.pack("<IIQQIIIIIHH", 0x65617407, 0, 0, 0, 0, 1 << 26 | 2, 77, 0, 1, 0, 4) + b"text"
     source = tmp_path / "all"
     source.write_bytes(notice + message + record(7, "<", event, 1) + record(7, "<", event, 2)[:30])
     run = lab.import_run(source, directory=tmp_path / "run")
     [row] = run.events("block_bio_queue").rows()
     assert (row["comm"], row["rwbs"], row["sector"], row["nr_sector"]) == ("fio", "WS", 8, 8)
-    assert run.file.commands[77] == "fio"
+    assert run.file.commands == {77: "fio", 78: "a?1 evil"}
     assert run.options["imported"] == {"format": "blktrace", "events": 1, "skipped_message": 1, "cut_off": 1}
     assert [row["device"] for row in requests(run)] == ["253,1"]
 
@@ -564,6 +565,15 @@ def test_the_parts_of_a_bio_were_queued_with_it(driver: str, tmp_path: Path) -> 
     ]
     latency = run.block().latency()
     assert (latency["count"]["Q2Q"], latency["average"]["Q2Q"], latency["count"]["Q2C"]) == (1, 89, 3)
+
+
+@pytest.mark.parametrize("driver", ["dm", "md"])
+def test_a_bio_that_is_sent_on_piece_by_piece_ends_with_its_last(driver: str, tmp_path: Path) -> None:
+    """As dm does since 5.18, which tells the place of the remainder twice, and md, whose pieces end as well."""
+    events = [(10, "Q", 1, 0, 24), (15, "Q", 1, 24, 8)]
+    pieces = [(20, "X", 1, 8, 8), (21, "X", 1, 16, 16)] if driver == "dm" else [(20, "c", 0, 0, 8), (21, "c", 0, 8, 8)]
+    rows, _ = lived(tmp_path, *events, *pieces, (30, "c", 0, 16, 8), (40, "c", 0, 24, 8), (50, "c", 0, 28, 4))
+    assert spans(rows, "sector", "sectors", "queued", "completed") == [(0, 24, 10, 30), (24, 8, 15, 40)]
 
 
 def test_a_write_that_ends_again_after_its_flush_ends_no_other(tmp_path: Path) -> None:

@@ -135,7 +135,8 @@ std::uint16_t RecordingBuilder::add_format(const EventLayout& layout, std::strin
 
 void RecordingBuilder::add_task(std::int32_t pid, std::string_view comm) {
     if (pid > 0 && !comm.empty()) {
-        tasks_.try_emplace(pid, comm);
+        // A line end in a name would begin another task's line.
+        std::ranges::replace(tasks_.try_emplace(pid, comm).first->second, '\n', '?');
     }
 }
 

@@ -254,6 +254,9 @@ void BlockSink::complete(Action action, const BlockRequest& now, std::uint64_t t
                        ? 0
                        : 1 + static_cast<int>(request.pid == now.pid);
         });
+        if (found == waiting_.end()) {
+            found = remainder(now);
+        }
     }
     if (found == open->end()) {
         // A bio whose request completed already, a write ending again after the flush behind it, or a request from
@@ -278,6 +281,23 @@ void BlockSink::complete(Action action, const BlockRequest& now, std::uint64_t t
     }
     request.completed = time;
     request.completer = now.pid;
+}
+
+// dm and md send a bio on piece by piece: what they do not take yet remains the bio, and ends it, last of all.
+BlockSink::Open::iterator BlockSink::remainder(const BlockRequest& now) {
+    constexpr int most = 256;
+    auto at = waiting_.lower_bound(Key{now.buffer, now.dev, now.sector, '\0'});
+    for (int looked = 0; now.sectors != 0 && at != waiting_.begin() && looked < most; ++looked) {
+        const BlockRequest& bio = requests[(--at)->second];
+        if (bio.buffer != now.buffer || bio.dev != now.dev) {
+            break;
+        }
+        if (bio.operation == now.operation && bio.gotten == 0 && bio.inserted == 0 &&
+            bio.sector + bio.sectors == now.sector + now.sectors) {
+            return at;
+        }
+    }
+    return waiting_.end();
 }
 
 // A request of which nothing else was seen: its row says what its end does.

@@ -91,6 +91,7 @@ class BlockSink : public PlainSink {
     void step(Action action, const BlockRequest& now, std::uint64_t time, std::int32_t error, std::uint64_t new_sector);
     void issue(const BlockRequest& now, std::uint64_t time);
     void requeue(const BlockRequest& now);
+    Open::iterator remainder(const BlockRequest& now);
     void completed_only(const BlockRequest& now, std::uint64_t time, std::int32_t error);
     void complete(Action action, const BlockRequest& now, std::uint64_t time, std::int32_t error);
     void split(const BlockRequest& now, std::uint64_t new_sector);
