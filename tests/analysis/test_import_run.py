@@ -576,6 +576,13 @@ def test_a_bio_that_is_sent_on_piece_by_piece_ends_with_its_last(driver: str, tm
     assert spans(rows, "sector", "sectors", "queued", "completed") == [(0, 24, 10, 30), (24, 8, 15, 40)]
 
 
+def test_an_event_at_the_clock_s_zero_is_one(tmp_path: Path) -> None:
+    """As perf script --reltime has the first."""
+    rows, run = lived(tmp_path, (0, "Q", 1, 64, 8), (0, "D", 1, 64, 8), (20, "C", 0, 64, 8))
+    assert spans(rows, "queued", "issued", "completed") == [(1, 1, 20)]
+    assert run.block().queue_depth()["depth"].codes.tolist() == [1, 0]
+
+
 def test_a_write_that_ends_again_after_its_flush_ends_no_other(tmp_path: Path) -> None:
     events = [(10, "D", 1, 64, 8), (20, "C", 1, 64, 8), (25, "D", 2, 64, 8), (30, "C", 1, 64, 0), (40, "C", 2, 64, 8)]
     rows, run = lived(tmp_path, *events)

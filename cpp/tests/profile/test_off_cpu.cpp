@@ -143,6 +143,19 @@ TEST(OffCpu, AMissingSwitchInEndsWhenTheThreadWasWoken) {
     EXPECT_EQ(ran, 2 * kMs);
 }
 
+TEST(OffCpu, WhoRunsAsTheRecordingEndsRanUntilThen) {
+    Recording made;
+    made.comm(7, "spinner");
+    made.switch_out(1 * kMs, 7, kAsleep, 8, kWrite);
+    made.switch_out(4 * kMs, 8, kAsleep, 7, kWrite);
+    made.wake(10 * kMs, 7, 8);
+    const Profile profile = made.profile();
+    std::map<std::int32_t, std::uint64_t> ran;
+    (void)Switches::find(profile)->replay([](const Switches::Off&) {},
+                                          [&](const Switches::On& on) { ran[on.tid] += on.until - on.since; });
+    EXPECT_EQ(ran, (std::map<std::int32_t, std::uint64_t>{{7, 6 * kMs}, {8, 3 * kMs}}));
+}
+
 TEST(OffCpu, AThreadThatDiedWaitsForNothing) {
     Recording made;
     made.comm(7, "short");

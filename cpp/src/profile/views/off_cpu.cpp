@@ -195,8 +195,7 @@ void add_on_cpu(const Profile& profile, const SampleSelection& selection, StackT
     const Taken taken(profile, selection);
     switches->replay([](const Switches::Off&) {},
                      [&](const Switches::On& on) {
-                         const std::uint64_t time = profile.times()[on.sample];
-                         if (taken(on.sample) && time >= selection.from && time < selection.to) {
+                         if (taken(on.sample) && on.until >= selection.from && on.until < selection.to) {
                              const std::string& comm = profile.names().at(profile.comms()[on.sample]);
                              const std::uint32_t thread = tree.child(0, comm, FrameKind::note);
                              tree.add(tree.child(thread, "[on CPU]", FrameKind::note), on.until - on.since);

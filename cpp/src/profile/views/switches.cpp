@@ -83,8 +83,9 @@ std::size_t Switches::replay(const std::function<void(const Off&)>& off,
         std::int32_t tid = 0;
         std::uint64_t since = 0;
     };
-    std::unordered_map<std::int32_t, Off> waiting;       // by thread
-    std::unordered_map<std::uint32_t, Running> running;  // by CPU
+    std::unordered_map<std::int32_t, Off> waiting;         // by thread
+    std::unordered_map<std::uint32_t, Running> running;    // by CPU
+    std::unordered_map<std::int32_t, std::uint32_t> last;  // sample of each thread
     std::size_t missed = 0;
     const auto end = [&](Off& was, std::uint64_t until) {
         was.until = until > was.since ? until : was.since;
@@ -96,6 +97,7 @@ std::size_t Switches::replay(const std::function<void(const Off&)>& off,
         }
         const std::size_t event = profile_.events()[i];
         const std::uint64_t now = profile_.times()[i];
+        last[profile_.tids()[i]] = i;
         if (event == event_) {
             const auto raw = profile_.raw(i);
             const auto next = static_cast<std::int32_t>(next_pid_.of(raw));
@@ -133,6 +135,14 @@ std::size_t Switches::replay(const std::function<void(const Off&)>& off,
     for (auto& [tid, was] : waiting) {
         was.finished = false;
         end(was, profile_.times().back());
+    }
+    for (const auto& [cpu, here] : running) {
+        // Of a thread without any sample nobody can say what it is of; one seen elsewhere since is here no more.
+        const auto found = last.find(here.tid);
+        if (here.tid > 0 && found != last.end() && profile_.times().back() > here.since &&
+            (profile_.cpus()[found->second] == cpu || profile_.times()[found->second] <= here.since)) {
+            on({here.tid, here.since, profile_.times().back(), found->second});
+        }
     }
     profile_.file().check_length();
     return missed;

@@ -28,7 +28,8 @@ class Switches {
         std::int32_t tid = 0;
         std::uint64_t since = 0;
         std::uint64_t until = 0;
-        std::uint32_t sample = 0;  // the switch out that ends it
+        std::uint32_t sample =
+            0;  // the switch out that ends it; where the recording does, the thread's last of any event
     };
 
     // None without sched:sched_switch in the recording. Throws FormatError when its format lacks a field needed.

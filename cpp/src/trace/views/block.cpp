@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "sampleblk/trace/block.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -98,13 +99,15 @@ void BlockSink::record(const Event& event) {
         now.sector = 0;
     }
     now.rwbs = names->intern(printable(rwbs));
+    // A text whose times are since its first event begins at 0, which stands for no event in a row.
+    const auto time = std::max<std::uint64_t>(event.time, 1);
     // "ZA": it is issued at the start of its zone, and completes where it was written.
     if (role->action == Action::complete && now.sectors != 0 && rwbs.starts_with("ZA")) {
         ++appends;
-        completed_only(now, event.time, static_cast<std::int32_t>(role->error.get(event.data)));
+        completed_only(now, time, static_cast<std::int32_t>(role->error.get(event.data)));
         return;
     }
-    step(role->action, now, event.time, static_cast<std::int32_t>(role->error.get(event.data)),
+    step(role->action, now, time, static_cast<std::int32_t>(role->error.get(event.data)),
          role->new_sector.get(event.data));
 }
 
