@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,22 @@ def test_all_wrong_blocks_are_counted_and_the_first_ones_shown(tmp_path: Path) -
     with pytest.raises(lab.JobError, match="20 blocks differ, the first at offset 2000") as caught:
         lab.Job(rw="read", **keys).run(progress=False)
     assert [one["offset_bytes"] for one in mismatches(caught.value)] == [8192 * i + 2000 for i in range(16)]
+
+
+def test_what_continue_on_error_lets_pass_is_counted_as_fio_counts_it(tmp_path: Path) -> None:
+    """I/Os, however many of their blocks differ, and the errno of the first one."""
+    path = tmp_path / "f"
+    keys = {"bs": "8k", "size": "256k", "verify": "crc32c", "verify_interval": "4k", "filename": path}
+    lab.Job(rw="write", **keys, do_verify=0).run(progress=False)
+    for block in (4, 5, 9):
+        corrupt(path, block * 4096 + 2000)
+    for jobs in (1, 2):
+        several = {"numjobs": jobs, "group_reporting": 1, "continue_on_error": "verify"}
+        result = lab.Job(rw="read", **keys, **several).run(progress=False)
+        (job,) = result.json()["jobs"]
+        assert (job["error"], job["total_err"], job["first_error"]) == (0, 2 * jobs, errno.EILSEQ)
+        assert job["sampleblk"]["verify"]["errors"] == 3 * jobs
+        assert f"errors    : total={2 * jobs}, first_error={errno.EILSEQ}/<" in str(result)
 
 
 def test_verify_fatal_stops_at_the_first(tmp_path: Path) -> None:

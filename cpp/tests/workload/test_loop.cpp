@@ -262,6 +262,7 @@ TEST_P(LoopTest, ContinueOnErrorCountsWhatFioLetsPass) {
     const JobState& state = run("rw=randread\nsize=256k\niodepth=4\ncontinue_on_error=read\n");
     EXPECT_EQ(state.error, 0);
     EXPECT_EQ(state.measured.error_count, 32U);
+    EXPECT_EQ(state.measured.first_error, std::uint64_t{EIO});
     EXPECT_EQ(state.measured.data[0].ios, 32U);
     // EINVAL is not among them (fio: EIO and EILSEQ).
     script_.answer = [](const Io& /*io*/) { return -EINVAL; };

@@ -78,7 +78,8 @@ struct Measured {
     std::uint64_t clock_gettime_jobs = 0;  // jobs that were not timed by the TSC
     double clock_drift_ppm = 0;            // the worst
 
-    std::uint64_t error_count = 0;    // errors that continue_on_error let pass
+    std::uint64_t error_count = 0;    // I/Os whose errors, or blocks that differ, continue_on_error let pass
+    std::uint64_t first_error = 0;    // errno of the first of these
     std::uint64_t stopped_early = 0;  // jobs that were told to stop
     std::uint64_t io_log_lost = 0;    // rows of logs that found no room
 
@@ -93,6 +94,13 @@ struct Measured {
     double steadystate_deviation = 0;
     double steadystate_bw_mean = 0;
     double steadystate_iops_mean = 0;
+
+    // An error that continue_on_error lets pass.
+    void let_pass(int code) noexcept {
+        if (error_count++ == 0) {
+            first_error = static_cast<std::uint64_t>(code);
+        }
+    }
 
     // Adds another job's numbers, as group_reporting does. Into zeroes it makes a copy, which leaves alone the
     // histograms that are empty: shared memory that nobody touched takes none.

@@ -171,7 +171,7 @@ void IoLife::fail(const Io& io, int code, const char* operation) {
                                                                 : continue_on_write;
     // fio's errors that may be continued on, unless ignore_error names others.
     if ((code == EIO || code == EILSEQ) && (job_.options.continue_on_error & kind) != 0) {
-        ++job_.measured.error_count;
+        job_.measured.let_pass(code);
         return;
     }
     const std::string where =

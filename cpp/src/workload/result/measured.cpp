@@ -57,6 +57,7 @@ void Measured::merge(const Measured& other) noexcept {
     clock_gettime_jobs += other.clock_gettime_jobs;
     clock_drift_ppm =
         std::abs(other.clock_drift_ppm) > std::abs(clock_drift_ppm) ? other.clock_drift_ppm : clock_drift_ppm;
+    first_error = first_error == 0 ? other.first_error : first_error;
     error_count += other.error_count;
     stopped_early += other.stopped_early;
     io_log_lost += other.io_log_lost;

@@ -212,7 +212,7 @@ void put_job(JsonWriter& json, const JobResult& job, const GroupTotals& group, b
     put_classes(json, "latency_ms", classes.ms, job.measured.total_ios());
     if (options.continue_on_error != 0) {
         json.value("total_err", job.measured.error_count);
-        json.value("first_error", job.error);
+        json.value("first_error", job.measured.first_error);
     }
     json.value("latency_depth", job.measured.latency_depth != 0 ? job.measured.latency_depth : options.iodepth);
     json.value("latency_target", options.latency_target_ns);

@@ -217,8 +217,8 @@ void put_depths(std::string& out, const JobResult& job) {
         job.measured.data[1].ios, job.measured.data[2].ios, job.measured.sync_ios, job.measured.data[0].short_ios,
         job.measured.data[1].short_ios, job.measured.data[2].short_ios);
     if (job.options.continue_on_error != 0) {
-        put(out, "     errors    : total={}, first_error={}/<{}>\n", job.measured.error_count, job.error,
-            std::strerror(job.error));
+        put(out, "     errors    : total={}, first_error={}/<{}>\n", job.measured.error_count, job.measured.first_error,
+            std::strerror(static_cast<int>(job.measured.first_error)));
     }
     put(out, "     latency   : target={}, window={}, percentile={:.2f}%, depth={}\n", job.options.latency_target_ns,
         job.options.latency_window_ns / 1000, job.options.latency_percentile,
