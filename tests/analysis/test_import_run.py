@@ -175,6 +175,16 @@ def test_blktrace_tells_names_and_what_it_cannot_take(tmp_path: Path) -> None:
     assert [row["device"] for row in requests(run)] == ["253,1"]
 
 
+def test_blktrace_tells_a_name_once_in_the_file_of_one_cpu(tmp_path: Path) -> None:
+    event = {"event": "block_bio_queue", "time": 5, "sector": 8, "nr_sector": 8, "rwbs": "WS", "dev": 253 << 20 | 1}
+    event |= {"common_pid": 77, "cpu": 0}
+    notice = struct.pack("<IIQQIIIIIHH", 0x65617407, 0, 0, 0, 0, 1 << 26, 77, 0, 1, 0, 4) + b"fio\0"
+    (tmp_path / "x.blktrace.0").write_bytes(record(7, "<", event, 1))
+    (tmp_path / "x.blktrace.1").write_bytes(notice)
+    run = lab.import_run(tmp_path / "x", directory=tmp_path / "run")
+    assert [row["comm"] for row in run.events("block_bio_queue").rows()] == ["fio"]
+
+
 # --- snoopers
 
 BIOSNOOP = """\

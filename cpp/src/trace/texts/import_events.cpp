@@ -523,6 +523,20 @@ class BinaryTrace {
   public:
     explicit BinaryTrace(Import& import) : import_(import) {}
 
+    // The names of tasks: each is told once, in the file of the CPU where the task was first.
+    void learn_names(std::span<const std::byte> bytes, const std::string& source) {
+        blktrace::Reader reader(bytes, source);
+        std::uint64_t records = 0;
+        for (blktrace::Record record; reader.next(record);) {
+            if ((++records & 0xfff) == 0) {
+                check_interrupt();
+            }
+            if (is_name(record)) {
+                names_.try_emplace(record.pid, name_in(record));
+            }
+        }
+    }
+
     void read(std::span<const std::byte> bytes, const std::string& source) {
         blktrace::Reader reader(bytes, source);
         std::uint64_t records = 0;
@@ -581,11 +595,18 @@ class BinaryTrace {
         return out;
     }
 
+    static bool is_name(const blktrace::Record& record) {
+        return (record.categories & blktrace::category_notify) != 0 && record.action == blktrace::process;
+    }
+    static std::string_view name_in(const blktrace::Record& record) {
+        const std::string_view name(reinterpret_cast<const char*>(record.data.data()), record.data.size());
+        return name.substr(0, name.find('\0'));
+    }
+
     void notice(const blktrace::Record& record) {
-        if (record.action == blktrace::process) {
-            const std::string_view name(reinterpret_cast<const char*>(record.data.data()), record.data.size());
-            import_.recording.add_task(static_cast<std::int32_t>(record.pid), name.substr(0, name.find('\0')));
-            names_[record.pid] = name.substr(0, name.find('\0'));
+        if (is_name(record)) {
+            import_.recording.add_task(static_cast<std::int32_t>(record.pid), name_in(record));
+            names_[record.pid] = name_in(record);
         } else if (record.action == blktrace::message) {
             import_.count("skipped_message");
         }
@@ -686,6 +707,13 @@ std::map<std::string, std::string> import_events(const std::vector<std::string>&
     BinaryTrace binary(import);
     std::optional<Kind> kind;
     std::string from = "blktrace";
+    for (const std::string& source : sources) {
+        const MappedFile file(source);
+        if (sources.size() > 1 && is_blktrace(file.bytes())) {
+            binary.learn_names(file.bytes(), source);
+            file.check();
+        }
+    }
     for (const std::string& source : sources) {
         const MappedFile file(source);
         const auto bytes = file.bytes();
