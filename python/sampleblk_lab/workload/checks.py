@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _PASS_THROUGH = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "libaio", "io_uring"})
 # Keys with which a job moves more than it counts: verifying reads, what comes before the ramp's end.
 _UNCOUNTED = frozenset({"verify", "ramp_time", "pre_read", "experimental_verify", "unified_rw_reporting"})
+# What a key is set to so that it does nothing.
+_OFF = frozenset({"0", "none"})
 # Those that touch no file.
 _NO_FILES = frozenset({"null", "cpuio"})
 # The default of a job without ioengine= (fio(1)).
@@ -116,9 +118,13 @@ def _files(settings: Mapping[str, str]) -> list[Path]:
     return [Path(*(part.replace("\\:", ":") for part in (folder, name))) for folder in folders for name in names]
 
 
+def _is_set(settings: Mapping[str, str], key: str) -> bool:
+    return settings.get(key, "0") not in _OFF
+
+
 def _uses(jobs: Sequence[Mapping[str, str]]) -> dict[int, _Use]:
     names = [settings.get("name", "") for settings in jobs]
-    if any("group_reporting" in settings for settings in jobs) and len(set(names)) > 1:
+    if any(_is_set(settings, "group_reporting") for settings in jobs) and len(set(names)) > 1:
         return {}
     places: dict[str, set[tuple[int, bool] | None]] = {}
     for name, settings in zip(names, jobs, strict=True):
@@ -131,7 +137,7 @@ def _uses(jobs: Sequence[Mapping[str, str]]) -> dict[int, _Use]:
             use.jobs.add(name)
             passes = settings.get("ioengine", _DEFAULT_ENGINE) in _PASS_THROUGH
             use.direct = use.direct and settings["direct"] == "1" and passes
-            use.raw = use.raw and is_device and not _UNCOUNTED.intersection(settings)
+            use.raw = use.raw and is_device and not any(_is_set(settings, key) for key in _UNCOUNTED)
             if len({place[0] if place else None for place in places[name]}) > 1:
                 unclear.add(index)  # it is not told how much of the job went where
     return {index: use for index, use in uses.items() if index not in unclear}
