@@ -121,15 +121,15 @@ class Block:
         """
         of_one_buffer(self._table, "a queue's depth")
         names = ("queued", "gotten", "inserted", "issued", "completed")
-        queued, gotten, inserted, issued, completed = (self._table[name].codes.astype(np.int64) for name in names)
+        queued, gotten, inserted, issued, completed = (self._table[name].codes.astype(np.uint64) for name in names)
         devices = self._table["device"].values
         chosen = np.ones(len(issued), dtype=bool)
         if device is not None:
             chosen = devices == checked.one_of("device", device, sorted(set(devices.tolist())))
-        whole = chosen & (issued > 0) & (completed > 0)
+        whole = chosen & (issued > 0) & (completed >= issued)
         begun = chosen & (issued > 0) & (completed == 0)
         # An empty flush is queued and completed, and others are issued for it.
-        ended = chosen & (completed > 0) & (queued + gotten + inserted + issued == 0)
+        ended = chosen & (completed > 0) & ((queued | gotten | inserted | issued) == 0)
         metadata = {
             **self._table.metadata,
             "unfinished": str(np.count_nonzero(begun)),
@@ -147,7 +147,7 @@ class Block:
         before = sum(-min(0, np.cumsum(step[halves & (places == one)]).min()) for one in np.unique(places[halves]))
         return Table.of(
             {
-                "time": time.astype(np.uint64),
+                "time": time,
                 "depth": before + np.cumsum(step),
                 "least": np.cumsum(np.where(halves, 0, step)),
             },
