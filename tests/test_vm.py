@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -118,6 +119,23 @@ def test_a_command_that_does_not_read_is_no_deadlock() -> None:
     with VM(driver=False) as vm:
         assert vm.run(["true"], stdin=b"x" * (4 << 20)).returncode == 0
         assert vm.run(["cat"], stdin=b"after").stdout == b"after"
+        # Nor is one that answers by the socket that it is asked by, as programs of inetd do.
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.settimeout(60)
+            answers: list[bytes] = []
+
+            def ask() -> None:
+                for question in (b"one\n", b"two\n"):
+                    ours.sendall(question)
+                    answers.append(ours.recv(100))
+                ours.shutdown(socket.SHUT_WR)
+
+            asking = threading.Thread(target=ask)
+            asking.start()
+            assert vm.run(["cat"], stdin=theirs.fileno(), stdout=theirs.fileno(), timeout=90).returncode == 0
+            asking.join()
+            assert answers == [b"one\n", b"two\n"]
 
 
 def test_an_emulated_kernel_sums_by_tables() -> None:

@@ -125,8 +125,10 @@ class Transfer:
                     raise TimeoutError
                 self._watch()
                 plain_stdin = self._stdin_fd in self._unpollable and not self._stdin
-                for key, _ in self._selector.select(0 if plain_stdin else left):
-                    self._serve(key.fd, key.data)
+                for key, ready in self._selector.select(0 if plain_stdin else left):
+                    for event, role in key.data.items():
+                        if ready & event:
+                            self._serve(key.fd, role)
                 if plain_stdin and self._stdin_fd is not None:
                     self._serve(self._stdin_fd, "stdin")
         finally:
@@ -144,22 +146,25 @@ class Transfer:
             and not any(self._pending.values())
         )
 
-    def _wanted(self) -> dict[int, tuple[str, int]]:
-        """What to wait for now: fd -> (role, events). A full sink stops its source, and so the guest's command."""
-        wanted = {
-            self._sockets[channel.CONTROL].fileno(): ("control", selectors.EVENT_READ),
-            self._signals.fileno(): ("signals", selectors.EVENT_READ),
-        }
+    def _wanted(self) -> dict[int, dict[int, str]]:
+        """What to wait for now: fd -> {event: role}. A full sink stops its source, and so the guest's command."""
+        wanted: dict[int, dict[int, str]] = {}
+
+        def want(fd: int, event: int, role: str) -> None:
+            wanted.setdefault(fd, {})[event] = role  # standard input may be a socket that is standard output, too
+
+        want(self._sockets[channel.CONTROL].fileno(), selectors.EVENT_READ, "control")
+        want(self._signals.fileno(), selectors.EVENT_READ, "signals")
         for name, sink in self._sinks.items():
             if self._pending[name] and sink is not None:
-                wanted[sink] = (f"sink {name}", selectors.EVENT_WRITE)
+                want(sink, selectors.EVENT_WRITE, f"sink {name}")
             else:
-                wanted[self._sockets[name].fileno()] = (f"source {name}", selectors.EVENT_READ)
+                want(self._sockets[name].fileno(), selectors.EVENT_READ, f"source {name}")
         if self._stdin:
-            wanted[self._sockets[channel.STDIN].fileno()] = ("port", selectors.EVENT_WRITE)
+            want(self._sockets[channel.STDIN].fileno(), selectors.EVENT_WRITE, "port")
         elif self._stdin_fd is not None:
             if self._stdin_fd not in self._unpollable and _may_read(self._stdin_fd):
-                wanted[self._stdin_fd] = ("stdin", selectors.EVENT_READ)
+                want(self._stdin_fd, selectors.EVENT_READ, "stdin")
         elif not self._stdin_ended:
             self._stdin_ended = True
             self._link.send(channel.stdin_end(self._stdin_total))
@@ -167,11 +172,11 @@ class Transfer:
 
     def _watch(self) -> None:
         wanted = self._wanted()
-        for fd in [key.fd for key in self._selector.get_map().values() if wanted.get(key.fd) != (key.data, key.events)]:
+        for fd in [key.fd for key in self._selector.get_map().values() if wanted.get(key.fd) != key.data]:
             self._selector.unregister(fd)
-        for fd, (role, events) in wanted.items():
+        for fd, roles in wanted.items():
             if fd not in self._selector.get_map():
-                self._selector.register(fd, events, role)
+                self._selector.register(fd, sum(roles), roles)
 
     def _serve(self, fd: int, role: str) -> None:
         kind, _, name = role.partition(" ")
