@@ -130,3 +130,30 @@ def test_zones_without_a_size_share_what_is_left(tmp_path: Path) -> None:
     offsets = job.run(progress=False).io_log()["offset"].codes // 4096
     shares = [((low <= offsets) & (offsets < high)).mean() for low, high in ((0, 5), (5, 20), (20, 100))]
     assert [round(float(share), 1) for share in shares] == [0.5, 0.3, 0.2]
+
+
+@needs_fio
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"main.fio": "[a]\ninclude more.fio\nsize=8k\n", "more.fio": "bs=2k\n"}, ""),
+        ({"main.fio": "[a]\ninclude more.fio\nsize=8k\n", "more.fio": "[b]\n"}, "a section in an included file"),
+        ({"main.fio": "include more.fio\n[a]\nsize=8k\n", "more.fio": "bs=2k\n"}, "before the first section"),
+        ({"main.fio": "[a]\ninclude main.fio\n"}, "a section in an included file"),
+        ({"main.fio": "[a]\ninclude more.fio\n", "more.fio": "include more.fio\n"}, "nested more than 10 deep"),
+    ],
+)
+def test_included_files_have_keys_of_the_section_only_as_for_fio(
+    files: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    main = tmp_path / "main.fio"
+    if not said:
+        (job,) = lab.JobFile(main, filename=tmp_path / "f", rw="write").run(progress=False).json()["jobs"]
+        assert (job["write"]["total_ios"], job["write"]["io_bytes"]) == (4, 8192)
+        return
+    with pytest.raises(lab.InputError, match=said):
+        lab.JobFile(main)
+    told = subprocess.run(["fio", "--parse-only", main], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert re.search("No new sections|outside of|while parsing include", told.stderr)

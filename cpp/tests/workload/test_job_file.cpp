@@ -96,7 +96,8 @@ TEST(JobFile, Includes) {
     std::filesystem::create_directories(directory);
     std::ofstream(directory / "common.fio") << "bs=16k\nbogus_key=1\n";
     std::ofstream(directory / "main.fio") << "[j]\nsize=1M\ninclude common.fio\n";
-    std::ofstream(directory / "loop.fio") << "[j]\ninclude loop.fio\n";
+    std::ofstream(directory / "begin.fio") << "[j]\ninclude loop.fio\n";
+    std::ofstream(directory / "loop.fio") << "include loop.fio\n";
     try {
         (void)read_job_file((directory / "main.fio").string());
         ADD_FAILURE();
@@ -106,7 +107,7 @@ TEST(JobFile, Includes) {
     }
     std::ofstream(directory / "common.fio") << "bs=16k\n";
     EXPECT_EQ(read_job_file((directory / "main.fio").string()).jobs[0].bs[0], 16384U);
-    EXPECT_THROW((void)read_job_file((directory / "loop.fio").string()), InputError);
+    EXPECT_THROW((void)read_job_file((directory / "begin.fio").string()), InputError);
     std::filesystem::remove_all(directory);
 }
 

@@ -101,13 +101,19 @@ class Reader {
             if (close == std::string::npos || close == 1) {
                 throw InputError("'" + line + "' is not a section header", source, number, "[name]");
             }
+            // As fio: what follows the include would belong to a section that the reader does not see.
+            if (depth > 0) {
+                throw InputError("a section in an included file", source, number,
+                                 "keys of the section that includes it");
+            }
             sections_.push_back({.name = std::string(trim(std::string_view(line).substr(1, close - 1))),
                                  .source = source,
                                  .line = number,
                                  .assignments = {}});
             return;
         }
-        if (line.starts_with("include ") || line.starts_with("include\t")) {
+        const bool is_include = line.starts_with("include ") || line.starts_with("include\t");
+        if (is_include && !sections_.empty()) {
             include(std::string(trim(std::string_view(line).substr(8))), source, number, depth);
             return;
         }
