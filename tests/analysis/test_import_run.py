@@ -490,6 +490,15 @@ def test_the_other_end_of_a_request_may_be_among_what_was_lost(lost: str, tmp_pa
     assert (depth.metadata["unpaired"], depth.metadata["unfinished"]) == ("2", "1")
 
 
+def test_a_line_that_was_not_read_may_have_been_the_other_end(tmp_path: Path) -> None:
+    lived(tmp_path / "whole", *HALVES)
+    lines = (tmp_path / "whole/text").read_text().splitlines()
+    source = written(tmp_path / "text", [*lines[:3], "nonsense", "more of it", *lines[3:]])
+    block = lab.import_run(source, directory=tmp_path / "run", errors="skip").block()
+    assert block.queue_depth()["depth"].codes.tolist() == [1, 0]
+    assert (block.table().metadata["lost_events"], block.table().metadata["gaps"]) == ("0", "1")
+
+
 @pytest.mark.parametrize("kind", ["D", "C"])
 def test_a_recording_of_one_kind_of_events_has_no_depth(kind: str, tmp_path: Path) -> None:
     _, run = lived(tmp_path, *[event for event in HALVES if event[1] == kind])

@@ -68,9 +68,11 @@ class Import {
 
     void add(std::string_view name, BlockShape shape, std::uint32_t cpu, std::uint64_t time, std::int32_t pid,
              const BlockEvent& event) {
+        cpu_ = cpu;
         count_added(block.add(name, shape, cpu, time, pid, event));
     }
     void add(std::uint32_t cpu, std::uint64_t time, EventRecord record) {
+        cpu_ = cpu;
         count_added(recording.add(cpu, time, std::move(record)));
     }
     void lost(std::uint32_t cpu, std::uint64_t count) {
@@ -82,6 +84,10 @@ class Import {
     void refuse(const FormatError& error) {
         if (on_error_ == OnError::strict) {
             throw error;
+        }
+        // It may have been an event. One gap says so; each begins a page.
+        if (!counts_.contains("unread_lines")) {
+            recording.add_lost(cpu_, 0);
         }
         count("unread_lines");
         damage_.note(error.what());
@@ -112,6 +118,7 @@ class Import {
     OnError on_error_;
     std::uint64_t events_ = 0;
     std::uint64_t lost_ = 0;
+    std::uint32_t cpu_ = 0;  // of the last event
     bool in_order_ = true;
     std::map<std::string, std::uint64_t> counts_;
     Damage damage_;
