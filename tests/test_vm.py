@@ -109,6 +109,30 @@ def test_a_machine_that_there_is_none_of_is_refused(keywords: dict[str, object],
         VM(**keywords)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("aborts", [1, 2])
+def test_a_boot_that_qemu_aborts_is_tried_once_more(
+    aborts: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vm = VM(driver=False, memory_mib=512, cpus=1, warm=False)
+    program = tmp_path / "qemu"
+    program.write_text(
+        f"#!/bin/sh\necho >> {tmp_path}/starts\n"
+        f'[ $(wc -l < {tmp_path}/starts) -gt {aborts} ] && exec {vm.qemu.program} "$@"\n'
+        'echo "$0: system/physmem.c:2678: iotlb_to_section: Assertion \\`index < number\' failed." >&2\nkill -ABRT $$\n'
+    )
+    program.chmod(0o755)
+    vm.qemu = replace(vm.qemu, program=program)
+    with contextlib.closing(vm):
+        if aborts == 1:
+            vm.start()
+            assert vm.run(["true"]).returncode == 0
+        else:
+            with pytest.raises(BootError, match=r"QEMU ended: .*iotlb_to_section: Assertion"):
+                vm.start()
+    assert (tmp_path / "starts").read_text() == "\n\n"
+    assert "failed.; starting it once more" in capsys.readouterr().err
+
+
 def test_a_closed_stdin_is_an_end_of_file() -> None:
     with VM(driver=False) as vm:
         assert vm.run(["wc", "-c"], stdin=b"x" * 1_000_000).stdout.split() == [b"1000000"]

@@ -55,6 +55,10 @@ class BootTimeoutError(BootError, TimeoutError):
     """The VM did not become ready within its deadline. Exit status 125."""
 
 
+class QemuAbortError(BootError):
+    """QEMU ended by an assertion of its own, for the second time if it was a boot. Exit status 125."""
+
+
 class CommandError(VMError):
     """The guest is well but the command could not be started in it. Exit status 126, or 127 when it was not found."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import selectors
 import shutil
@@ -31,7 +32,15 @@ from sampleblk_lab.progress import note, step
 from sampleblk_lab.vm import background, channel, copies, initramfs, interpreter, registers, template
 from sampleblk_lab.vm.accel import Verdict, choose
 from sampleblk_lab.vm.console import Console
-from sampleblk_lab.vm.errors import BootError, BootTimeoutError, DeadlineError, GuestLostError, GuestPanicError, VMError
+from sampleblk_lab.vm.errors import (
+    BootError,
+    BootTimeoutError,
+    DeadlineError,
+    GuestLostError,
+    GuestPanicError,
+    QemuAbortError,
+    VMError,
+)
 from sampleblk_lab.vm.qemu import find, option_value
 from sampleblk_lab.vm.qmp import Qmp
 from sampleblk_lab.vm.transfer import Signals, Transfer
@@ -232,10 +241,14 @@ class VM:
         try:
             self._start(timeout_s)
         except VMError as error:
-            if not store.forget_damaged(self.kernel):
+            if store.forget_damaged(self.kernel):
+                self._replace_kernel()
+                self._prepare()
+            elif isinstance(error, QemuAbortError):
+                note(f"{error.message}; starting it once more")
+                self.console.clear()
+            else:
                 raise error.because(store.why_not(self.kernel)) from None
-            self._replace_kernel()
-            self._prepare()
             self._start(timeout_s)
         finally:
             self._hopeless = str
@@ -358,7 +371,7 @@ class VM:
         self._link.send(channel.prepare(python.command, python.environment, _HOSTNAME))
         try:
             self._await(channel.Prepared, end)
-        except BootTimeoutError:
+        except (BootTimeoutError, QemuAbortError):
             raise
         except BootError as error:
             note(f"VMs have no Python ready, so each command starts its own: {error.message}")
@@ -578,7 +591,9 @@ class VM:
         if self.console.has_panic():
             return GuestPanicError(f"the guest's kernel panicked ({self.kernel.release})", tail)
         if log:
-            return BootError(f"QEMU ended: {log}", tail)
+            # As QEMU 10 rarely does where it emulates two CPUs (iotlb_to_section()).
+            kind = QemuAbortError if re.search(r": Assertion `.*' failed", log) else BootError
+            return kind(f"QEMU ended: {log}", tail)
         return GuestLostError(f"the virtual machine ended unexpectedly ({self.kernel.release})", tail)
 
     # --- work -------------------------------------------------------------------------------------------------
