@@ -97,7 +97,7 @@ test-cpp: build/asan/build.ninja ## GoogleTest, under ASan and UBSan
 # Prepared once more, since the tools of development came to the interpreter after `kernels`.
 test-python: packages-tests build kernels ## pytest: on this host, and in a VM on each of KERNELS
 	@for kernel in $(subst $(comma), ,$(KERNELS)); do $(BIN)/sampleblk-lab vm prepare --kernel $$kernel >/dev/null || exit 1; done
-	@$(BIN)/python tests/lane.py $(KERNELS) $(BESIDE)
+	@$(BIN)/python tests/lane.py $(KERNELS)
 
 test-host: ## pytest's cases of this host, once it is set up
 	$(BIN)/pytest --ignore=tests/vm -m "not full"
@@ -133,8 +133,7 @@ $(STAMPS)/browser: $(STAMPS)/build
 
 browser: packages-tests $(STAMPS)/browser ## JupyterLab and what drives it in the tests
 
-test: BESIDE := test-cpp
-test: packages-tests lint test-python ## the fast lane
+test: packages-tests lint test-cpp test-python ## the fast lane
 
 test-full: packages-tests lint tidy test-cpp fuzz test-module-tsan browser $(FULL_KERNEL_STAMPS) ## everything, on FULL_KERNELS
 	$(BIN)/pytest --sblk-kernel $(FULL_KERNELS)

@@ -1,11 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Runs the fast lane's cases beside each other, and tells a case that failed from one that was disturbed.
+"""Runs pytest's cases of this host beside those in VMs, and tells a case that failed from one that was disturbed.
 
-usage: lane.py KERNELS [MAKE_TARGET]
-
-Those of this host and those in VMs are a stream each; MAKE_TARGET is made in the time that they leave. A third stream
-would gain no time: emulated CPUs that wait for each other cost more, the more of them there are.
+usage: lane.py KERNELS
 
 On two CPUs streams take time from each other, and many cases measure a machine while it runs: samples, clocks,
 how long a guest takes to boot. So the file of a case that failed is run once more when all streams have ended. What
@@ -16,7 +13,6 @@ ended in any other way than by failed cases.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -41,10 +37,8 @@ class Stream:
     def run(self, cases: list[str]) -> int:
         """Runs ``cases``, each line with the stream's name before it; returns pytest's exit status."""
         pytest = Path(sys.executable).with_name("pytest")
+        command = [pytest, *cases, *self.options, "-o", f"cache_dir={self._cache}"]
         shutil.rmtree(self._cache, ignore_errors=True)
-        return self._run([str(pytest), *cases, *self.options, "-o", f"cache_dir={self._cache}"])
-
-    def _run(self, command: list[str]) -> int:
         with subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
@@ -69,14 +63,6 @@ class Stream:
     @property
     def _cache(self) -> Path:
         return (STATE / self.name).absolute()
-
-
-class Made(Stream):
-    """What make makes, with as little CPU time as the other streams leave to it: it measures nothing."""
-
-    def run(self, cases: list[str]) -> int:
-        """Makes the targets; returns make's exit status, which is never that of failed cases."""
-        return self._run(["nice", "-n", "10", os.environ.get("MAKE", "make"), *cases])
 
 
 def run(*queues: list[Stream]) -> int:
@@ -123,18 +109,15 @@ def run(*queues: list[Stream]) -> int:
 
 def main() -> int:
     """The fast lane's streams."""
-    if len(sys.argv) not in (2, 3):
+    if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    kernels, *made = sys.argv[1:]
     # What takes longest is told: it is what the lane waits for.
     fast = ["-m", "not full", "--durations=40", "--durations-min=4"]
-    here = Stream("host", ["--ignore=tests/vm", "--ignore=tests/suites"], fast)
     # The cases of the host take longer: those of peer suites, which mostly wait, follow what is done sooner.
     return run(
-        [Stream("vm", ["tests/vm"], ["--sblk-kernel", kernels, *fast]), Stream("peers", ["tests/suites"], fast)],
-        [here],
-        *([Made("made", [target])] for target in made),
+        [Stream("vm", ["tests/vm"], ["--sblk-kernel", sys.argv[1], *fast]), Stream("peers", ["tests/suites"], fast)],
+        [Stream("host", ["--ignore=tests/vm", "--ignore=tests/suites"], fast)],
     )
 
 

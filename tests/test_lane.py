@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from pathlib import Path
 
 import pytest
 
 import lane
 
-ROOT = Path(__file__).parents[1]
 PASSES = "def test_a():\n    pass\n"
 FAILS = "def test_a():\n    assert False\n"
 ONCE = """\
@@ -103,33 +100,3 @@ def test_a_queue_s_streams_follow_each_other_whatever_the_first_says(tmp_path, m
     assert "first ended with status 2" in out
     assert out.index("first| ") < out.index("then | ")
     assert "1 passed" in out
-
-
-@pytest.mark.parametrize(("recipe", "status"), [("true", 0), ("false", 1)])
-def test_what_make_makes_is_as_good_as_a_stream_of_cases(recipe, status, tmp_path, monkeypatch, capfd):
-    monkeypatch.chdir(tmp_path)
-    Path("test_a.py").write_text(PASSES)
-    Path("Makefile").write_text(f"it:\n\techo niceness $$(nice)\n\t{recipe}\n")
-    assert lane.run([lane.Made("made", ["it"])], [lane.Stream("host", ["test_a.py"], OPTIONS)]) == status
-    out = capfd.readouterr().out
-    assert re.search(r"^made \| niceness [1-9]", out, re.MULTILINE)
-    assert ("made ended with status 2" in out) == bool(status)
-
-
-def test_each_case_is_in_one_stream_of_the_lane(monkeypatch):
-    """Whatever folders and files there will be."""
-    queues = []
-    monkeypatch.setattr(lane, "run", lambda *each: queues.extend(each) or 0)
-    monkeypatch.setattr(sys, "argv", ["lane.py", "6.1", "test-cpp"])
-    monkeypatch.chdir(ROOT)
-    assert lane.main() == 0
-    streams = [stream for queue in queues for stream in queue]
-    assert [stream.cases for stream in streams if isinstance(stream, lane.Made)] == [["test-cpp"]]
-    files = {path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py")}
-    taken = []
-    for stream in streams:
-        within = [Path(case) for case in stream.cases if not case.startswith("-")] or [Path("tests")]
-        ignored = [Path(case.removeprefix("--ignore=")) for case in stream.cases if case.startswith("--ignore=")]
-        below = lambda path, folders: any(each == path or each in path.parents for each in folders)  # noqa: E731
-        taken += [path for path in files if below(path, within) and not below(path, ignored)]
-    assert sorted(taken) == sorted(files)
