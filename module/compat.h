@@ -678,24 +678,37 @@ static inline struct address_space *sblk_bdev_mapping(struct block_device *bdev)
 #endif
 }
 
-/* Forgets what the page cache holds of a disk and its partitions, written or not. With the lock of opening. */
-static inline void sblk_truncate_disk(struct gendisk *disk)
+/*
+ * Forgets what the page cache holds of a disk and its partitions from a byte of the disk on, written or not. With the lock
+ * of opening.
+ */
+static inline void sblk_truncate_disk(struct gendisk *disk, u64 from)
 {
 	struct block_device *bdev;
 #ifdef SBLK_HAVE_PART_TBL_XARRAY
 	unsigned long index;
 
 	/* They stay: who would delete one needs the lock. */
-	xa_for_each(&disk->part_tbl, index, bdev)
-		truncate_inode_pages(sblk_bdev_mapping(bdev), 0);
+	xa_for_each(&disk->part_tbl, index, bdev) {
+		u64 start = (u64)bdev->bd_start_sect << SECTOR_SHIFT;
+
+		truncate_inode_pages(sblk_bdev_mapping(bdev), from > start ? from - start : 0);
+	}
 #else
 	int index;
 
 	for (index = 0; index < disk_max_parts(disk); index++) {
+		const struct hd_struct *part;
+		u64 start;
+
 		bdev = bdget_disk(disk, index);
 		if (!bdev)
 			continue;
-		truncate_inode_pages(sblk_bdev_mapping(bdev), 0);
+		rcu_read_lock();
+		part = rcu_dereference(rcu_dereference(disk->part_tbl)->part[index]);
+		start = part ? (u64)part->start_sect << SECTOR_SHIFT : 0;
+		rcu_read_unlock();
+		truncate_inode_pages(sblk_bdev_mapping(bdev), from > start ? from - start : 0);
 		bdput(bdev);
 	}
 #endif

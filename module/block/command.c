@@ -114,10 +114,21 @@ static bool keep_whole_granules(const struct sblk_device *dev, enum sblk_op op, 
 	return true;
 }
 
+/*
+ * As sd asks again: the block layer looks at the end before a bio waits, for its cgroup's turn or until the queue is thawed,
+ * and the device may have shrunk since. A flush of a request has no position.
+ */
+static bool is_beyond_end(const struct sblk_device *dev, const struct sblk_io *io)
+{
+	return io->len && io->pos + io->len > READ_ONCE(dev->config.capacity_bytes);
+}
+
 blk_status_t sblk_io_plain(struct sblk_device *dev, const struct sblk_io *io)
 {
 	if (unlikely(io->op >= SBLK_OPS))
 		return BLK_STS_NOTSUPP;
+	if (unlikely(is_beyond_end(dev, io)))
+		return BLK_STS_IOERR;
 	if (io->op == SBLK_READ) {
 		io_read(dev->medium.store, io, io->len);
 	} else {
@@ -689,7 +700,7 @@ void sblk_cmd_run(struct sblk_cmd *cmd)
 	cmd->fault.action = SAMPLEBLK_FAULTS;
 	trace_sampleblk_queue(cmd, 0);
 	if (!sblk_medium_submit(&dev->medium, &cmd->ticket, cmd->io.op, cmd->start_ns) || READ_ONCE(dev->closing) ||
-	    test_bit(SBLK_SLOW_REFUSE, &dev->slow_path) ||
+	    test_bit(SBLK_SLOW_REFUSE, &dev->slow_path) || is_beyond_end(dev, &cmd->io) ||
 	    (test_bit(SBLK_SLOW_READ_ONLY, &dev->slow_path) && cmd->io.op != SBLK_READ && cmd->io.op != SBLK_FLUSH)) {
 		sblk_cmd_end(cmd, BLK_STS_IOERR);
 		return;

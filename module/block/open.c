@@ -48,7 +48,7 @@ void sblk_exclusive_end(struct sblk_device *dev)
 	sblk_unclaim_disk(dev->disk, dev);
 }
 
-void sblk_forget_pages(struct sblk_device *dev)
+void sblk_forget_pages(struct sblk_device *dev, u64 from)
 {
-	sblk_truncate_disk(dev->disk);
+	sblk_truncate_disk(dev->disk, from);
 }

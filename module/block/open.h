@@ -21,9 +21,9 @@ int sblk_exclusive_begin(struct sblk_device *dev, bool force);
 void sblk_exclusive_end(struct sblk_device *dev);
 
 /*
- * Empties the page cache of the disk and its partitions, written or not. Only within sblk_exclusive_begin(), and while the
- * device fails what comes, so that nothing old is written and nothing waits.
+ * Empties the page cache of the disk and its partitions from a byte on, written or not. Only within sblk_exclusive_begin(),
+ * and while the device fails what comes for there, so that nothing old is written and nothing waits.
  */
-void sblk_forget_pages(struct sblk_device *dev);
+void sblk_forget_pages(struct sblk_device *dev, u64 from);
 
 #endif

@@ -97,7 +97,7 @@ static int power_on(struct sblk_device *dev)
 	if (err)
 		return err;
 	/* What the page cache still holds is older, or was never written. */
-	sblk_forget_pages(dev);
+	sblk_forget_pages(dev, 0);
 	err = sblk_medium_power_on(&dev->medium);
 	sblk_slow_path_off(dev, SBLK_SLOW_POWER);
 	sblk_exclusive_end(dev);

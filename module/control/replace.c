@@ -26,7 +26,7 @@ void sblk_replace_end(struct sblk_device *dev, struct sblk_freeze *freeze)
 {
 	/* Not while it is frozen: the page cache waits for what it is writing. */
 	sblk_unfreeze(dev, freeze);
-	sblk_forget_pages(dev);
+	sblk_forget_pages(dev, 0);
 	sblk_slow_path_off(dev, SBLK_SLOW_REFUSE);
 	sblk_exclusive_end(dev);
 }

@@ -7,6 +7,7 @@
 #include "block/command.h"
 #include "block/freeze.h"
 #include "block/integrity.h"
+#include "block/open.h"
 #include "compat.h"
 
 static int set_queues(struct sblk_device *dev, u32 queues)
@@ -113,11 +114,45 @@ int sblk_tune(struct sblk_device *dev, struct sampleblk_tune *tune)
 	return 0;
 }
 
+static int change_capacity(struct sblk_device *dev, u64 capacity_bytes)
+{
+	struct sblk_freeze freeze;
+	int err = sblk_freeze(dev, &freeze);
+
+	if (err)
+		return err;
+	/* What lay below for a snapshot or a clone that is gone. */
+	sblk_medium_merge(&dev->medium);
+	err = sblk_medium_resize(&dev->medium, capacity_bytes);
+	if (!err)
+		WRITE_ONCE(dev->config.capacity_bytes, capacity_bytes);
+	sblk_unfreeze(dev, &freeze);
+	/* Told when it is so, and not when it was refused: what the kernel does with a smaller disk is not taken back. */
+	if (!err)
+		sblk_set_capacity(dev->disk, capacity_bytes >> SECTOR_SHIFT);
+	return err;
+}
+
+/* What the page cache holds beyond the end would be read again where the device grows again. */
+static int forget_beyond_end(struct sblk_device *dev)
+{
+	int err = sblk_exclusive_begin(dev, true);
+
+	/* A file system knows its size, and what it has in the page cache must stay. */
+	if (err == -EBUSY)
+		return 0;
+	if (err)
+		return err;
+	/* Of the last page a part is still there, and may be waited for. */
+	sblk_forget_pages(dev, round_up(dev->config.capacity_bytes, PAGE_SIZE));
+	sblk_exclusive_end(dev);
+	return 0;
+}
+
 int sblk_resize(struct sblk_device *dev, u64 capacity_bytes)
 {
 	u64 before = dev->config.capacity_bytes;
-	struct sblk_freeze freeze;
-	int err;
+	int err = 0;
 
 	if (capacity_bytes < SAMPLEBLK_MIN_CAPACITY_BYTES || capacity_bytes > SAMPLEBLK_MAX_CAPACITY_BYTES ||
 	    capacity_bytes & (dev->config.logical_block_bytes - 1))
@@ -128,22 +163,14 @@ int sblk_resize(struct sblk_device *dev, u64 capacity_bytes)
 	/* The journal has entries of what would be gone; snapshots have another size. */
 	if (dev->medium.journal || dev->nr_snapshots)
 		return -EBUSY;
-	if (capacity_bytes == before)
-		return 0;
-	/* Nothing is sent beyond the end any more before it is cut off, nor before what is new is there. */
-	if (capacity_bytes < before)
-		sblk_set_capacity(dev->disk, capacity_bytes >> SECTOR_SHIFT);
-	err = sblk_freeze(dev, &freeze);
-	if (!err) {
-		err = sblk_medium_resize(&dev->medium, capacity_bytes);
-		if (!err)
-			WRITE_ONCE(dev->config.capacity_bytes, capacity_bytes);
-		sblk_unfreeze(dev, &freeze);
-	}
-	if (!err && capacity_bytes > before)
-		sblk_set_capacity(dev->disk, capacity_bytes >> SECTOR_SHIFT);
-	if (err && capacity_bytes < before)
-		sblk_set_capacity(dev->disk, before >> SECTOR_SHIFT);
+	/* Failed writes to a partition that goes beyond the end. */
+	if (capacity_bytes > before)
+		err = forget_beyond_end(dev);
+	if (!err && capacity_bytes != before)
+		err = change_capacity(dev, capacity_bytes);
+	/* Also when this is the second try, after a signal. */
+	if (!err && capacity_bytes <= before)
+		err = forget_beyond_end(dev);
 	return err;
 }
 

@@ -251,7 +251,7 @@ int sblk_store_resize(struct sblk_store *store, u64 bytes)
 		return -EBUSY;
 	if (leaf_shift_of(bytes) != store->leaf_shift)
 		return -EFBIG;
-	/* Never shorter: a bio that was checked against the old end may still come. */
+	/* Never shorter: leaves stay as long as their store. */
 	if (nr_leaves > store->nr_leaves) {
 		leaves = kvcalloc(nr_leaves, sizeof(*leaves), GFP_KERNEL);
 		if (!leaves)

@@ -12,7 +12,7 @@ import subprocess
 import threading
 
 import pytest
-from blockio import Background, aligned, flush, read, write
+from blockio import Background, aligned, flush, read, until, write
 
 import sampleblk_lab as lab
 
@@ -144,6 +144,86 @@ def test_a_device_is_resized_under_load(mode: str) -> None:
         for worker in workers:
             assert worker.error(20) is None
         flush(dev.path)
+
+
+@both_modes
+def test_a_resize_that_is_refused_is_noticed_by_nobody(mode: str) -> None:
+    with lab.Device("16M", mode=mode) as dev:
+        snapshot = dev.snapshot_take()
+        with dev.snapshot_clone(snapshot) as clone:
+            dev.snapshot_delete(snapshot)
+            stop = threading.Event()
+
+            def look() -> None:
+                fd = os.open(clone.path, os.O_RDONLY | os.O_DIRECT)
+                buffer = aligned(bytes(4096))
+                while not stop.is_set():
+                    if os.preadv(fd, [buffer], 15 << 20) != 4096:
+                        raise OSError(errno.EIO, "the end has moved")
+                os.close(fd)
+
+            looker = Background(look)
+            # So long does each of them wait for those that look.
+            clone.set_timing("constant", 20_000_000)
+            for _ in range(5):
+                with pytest.raises(OSError, match="busy"):
+                    clone.resize("1M")
+            stop.set()
+            assert looker.error() is None
+
+
+@both_modes
+def test_a_device_is_resized_when_its_clones_are_gone(mode: str) -> None:
+    with lab.Device("2M", mode=mode, cache=True) as dev:
+        write(dev.path, b"1" * 4096)
+        snapshot = dev.snapshot_take()
+        write(dev.path, b"2" * 4096, 4096)
+        with dev.snapshot_clone(snapshot):
+            dev.snapshot_delete(snapshot)
+        dev.resize("1M")
+        assert read(dev.path, 8192) == b"1" * 4096 + b"2" * 4096
+
+
+@both_modes
+def test_what_is_sent_beyond_an_end_that_has_moved_fails(mode: str) -> None:
+    """Of a partition the block layer knows the size as it was."""
+    with lab.Device("16M", mode=mode, cache=True) as dev:
+        subprocess.run(["addpart", dev.path, "1", "16384", "16384"], check=True)
+        partition = f"{dev.path}p1"
+        until(lambda: os.path.exists(partition))
+        write(partition, b"p" * 8192, 1 << 20)
+        fd = os.open(partition, os.O_RDWR)
+        assert os.pread(fd, 4096, 1 << 20) == b"p" * 4096
+        dev.resize((9 << 20) + 4096)
+        errors = dev.counters().errors
+        for refused in (lambda: write(partition, b"q" * 8192, 1 << 20), lambda: read(partition, 8192, 2 << 20)):
+            with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+                refused()
+        assert dev.counters().errors == errors + 2
+        write(partition, b"r" * 4096, 1 << 20)
+        assert [each.sector for each in dev.volatile_writes()] == [18432]
+        # In the page cache only.
+        os.pwrite(fd, b"s" * 4096, 3 << 20)
+        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+            os.fsync(fd)
+        dev.resize("16M")
+        assert os.pread(fd, 8 << 20, 0) == read(partition, 8 << 20)
+        os.close(fd)
+        assert read(partition, 8 << 20) == bytes(1 << 20) + b"r" * 4096 + bytes((7 << 20) - 4096)
+
+
+@both_modes
+@pytest.mark.parametrize("written", ["clean", "dirty"])
+def test_the_page_cache_forgets_what_is_cut_off(mode: str, written: str) -> None:
+    with lab.Device("16M", mode=mode) as dev:
+        fd = os.open(dev.path, os.O_RDWR)
+        os.pwrite(fd, b"c" * 65536, 8 << 20)
+        if written == "clean":
+            os.fsync(fd)
+        dev.resize("1M")
+        dev.resize("16M")
+        assert os.pread(fd, 65536, 8 << 20) == bytes(65536)
+        os.close(fd)
 
 
 def test_a_mounted_ext4_grows() -> None:
