@@ -10,6 +10,7 @@ import random
 import struct
 import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 from blockio import Background, aligned, flush, read, until, write
@@ -190,7 +191,7 @@ def test_what_is_sent_beyond_an_end_that_has_moved_fails(mode: str) -> None:
     with lab.Device("16M", mode=mode, cache=True) as dev:
         subprocess.run(["addpart", dev.path, "1", "16384", "16384"], check=True)
         partition = f"{dev.path}p1"
-        until(lambda: os.path.exists(partition))
+        until(Path(partition).exists)
         write(partition, b"p" * 8192, 1 << 20)
         fd = os.open(partition, os.O_RDWR)
         assert os.pread(fd, 4096, 1 << 20) == b"p" * 4096
