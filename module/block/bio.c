@@ -50,7 +50,7 @@ void sblk_bio_exit(void)
 	kmem_cache_destroy(cmd_cache);
 }
 
-static void io_of(struct bio *bio, struct sblk_io *io)
+static void io_of_bio(struct bio *bio, struct sblk_io *io)
 {
 	io->op = sblk_op_of(bio_op(bio));
 	io->fua = bio->bi_opf & REQ_FUA;
@@ -66,7 +66,7 @@ static void next_step(struct sblk_bio_cmd *bio_cmd)
 {
 	struct sblk_cmd *cmd = &bio_cmd->cmd;
 
-	io_of(bio_cmd->bio, &cmd->io);
+	io_of_bio(bio_cmd->bio, &cmd->io);
 	if (bio_cmd->steps & STEP_PREFLUSH) {
 		bio_cmd->steps &= ~STEP_PREFLUSH;
 	} else if (bio_cmd->steps & STEP_DATA) {
@@ -149,7 +149,7 @@ static blk_status_t submit_plain(struct sblk_queue *queue, struct bio *bio)
 
 	if (bio->bi_opf & REQ_PREFLUSH || sblk_traced())
 		return status;
-	io_of(bio, &io);
+	io_of_bio(bio, &io);
 	rcu_read_lock();
 	if (likely(!READ_ONCE(queue->dev->slow_path)))
 		status = sblk_io_plain(queue->dev, &io);

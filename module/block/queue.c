@@ -8,7 +8,7 @@
 #include "block/zoned.h"
 #include "compat.h"
 
-static inline void io_of(struct request *rq, struct sblk_io *io)
+static inline void io_of_request(struct request *rq, struct sblk_io *io)
 {
 	io->op = sblk_op_of(req_op(rq));
 	io->fua = rq->cmd_flags & REQ_FUA;
@@ -30,7 +30,7 @@ static void run_slow(struct request *rq)
 {
 	struct sblk_cmd *cmd = blk_mq_rq_to_pdu(rq);
 
-	io_of(rq, &cmd->io);
+	io_of_request(rq, &cmd->io);
 	if (cmd->io.op == SBLK_FLUSH) {
 		/* It has no position: blk_rq_pos() is -1. */
 		cmd->io.pos = 0;
@@ -44,7 +44,7 @@ static bool run_plain(struct sblk_queue *queue, struct request *rq, blk_status_t
 {
 	struct sblk_io io;
 
-	io_of(rq, &io);
+	io_of_request(rq, &io);
 	*status = sblk_io_plain(queue->dev, &io);
 	if (unlikely(*status == BLK_STS_RESOURCE)) {
 		run_slow(rq);
