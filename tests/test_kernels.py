@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Names of kernels, Debian's packages of them, and what is inside an image."""
 
+import gc
 import gzip
 import os
 import struct
@@ -14,8 +15,8 @@ import pytest
 from sampleblk_lab import kernels
 from sampleblk_lab.cli.main import main
 from sampleblk_lab.errors import FormatError, InputError, UnsupportedError
-from sampleblk_lab.kernels import config, debian, image, store
-from sampleblk_lab.vm import initramfs
+from sampleblk_lab.kernels import config, debian, driver, image, store
+from sampleblk_lab.vm import VM, initramfs
 
 
 def _bzimage(payload: bytes, release: str = "6.1.0-test") -> bytes:
@@ -214,3 +215,28 @@ def test_a_kernel_and_its_driver_are_had_before_anything_is_compiled(tmp_path: P
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stderr
+
+
+def test_drivers_that_a_vm_may_load_stay_however_many_are_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = kernels.resolve("6.1")
+    source = tmp_path / "module"
+    source.mkdir()
+    monkeypatch.setenv("SAMPLEBLK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(driver, "module_source", lambda: source)
+
+    def built(number: int) -> Path:
+        (source / "Makefile").write_text(f"all:\n\techo {number} >sampleblk.ko\n")
+        tree = driver.module_tree(kernel)
+        assert tree is not None
+        return tree / "updates/sampleblk.ko"
+
+    first = built(0)
+    vm = VM(kernel=kernel)
+    others = [built(number) for number in range(1, 5)]
+    assert [path.exists() for path in (first, *others)] == [True, False, False, True, True]
+    del vm
+    gc.collect()
+    built(5)
+    assert not first.exists()

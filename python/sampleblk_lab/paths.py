@@ -173,8 +173,34 @@ def remove_unused(parent: Path) -> None:
     for path in parent.iterdir():
         with contextlib.suppress(OSError):
             if path.is_dir() and time.time() - path.stat().st_mtime > _KEPT_S:
-                shutil.rmtree(path, ignore_errors=True)
-                Path(f"{path}.lock").unlink(missing_ok=True)
+                remove_unless_held(path)
+
+
+def hold(folder: Path) -> int:
+    """Keeps a folder from those who remove what is not used, until the returned descriptor is closed.
+
+    Raises:
+        OSError: It is not there.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def remove_unless_held(folder: Path) -> None:
+    """Removes a folder, and its lock file, unless a process holds it (flock(2), so one that was killed does not)."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+            Path(f"{folder}.lock").unlink(missing_ok=True)
+        finally:
+            os.close(descriptor)
 
 
 def below(folder: Path, name: str) -> Path:
@@ -195,14 +221,7 @@ def scratch_directory(kind: str, base: Path | None = None) -> Iterator[Path]:
     """
     base, prefix = base or Path(tempfile.gettempdir()), f"sampleblk-{kind}-"
     for path in base.glob(f"{prefix}*"):
-        # Whoever has one holds a lock on it: flock(2), which the kernel drops with the process.
-        with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(descriptor)
+        remove_unless_held(path)
     while True:
         made = Path(tempfile.mkdtemp(prefix=prefix, dir=base))
         descriptor = -1

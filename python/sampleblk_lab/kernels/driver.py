@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import SampleblkError
 from sampleblk_lab.kernels import toolchain
-from sampleblk_lab.paths import built_directory, cache_root, locked, make_environment, module_source
+from sampleblk_lab.paths import built_directory, cache_root, locked, make_environment, module_source, remove_unless_held
 from sampleblk_lab.progress import step
 
 if TYPE_CHECKING:
@@ -130,9 +130,8 @@ def _build(kernel: Kernel, source: Path, scratch: Path) -> None:
 
 
 def _forget_older(target: Path, kernel: Kernel) -> None:
-    """Keeps the two trees of this kernel that were used last: a running VM may still look into the one before."""
+    """Keeps the two trees of this kernel that were used last, and those that running VMs look into."""
     trees = [path for path in target.parent.glob(f"{kernel.release}-*") if path.is_dir()]
     trees.sort(key=lambda path: path.stat().st_mtime)
     for old in trees[:-2]:
-        shutil.rmtree(old, ignore_errors=True)
-        Path(f"{old}.lock").unlink(missing_ok=True)
+        remove_unless_held(old)

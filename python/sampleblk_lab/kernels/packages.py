@@ -11,14 +11,21 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sampleblk_lab.errors import FormatError, InputError, UnsupportedError
 from sampleblk_lab.kernels import debian, image, toolchain
-from sampleblk_lab.paths import built_directory, cache_root, find_program, fingerprint, locked, write_atomically
+from sampleblk_lab.paths import (
+    built_directory,
+    cache_root,
+    find_program,
+    fingerprint,
+    locked,
+    remove_unless_held,
+    write_atomically,
+)
 from sampleblk_lab.progress import note, step
 
 if TYPE_CHECKING:
@@ -234,5 +241,4 @@ def _load(folder: Path) -> Unpacked | None:
 def _forget_oldest(folder: Path) -> None:
     unpacked = sorted((path.parent for path in folder.glob(f"*/{_ABOUT}")), key=lambda path: path.stat().st_mtime)
     for old in unpacked[:-_KEPT]:
-        shutil.rmtree(old, ignore_errors=True)
-        old.with_name(f"{old.name}.lock").unlink(missing_ok=True)
+        remove_unless_held(old)

@@ -27,7 +27,7 @@ from sampleblk_lab import checked, proc, renamed
 from sampleblk_lab.errors import FormatError, InputError
 from sampleblk_lab.kernels import resolve, store
 from sampleblk_lab.kernels.driver import module_tree
-from sampleblk_lab.paths import CacheError, resource, search_path
+from sampleblk_lab.paths import CacheError, cache_root, hold, resource, search_path
 from sampleblk_lab.progress import note, step
 from sampleblk_lab.vm import background, channel, copies, initramfs, interpreter, registers, template
 from sampleblk_lab.vm.accel import Verdict, choose
@@ -209,6 +209,11 @@ class VM:
             store.check(self.kernel)
             self._initramfs = initramfs.build(self.kernel)
         self._modules = module_tree(self.kernel) if self._driver else self.kernel.modules
+        # The guest reads its modules when it loads them.
+        for modules in {self._modules, self.kernel.modules} - {None}:
+            folder = modules.parents[2]
+            if folder.is_relative_to(cache_root()):
+                weakref.finalize(self, os.close, hold(folder))
 
     def _replace_kernel(self) -> None:
         store.forget(self.kernel)
