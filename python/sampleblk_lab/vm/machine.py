@@ -210,10 +210,9 @@ class VM:
             self._initramfs = initramfs.build(self.kernel)
         self._modules = module_tree(self.kernel) if self._driver else self.kernel.modules
         # The guest reads its modules when it loads them.
-        for modules in {self._modules, self.kernel.modules} - {None}:
-            folder = modules.parents[2]
-            if folder.is_relative_to(cache_root()):
-                weakref.finalize(self, os.close, hold(folder))
+        for modules in {self._modules, self.kernel.modules}:
+            if modules is not None and modules.is_relative_to(cache_root()):
+                weakref.finalize(self, os.close, hold(modules.parents[2]))
 
     def _replace_kernel(self) -> None:
         store.forget(self.kernel)
