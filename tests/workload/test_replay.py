@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sampleblk_lab as lab
-from conftest import needs_strace, on_files, strace
+from conftest import needs_fio, needs_strace, on_files, strace
 
 TRACES = Path(__file__).parent.parent / "data" / "trace"
 
@@ -65,10 +65,39 @@ def test_blktrace_files_of_later_kernels_and_with_cgroups(version: int, tmp_path
     assert io_rows(job.run(progress=False)) == [("write", 32768, 8192)] * 2
 
 
+@needs_fio
+@pytest.mark.parametrize(("keys", "least_ms", "most_ms"), [
+    ({}, 440, 700),
+    ({"replay_time_scale": 200}, 220, 400),
+    ({"replay_time_scale": 50}, 880, 1300),
+    ({"replay_no_stall": 1, "thinktime": 40_000}, 160, 400),
+])  # fmt: skip
+def test_pauses_of_an_iolog_are_fios(keys: dict[str, int], least_ms: int, most_ms: int, tmp_path: Path) -> None:
+    """Stamped with the time of day, and of two that were joined."""
+    log = tmp_path / "log"
+    day = 1_790_000_000_000_000
+    stamps = [day, day, day + 220_000, 30, 220_030]
+    lines = [f"{stamp} {tmp_path}/f write {4096 * i} 4096" for i, stamp in enumerate(stamps)]
+    log.write_text(f"fio version 3 iolog\n{day} {tmp_path}/f add\n{day} {tmp_path}/f open\n" + "\n".join(lines) + "\n")
+    for who in (None, "fio"):
+        (job,) = lab.Job(read_iolog=log, engine=who, **keys).run(progress=False).json()["jobs"]
+        assert job["write"]["total_ios"] == 5
+        assert least_ms <= job["job_runtime"] < most_ms
+
+
+def test_what_has_no_effect_on_a_replay_is_said(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(f"fio version 2 iolog\n{tmp_path}/f write 0 4096\n{tmp_path}/f write 4096 4096\n")
+    result = lab.Job("a", read_iolog=log, rate_iops=1, number_ios=1, io_size="4k", io_log_entries=9).run(progress=False)
+    assert len(io_rows(result)) == 2
+    for key in ("rate", "number_ios", "io_size"):
+        assert f"a: {key} has no effect on a replay, as in fio" in result.messages
+
+
 def test_pauses_are_scaled(tmp_path: Path) -> None:
     trace = tmp_path / "t"
     trace.write_bytes(b"".join(blktrace_record(i * 20_000, 8 * i, 4096, QUEUE | WRITE) for i in range(4)))
-    job = lab.Job(read_iolog=trace, replay_redirect=tmp_path / "disk", io_log_entries=10, replay_time_scale=300)
+    job = lab.Job(read_iolog=trace, replay_redirect=tmp_path / "disk", io_log_entries=10, replay_time_scale=33)
     times = job.run(progress=False).io_log()["time"].codes
     assert int(times[-1] - times[0]) >= 170_000_000
 

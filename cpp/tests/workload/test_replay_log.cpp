@@ -33,8 +33,24 @@ TEST(Iolog, VersionThreeHasTimeStamps) {
     const ReplayLog log =
         parse_iolog("fio version 3 iolog\n7 a add\n1000 a read 0 4096\n3500 b write 4096 4096\n", "log");
     ASSERT_EQ(log.records.size(), 2U);
-    EXPECT_EQ(log.records[1].time_ns, 3'500'000U);
+    EXPECT_EQ(log.records[0].time_ns, 993'000U);
+    EXPECT_EQ(log.records[1].time_ns, 3'493'000U);
     EXPECT_EQ(log.paths[log.records[1].file], "b");
+}
+
+// A log may be stamped with the time of day, or be of two that were joined.
+TEST(Iolog, TimeStampsAreRelativeToTheLineBefore) {
+    const ReplayLog log = parse_iolog(
+        "fio version 3 iolog\n1790000000000000 a read 0 1\n1790000000000500 a read 1 1\n20 a read 2 1\n320 a read 3 "
+        "1\n",
+        "log");
+    std::vector<std::uint64_t> times;
+    for (const ReplayRecord& record : log.records) {
+        times.push_back(record.time_ns);
+    }
+    EXPECT_EQ(times, (std::vector<std::uint64_t>{0, 500'000, 500'000, 800'000}));
+    EXPECT_THROW((void)parse_iolog("fio version 3 iolog\n0 a read 0 1\n18446744073709551615 a read 0 1\n", "log"),
+                 FormatError);
 }
 
 // A discard of a whole disk is one record.

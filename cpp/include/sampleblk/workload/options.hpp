@@ -340,7 +340,7 @@ struct JobOptions {
     std::string replay_redirect;
     std::uint64_t replay_scale = 1;
     std::uint64_t replay_align = 0;
-    std::uint32_t replay_time_scale = 100;    // percent
+    std::uint32_t replay_time_scale = 100;    // percent of the recorded speed
     std::uint32_t replay_skip = 0;            // bits of Direction
     std::shared_ptr<const ReplayLog> replay;  // a recording that is not a file
 

@@ -65,7 +65,8 @@ bool IoLife::needs_idle() const noexcept {
 std::uint64_t IoLife::waits_until() {
     const std::uint64_t now = job_.clock.ticks();
     if (job_.replay) {
-        return job_.replay->waits_until(now);
+        const std::uint64_t pause = job_.pacer ? job_.pacer->pauses_until(now) : 0;
+        return pause != 0 ? pause : job_.replay->waits_until(now);
     }
     return job_.pacer ? job_.pacer->waits_until(now, job_.generator.sync_is_due()) : 0;
 }
@@ -78,7 +79,10 @@ void IoLife::prepare(Io& io) {
     if (io.verify_read) {
         return;
     }
-    io.due_ticks = job_.pacer ? job_.pacer->begin_io(io) : job_.replay ? job_.replay->due() : 0;
+    io.due_ticks = job_.pacer ? job_.pacer->begin_io(io) : 0;
+    if (job_.replay) {
+        io.due_ticks = job_.replay->due();
+    }
     if (io.direction == Direction::trim && job_.verifier) {
         job_.verifier->forget(io);
     }

@@ -121,7 +121,7 @@ constexpr Key table[] = {
     key("replay_redirect", "str", "", "replay everything onto this file or device",
         text_value<&JobOptions::replay_redirect>),
     key("replay_scale", "int", "1", "divide recorded offsets by this", number<&JobOptions::replay_scale, 1>),
-    key("replay_time_scale", "percent", "100", "stretch or shrink recorded pauses",
+    key("replay_time_scale", "percent", "100", "speed of the replay: 200 halves the recorded pauses",
         number<&JobOptions::replay_time_scale, 1>),
     key("replay_skip", "read,write,trim,sync", "", "leave these operations out", set_replay_skip),
     key("replay_align", "size", "0", "align recorded offsets down to this", number<&JobOptions::replay_align>),

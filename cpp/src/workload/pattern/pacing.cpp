@@ -54,15 +54,18 @@ void Pacer::start_pause(std::uint64_t now) noexcept {
     paused_at_ = pause_until_;
 }
 
-std::uint64_t Pacer::waits_until(std::uint64_t now, bool sync_due) {
-    if (pause_until_ != 0) {
-        if (now < pause_until_) {
-            return pause_until_;
-        }
-        pause_until_ = 0;
-    } else if (needs_idle()) {
+std::uint64_t Pacer::pauses_until(std::uint64_t now) noexcept {
+    if (pause_until_ == 0 && needs_idle()) {
         start_pause(now);
-        return pause_until_;
+    } else if (now >= pause_until_) {
+        pause_until_ = 0;
+    }
+    return pause_until_;
+}
+
+std::uint64_t Pacer::waits_until(std::uint64_t now, bool sync_due) {
+    if (const std::uint64_t pause = pauses_until(now); pause != 0) {
+        return pause;
     }
     if (!limited_ || sync_due) {
         return 0;

@@ -28,6 +28,9 @@ class Pacer {
     // Whether think time comes next, before which all that is in flight must end.
     [[nodiscard]] bool needs_idle() const noexcept;
 
+    // When the think time that is due ends, or 0.
+    [[nodiscard]] std::uint64_t pauses_until(std::uint64_t now) noexcept;
+
     // When the next I/O may begin: 0 for now, else a tick to wait for and then ask again. Settles the direction of the
     // next I/O where rates are limited.
     [[nodiscard]] std::uint64_t waits_until(std::uint64_t now, bool sync_due);

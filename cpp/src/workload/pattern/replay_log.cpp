@@ -105,6 +105,7 @@ ReplayLog parse_iolog(std::string_view text, const std::string& path) {
     ReplayLog log;
     ReplayPaths paths(log.paths);
     std::uint64_t now_ns = 0;
+    std::uint64_t last_stamp = UINT64_MAX;
     std::size_t offset = 0;
     bool first = true;
     while (offset < text.size()) {
@@ -118,10 +119,15 @@ ReplayLog parse_iolog(std::string_view text, const std::string& path) {
         }
         std::uint64_t micros = 0;
         if (stamped) {
-            if (!parse_u64(words[0], micros) || micros > UINT64_MAX / 1000 ||
-                !parse_action(words, 1, paths, log, micros * 1000)) {
+            // As in fio: pauses lie between lines, so none is before the first, nor where logs that were joined meet.
+            const bool is_number = parse_u64(words[0], micros);
+            const std::uint64_t pause = is_number && micros > last_stamp ? micros - last_stamp : 0;
+            last_stamp = micros;
+            if (!is_number || pause > (UINT64_MAX - now_ns) / 1000 ||
+                !parse_action(words, 1, paths, log, now_ns + pause * 1000)) {
                 throw FormatError(path, line, "\"microseconds file action [offset length]\"");
             }
+            now_ns += pause * 1000;
         } else if (words.size() >= 3 && words[1] == "wait") {
             if (!parse_u64(words[2], micros) || micros > (UINT64_MAX - now_ns) / 1000) {
                 throw FormatError(path, line, "\"file wait microseconds\"");

@@ -419,6 +419,15 @@ JobPlan prepare_files(const JobOptions& options, std::uint64_t seed) {
         for (const auto& [reason, count] : log.skipped) {
             plan.messages.push_back(options.name + ": replay leaves out " + std::to_string(count) + " " + reason);
         }
+        const PerDirection<std::uint64_t> any_rate{};
+        for (const auto& [key, given] :
+             {std::pair("rate", options.rate_bps != any_rate), std::pair("number_ios", options.number_ios != 0),
+              std::pair("io_size", options.io_size.set())}) {
+            if (given) {
+                plan.messages.push_back(options.name + ": " + key + " has no effect on a replay, as in fio");
+            }
+        }
+        plan.options.rate_bps = {};
     } else {
         for (std::string& name : file_names(options)) {
             FileTarget& file = plan.files.emplace_back();
