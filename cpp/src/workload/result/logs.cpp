@@ -4,7 +4,10 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <cmath>
+#include <exception>
 
+#include "sampleblk/error.hpp"
 #include "sampleblk/fd.hpp"
 
 namespace sampleblk::workload {
@@ -65,7 +68,7 @@ void Logs::add_line(Kind kind, std::uint64_t time_ns, std::uint64_t value, const
 
 void Logs::add(const Io& io, std::uint64_t end_ns, std::uint64_t slat_ns, std::uint64_t clat_ns, std::uint64_t lat_ns) {
     const std::uint64_t values[kinds] = {
-        // KiB/s of this one I/O, as fio has it where no window is asked for.
+        // KiB/s, as with a window, of this one I/O; fio 3.33 writes 1000 bytes/s here, whatever its manual says.
         clat_ns == 0
             ? 0
             : static_cast<std::uint64_t>(static_cast<double>(io.length) * 1e9 / 1024 / static_cast<double>(clat_ns)),
@@ -108,12 +111,12 @@ void Logs::end_window(std::uint64_t now_ns) {
                 continue;
             }
             const auto rate = [&](double amount) {
-                return static_cast<std::uint64_t>(amount * 1e9 / static_cast<double>(spent));
+                return static_cast<std::uint64_t>(std::llround(amount * 1e9 / static_cast<double>(spent)));
             };
             const std::uint64_t value = kind == bw               ? rate(static_cast<double>(window.sum) / 1024)
                                         : kind == iops           ? rate(static_cast<double>(window.samples))
                                         : options_.log_max_value ? window.most
-                                                                 : window.sum / window.samples;
+                                                                 : (window.sum + window.samples / 2) / window.samples;
             lines_[kind].push_back({.time_ms = now_ns / ms,
                                     .value = value,
                                     .offset = 0,
@@ -179,22 +182,34 @@ void Logs::write(std::uint64_t now_ns) {
     if (options_.log_avg_ns != 0) {
         end_window(now_ns);
     }
+    // One that cannot be written does not cost the others.
+    std::exception_ptr first_failure;
+    const auto attempt = [&first_failure](auto write_one) {
+        try {
+            write_one();
+        } catch (const SystemError&) {
+            first_failure = first_failure ? first_failure : std::current_exception();
+        }
+    };
     if (wanted_[bw]) {
-        write_lines(options_.write_bw_log, "bw", bw);
+        attempt([&] { write_lines(options_.write_bw_log, "bw", bw); });
     }
     if (wanted_[iops]) {
-        write_lines(options_.write_iops_log, "iops", iops);
+        attempt([&] { write_lines(options_.write_iops_log, "iops", iops); });
     }
     if (wanted_[lat]) {
-        write_lines(options_.write_lat_log, "slat", slat);
-        write_lines(options_.write_lat_log, "clat", clat);
-        write_lines(options_.write_lat_log, "lat", lat);
+        attempt([&] { write_lines(options_.write_lat_log, "slat", slat); });
+        attempt([&] { write_lines(options_.write_lat_log, "clat", clat); });
+        attempt([&] { write_lines(options_.write_lat_log, "lat", lat); });
     }
     if (!options_.write_hist_log.empty()) {
         if (histogram_end_ns_ != UINT64_MAX) {
             end_histogram(now_ns);
         }
-        write_log(options_.write_hist_log, "clat_hist", histogram_text_);
+        attempt([&] { write_log(options_.write_hist_log, "clat_hist", histogram_text_); });
+    }
+    if (first_failure) {
+        std::rethrow_exception(first_failure);
     }
 }
 
