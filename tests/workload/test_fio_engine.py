@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -97,6 +101,42 @@ def test_a_failed_job_raises_with_its_result(tmp_path: Path) -> None:
     with pytest.raises(lab.JobError) as caught:
         lab.Job(rw="read", size="4k", filename=tmp_path, engine="fio").run()
     assert caught.value.errno != 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_fio_ends_with_who_runs_it(number: signal.Signals, tmp_path: Path) -> None:
+    """By a signal to that process alone: fio's jobs are in sessions of their own."""
+    code = (
+        "import sys, sampleblk_lab as lab\n"
+        "keys = {'rw': 'write', 'size': '1M', 'runtime': 600, 'time_based': 1, 'rate_iops': 1000}\n"
+        "result = lab.Job(**keys, filename=sys.argv[1], engine='fio').run()\n"
+        "print(result.stop_reason, result.summary()['ios'].codes.sum() > 0)\n"
+    )
+    path = tmp_path / "f"
+    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True) as child:
+        while not (path.exists() and users_of(path)):
+            time.sleep(0.02)
+        time.sleep(0.3)
+        child.send_signal(number)
+        try:
+            said, _ = child.communicate(timeout=30)
+        finally:
+            child.kill()
+    assert said == ("interrupted True\n" if number == signal.SIGINT else "")
+    deadline = time.monotonic() + 10
+    while users_of(path):
+        assert time.monotonic() < deadline, "fio goes on"
+        time.sleep(0.02)
+
+
+def users_of(path: Path) -> list[str]:
+    """The processes that have a file open."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if link.readlink() == path:
+                found.append(link.parts[2])
+    return found
 
 
 def test_without_fio_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -204,13 +205,16 @@ def run_fio(job_file: str, keys: Iterable[str], *, check: bool = True) -> FioRes
         output = Path(directory) / "output"
         command = [program, "--eta=never", "--output-format=normal,json+", f"--output={output}"]
         command += [f"--aux-path={directory}", str(source)]
+        if tie := find_program("setpriv"):  # of util-linux: fio ends its jobs when we are gone
+            command = [tie, "--pdeathsig=TERM", *command]
         stop_reason = ""
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "errors": "backslashreplace"}
         with subprocess.Popen(command, **pipes) as process:
             try:
                 said, _ = process.communicate()
             except KeyboardInterrupt:
-                # The terminal's Ctrl-C went to fio too, which ends its jobs and reports what ran.
+                # A terminal's Ctrl-C went to fio too, which ends its jobs and reports what ran; another signal did not.
+                process.send_signal(signal.SIGINT)
                 stop_reason = "interrupted"
                 said, _ = process.communicate()
         report = output.read_text(errors="backslashreplace") if output.exists() else ""
