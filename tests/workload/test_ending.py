@@ -173,6 +173,42 @@ def test_a_killed_job_is_an_error_with_its_last_numbers(tmp_path: Path) -> None:
     assert result.json()["jobs"][0]["write"]["total_ios"] >= 100
 
 
+@pytest.mark.parametrize("engine", ["psync", "libaio"])
+def test_rates_of_a_job_that_has_not_ended_are_of_its_time_so_far(engine: str, tmp_path: Path) -> None:
+    """They were the bytes of a nanosecond in the summary, and 0 in the JSON; also of a job that was killed."""
+    keys = {**ENDLESS, "rate_iops": 1000, "ioengine": engine, "ramp_time": "200ms"}
+
+    def check(result: lab.Result) -> None:
+        (job,) = result.json()["jobs"]
+        (row,) = result.summary().rows()
+        ios = job["write"]["total_ios"]
+        assert ios > 100
+        assert job["write"]["iops"] == pytest.approx(row["iops"], rel=0.1) == pytest.approx(1000, rel=0.5)
+        assert job["write"]["bw_bytes"] == pytest.approx(row["bandwidth"], rel=0.1)
+        assert job["write"]["lat_ns"]["N"] == job["write"]["clat_ns"]["N"] == ios
+        assert sum(job["iodepth_level"].values()) == pytest.approx(100, abs=1)
+        assert job["usr_cpu"] + job["sys_cpu"] > 0
+        assert abs(result.json()["timestamp"] - time.time()) < 60
+
+    with lab.Job(**keys, filename=tmp_path / "f").prepare() as run:
+        run.start()
+        while run.progress().done_ios < 700:
+            time.sleep(0.01)
+        check(run.so_far())
+        os.kill(run.pids[0], signal.SIGKILL)
+        result = run.wait(timeout_s=30)
+        check(result)
+        time.sleep(0.2)
+        assert run.so_far().json()["jobs"] == result.json()["jobs"]
+
+
+def test_elapsed_is_the_time_of_the_run(tmp_path: Path) -> None:
+    """Not the times of all jobs of a group; nor is it without their ramps."""
+    keys = {**ENDLESS, "runtime": 1, "ramp_time": "300ms", "rate_iops": 100, "numjobs": 3, "group_reporting": 1}
+    (job,) = lab.Job(**keys, directory=tmp_path).run(progress=False).json()["jobs"]
+    assert job["elapsed"] == 2
+
+
 def test_a_missing_directory_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError):
         lab.Job(rw="write", size="1M", filename=tmp_path).run(progress=False)

@@ -73,6 +73,7 @@ struct RunResult {
     std::vector<DiskStats> disks;
     std::string stop_reason;          // "interrupted", "no space left on device"; empty: ran to its end
     std::int64_t finished_at_ms = 0;  // wall clock
+    std::uint64_t elapsed_ns = 0;     // from the start of all jobs
     std::string clock_note;           // why the TSC was not used
 
     // The jobs as they are reported: with group_reporting, those of a group summed up.

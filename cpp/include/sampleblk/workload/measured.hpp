@@ -106,6 +106,9 @@ struct Measured {
     // histograms that are empty: shared memory that nobody touched takes none.
     void merge(const Measured& other) noexcept;
 
+    // What follows from the rest, which is not counted I/O by I/O.
+    void settle(bool without_lat) noexcept;
+
     [[nodiscard]] std::uint64_t total_ios() const noexcept { return data[0].ios + data[1].ios + data[2].ios; }
 };
 

@@ -105,6 +105,7 @@ void Accounting::start(std::uint64_t now) {
     began_ = now;
     began_mark_ = ClockMark::take(clock_);
     usage_ = usage_now(options_.thread);
+    state_.measured_since_ns.store(began_mark_.monotonic_ns, std::memory_order_relaxed);
     const auto in = [&](std::uint64_t ns) { return clock_.after(now, ns); };
     last_bw_ = last_iops_ = now;
     if (!options_.disable_bw && options_.stats) {
@@ -135,6 +136,7 @@ void Accounting::start(std::uint64_t now) {
 
 void Accounting::pause() noexcept {
     measuring_ = false;
+    state_.measured_since_ns.store(0, std::memory_order_relaxed);
     next_bw_ = next_iops_ = next_series_ = next_heat_ = next_log_ = UINT64_MAX;
 }
 
@@ -200,6 +202,17 @@ void Accounting::sample_series(std::uint64_t now) noexcept {
         series_before_.latency_sum_ns[d] = stats.clat.sum_ns;
     }
     next_series_ = clock_.after(now, shared_.rates.interval_ns);
+    take_usage();  // for who asks before the end
+}
+
+void Accounting::take_usage() noexcept {
+    const struct rusage usage = usage_now(options_.thread);
+    measured_.user_us = microseconds(usage_.ru_utime, usage.ru_utime);
+    measured_.system_us = microseconds(usage_.ru_stime, usage.ru_stime);
+    measured_.context_switches = static_cast<std::uint64_t>(usage.ru_nvcsw - usage_.ru_nvcsw) +
+                                 static_cast<std::uint64_t>(usage.ru_nivcsw - usage_.ru_nivcsw);
+    measured_.major_faults = static_cast<std::uint64_t>(usage.ru_majflt - usage_.ru_majflt);
+    measured_.minor_faults = static_cast<std::uint64_t>(usage.ru_minflt - usage_.ru_minflt);
 }
 
 void Accounting::sample_heat(std::uint64_t now) noexcept {
@@ -223,37 +236,18 @@ void Accounting::finish() {
         return;  // it failed before it began, or what came after its end is not its own
     }
     const std::uint64_t now = clock_.ticks();
-    const struct rusage usage = usage_now(options_.thread);
+    take_usage();
     const ClockMark end = ClockMark::take(clock_);
     measured_.runtime_ns = end.monotonic_ns - began_mark_.monotonic_ns;
     measured_.clock_gettime_jobs = clock_.uses_tsc() ? 0 : 1;
     measured_.clock_drift_ppm = end.drift_ppm(clock_, began_mark_);
-    measured_.user_us = microseconds(usage_.ru_utime, usage.ru_utime);
-    measured_.system_us = microseconds(usage_.ru_stime, usage.ru_stime);
-    measured_.context_switches = static_cast<std::uint64_t>(usage.ru_nvcsw - usage_.ru_nvcsw) +
-                                 static_cast<std::uint64_t>(usage.ru_nivcsw - usage_.ru_nivcsw);
-    measured_.major_faults = static_cast<std::uint64_t>(usage.ru_majflt - usage_.ru_majflt);
-    measured_.minor_faults = static_cast<std::uint64_t>(usage.ru_minflt - usage_.ru_minflt);
     if (next_series_ != UINT64_MAX) {
         sample_series(now);
     }
     if (next_heat_ != UINT64_MAX) {
         sample_heat(now);
     }
-    for (DirectionStats& stats : measured_.data) {
-        if (stats.bytes != 0 && stats.runtime_ns == 0) {
-            stats.runtime_ns = measured_.runtime_ns;  // an error ended the first pass
-        }
-        if (!prepares_ && !options_.disable_lat) {
-            stats.lat = stats.clat;  // nothing lies between the start of an I/O and its issue
-        }
-    }
-    if (measured_.submits == 0) {
-        // Known without counting: one at a time, each submitted and completed alone.
-        const std::uint64_t ios = measured_.total_ios() + measured_.sync_ios;
-        measured_.depth_map[0] = measured_.submit_map[1] = measured_.complete_map[1] = ios;
-        measured_.submits = measured_.completes = ios;
-    }
+    measured_.settle(options_.disable_lat);
 }
 
 void Accounting::write_logs() {

@@ -95,6 +95,7 @@ class Accounting {
     void sample_bw(std::uint64_t now) noexcept;
     void sample_iops(std::uint64_t now) noexcept;
     void sample_series(std::uint64_t now) noexcept;
+    void take_usage() noexcept;
     void sample_heat(std::uint64_t now) noexcept;
 
     const JobOptions& options_;

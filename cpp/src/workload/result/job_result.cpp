@@ -65,6 +65,7 @@ RunResult RunResult::joined(const std::vector<std::shared_ptr<RunResult>>& runs)
         all.jobs.insert(all.jobs.end(), run.jobs.begin(), run.jobs.end());
         all.notices.insert(all.notices.end(), run.notices.begin(), run.notices.end());
         all.messages.insert(all.messages.end(), run.messages.begin(), run.messages.end());
+        all.elapsed_ns += run.elapsed_ns;
         all.stop_reason = all.stop_reason.empty() ? run.stop_reason : all.stop_reason;
     }
     all.disks.clear();  // counted over different times

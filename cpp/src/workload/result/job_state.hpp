@@ -48,6 +48,12 @@ struct JobState {
     std::atomic<std::uint64_t> done_ios{0};
     std::atomic<std::uint64_t> started_ns{0};  // CLOCK_MONOTONIC when the job phase began
 
+    // For who asks before the job has summed up, in CLOCK_MONOTONIC; 0: not, or not at it.
+    std::atomic<std::uint64_t> measured_since_ns{0};  // what completes counts
+    std::atomic<std::uint64_t> pass_since_ns{0};
+    std::atomic<std::uint64_t> verify_since_ns{0};
+    std::atomic<std::uint64_t> died_ns{0};  // its process was found dead
+
     // What went wrong: the first error, with its errno. Bytes that are not UTF-8 are as they were.
     std::int32_t error = 0;
     SharedText<64> error_operation;

@@ -75,6 +75,22 @@ void Measured::merge(const Measured& other) noexcept {
     jobs += other.jobs;
 }
 
+void Measured::settle(bool without_lat) noexcept {
+    for (DirectionStats& stats : data) {
+        if (stats.bytes != 0 && stats.runtime_ns == 0) {
+            stats.runtime_ns = runtime_ns;  // an error ended the first pass
+        }
+        if (!without_lat && stats.lat.count == 0 && stats.clat.count != 0) {
+            stats.lat = stats.clat;  // nothing lies between the start of an I/O and its issue
+        }
+    }
+    if (submits == 0) {
+        // Known without counting: one at a time, each submitted and completed alone.
+        submits = completes = total_ios() + sync_ios;
+        depth_map[0] = submit_map[1] = complete_map[1] = submits;
+    }
+}
+
 const char* VerifyMismatch::what() const noexcept {
     switch (kind) {
         case Kind::pattern:

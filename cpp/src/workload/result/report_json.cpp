@@ -174,14 +174,14 @@ void put_steadystate(JsonWriter& json, const JobResult& job) {
     json.end_object();
 }
 
-void put_job(JsonWriter& json, const JobResult& job, const GroupTotals& group, bool bins) {
+void put_job(JsonWriter& json, const JobResult& job, const GroupTotals& group, std::uint64_t elapsed_s, bool bins) {
     const JobOptions& options = job.options;
     json.begin_object();
     json.text("jobname", options.name);
     json.value("groupid", options.group_id);
     json.value("error", job.error);
     json.value("eta", 0U);
-    json.value("elapsed", job.measured.runtime_ns / 1'000'000'000 + 1);
+    json.value("elapsed", elapsed_s);
     put_settings(json, "job options", options.given);
     if (options.unified_rw_reporting != Unified::mixed) {
         for (std::size_t d = 0; d < data_directions; ++d) {
@@ -231,6 +231,7 @@ void put_job(JsonWriter& json, const JobResult& job, const GroupTotals& group, b
 std::string json_report(const RunResult& result, bool bins) {
     const auto jobs = result.reported();
     const std::vector<GroupTotals> groups = group_totals(jobs);
+    const std::uint64_t elapsed_s = (result.elapsed_ns + 999'999'999) / 1'000'000'000;
     JsonWriter json;
     json.begin_object();
     json.text("fio version", fio_version);
@@ -240,7 +241,7 @@ std::string json_report(const RunResult& result, bool bins) {
     put_settings(json, "global options", result.globals);
     json.begin_array("jobs");
     for (const auto& job : jobs) {
-        put_job(json, *job, groups[job->options.group_id], bins);
+        put_job(json, *job, groups[job->options.group_id], elapsed_s, bins);
     }
     json.end_array();
     json.begin_array("disk_util");

@@ -168,6 +168,7 @@ void JobProcesses::reap() {
                 }
             }
             state.measured.stopped_early = 1;
+            state.died_ns.store(Clock::monotonic_ns(), std::memory_order_relaxed);
             state.phase.store(static_cast<std::uint32_t>(Phase::finished), std::memory_order_release);
         }
     }

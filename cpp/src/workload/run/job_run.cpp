@@ -80,6 +80,11 @@ std::string error_text(const JobState& state) {
     return printable(text);
 }
 
+std::int64_t wall_clock_ms() {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
 std::vector<HeatCell> cells_of(const HeatSeries& series) {
     std::vector<HeatCell> cells;
     std::uint64_t begin = 0;
@@ -101,6 +106,26 @@ std::vector<HeatCell> cells_of(const HeatSeries& series) {
     return cells;
 }
 
+// What a job that is at work, or died at it, has not summed up: until now, or until its death.
+void sum_up(const JobState& state, bool without_lat, Measured& measured) {
+    const std::uint64_t since = state.measured_since_ns.load(std::memory_order_relaxed);
+    if (measured.runtime_ns != 0 || since == 0) {
+        return;
+    }
+    const std::uint64_t died = state.died_ns.load(std::memory_order_relaxed);
+    const std::uint64_t until = died != 0 ? died : Clock::monotonic_ns();
+    const std::uint64_t pass = state.pass_since_ns.load(std::memory_order_relaxed);
+    const std::uint64_t verify = state.verify_since_ns.load(std::memory_order_relaxed);
+    measured.runtime_ns = until - since;
+    for (std::size_t d = 0; d < data_directions; ++d) {
+        const std::uint64_t begin = d == index_of(Direction::read) && verify != 0 ? verify : pass;
+        if (begin != 0 && measured.data[d].bytes != 0) {
+            measured.data[d].runtime_ns += until - std::max(begin, since);
+        }
+    }
+    measured.settle(without_lat);
+}
+
 // A job's numbers out of the shared memory. Only what it used is read, for reading a page makes it.
 std::shared_ptr<const JobResult> read_job(const JobPlan& plan, const JobShared& shared,
                                           std::span<const IoLogEntry> log) {
@@ -113,6 +138,7 @@ std::shared_ptr<const JobResult> read_job(const JobPlan& plan, const JobShared& 
     result->error_text = state.error == 0 ? std::string() : error_text(state);
     result->measured.merge(state.measured);
     result->measured.jobs = 1;
+    sum_up(state, plan.options.disable_lat, result->measured);
     for (std::uint32_t i = 0; i < std::min<std::size_t>(state.mismatches.count, mismatches_kept); ++i) {
         const VerifyMismatch& mismatch = state.mismatches.entries[i];
         result->mismatches.push_back({mismatch, plan.files.at(mismatch.file).path});
@@ -147,6 +173,8 @@ struct JobRun::Impl {
     bool forked = false;
     bool over = false;
     std::int64_t finished_ms = 0;
+    std::uint64_t began_ns = 0;
+    std::uint64_t ended_ns = 0;
     std::thread supervisor;
 
     explicit Impl(JobSet jobs)
@@ -212,9 +240,8 @@ struct JobRun::Impl {
     void finish() {
         disk_results = disks.end();
         schedulers.undo();
-        finished_ms =
-            std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
-                .count();
+        finished_ms = wall_clock_ms();
+        ended_ns = Clock::monotonic_ns();
         over = true;
     }
 
@@ -292,6 +319,7 @@ void JobRun::start() {
     const std::lock_guard lock(impl_->mutex);
     if (!impl_->schedule.start_asked()) {
         impl_->disks.begin();
+        impl_->began_ns = Clock::monotonic_ns();
         impl_->schedule.start();
     }
 }
@@ -340,7 +368,10 @@ RunResult JobRun::result() const {
     }
     result.disks = impl_->disk_results;
     result.stop_reason = impl_->schedule.stop_reason();
-    result.finished_at_ms = impl_->finished_ms;
+    result.finished_at_ms = impl_->over ? impl_->finished_ms : wall_clock_ms();
+    if (impl_->began_ns != 0) {
+        result.elapsed_ns = (impl_->over ? impl_->ended_ns : Clock::monotonic_ns()) - impl_->began_ns;
+    }
     result.clock_note = Clock::best().why_not();
     return result;
 }

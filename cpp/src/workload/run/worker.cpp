@@ -88,6 +88,7 @@ void Worker::run_passes() {
         }
         const std::uint64_t issued_before = job_->budget.issued_ios();
         const std::uint64_t begin = clock_.ticks();
+        shared_.state.pass_since_ns.store(Clock::monotonic_ns(), std::memory_order_relaxed);
         run_pass();
         const std::uint64_t end = clock_.ticks();
         const std::uint64_t began = job_->accounting.began();  // after a ramp later than the pass
@@ -97,11 +98,13 @@ void Worker::run_passes() {
                 measured.data[d].runtime_ns = spent[d];
             }
         }
+        shared_.state.pass_since_ns.store(0, std::memory_order_relaxed);
         run_verify();
         // A job that only writes spends its read time verifying.
         if (verify_spent_ns_ != 0) {
             measured.data[0].runtime_ns = (options_.reads ? spent[0] : 0) + verify_spent_ns_;
         }
+        shared_.state.verify_since_ns.store(0, std::memory_order_relaxed);
         if (job_->budget.issued_ios() == issued_before) {
             break;  // a pass that finds nothing to do would go on for ever
         }
@@ -155,6 +158,7 @@ void Worker::run_verify() {
     control_.set_phase(Phase::verifying);
     job_->timetable.suspend_deadline(true);
     const std::uint64_t begin = clock_.ticks();
+    shared_.state.verify_since_ns.store(Clock::monotonic_ns(), std::memory_order_relaxed);
     engine_->verify_pass();
     verify_spent_ns_ += clock_.ns(clock_.ticks() - begin);
     job_->timetable.suspend_deadline(false);
