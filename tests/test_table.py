@@ -236,3 +236,18 @@ def test_duckdb_queries_a_table_by_its_name(table: Table) -> None:
     )
     assert made["n"].values.tolist() == [166, 332, 84992]
     assert len(calls) == 3
+
+
+@pytest.mark.parametrize("beside", [None, 0.5, np.nan, np.float64(1)])
+@pytest.mark.parametrize("number", [2**53 + 1, -(2**53) - 1, 2**64 - 1, np.uint64(2**63 + 2049)])
+def test_no_column_loses_digits_of_a_number_beside_a_missing_one(number: int, beside: float | None) -> None:
+    with pytest.raises(lab.InputError, match=f"'n' has {number} beside floats or missing values"):
+        Table.of({"n": [number, beside]})
+    with pytest.raises(lab.InputError, match=f"'n' has {number}"):
+        Table.from_rows([{"n": beside}, {"n": number}])
+    assert Table.of({"n": [2**53, 2**60, beside]})["n"][1] == 2**60
+
+
+def test_whole_numbers_beside_missing_ones_are_shown_to_the_last_digit() -> None:
+    text = Table.of({"sector": [123456789, None, -7, 2**53, 1e18, 0.1234567]}).text()
+    assert text.split()[2:] == ["123456789", "nan", "-7", "9007199254740992", "1e+18", "0.123457"]

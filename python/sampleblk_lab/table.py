@@ -176,7 +176,8 @@ class Table:
             key: The string column whose values name the rows.
 
         Raises:
-            InputError: A unit or the key is of a column that is not there; a unit of strings.
+            InputError: A unit or the key is of a column that is not there; a unit of strings; a whole number that no
+                float holds, in a column that has missing numbers or floats.
             TypeError: Values of several kinds in one column.
             ValueError: Columns of different lengths.
         """
@@ -208,7 +209,7 @@ class Table:
             key: See :meth:`of`.
 
         Raises:
-            InputError: A row has other names than the first.
+            InputError: A row has other names than the first; or as of :meth:`of`.
         """
         found = list(rows)
         names = list(found[0]) if found else []
@@ -461,6 +462,13 @@ def _column(name: str, values: Any, unit: str) -> core.Column:
         wide = max(listed) > np.iinfo(np.int64).max
         return core.Column(name, np.array(listed, dtype=np.uint64 if wide else np.int64), unit)
     if all(issubclass(kind, (int, float, np.number)) and not issubclass(kind, bool) for kind in kinds):
+        for value in listed:
+            # Compared exactly: an address or a time stamp would be another one.
+            if isinstance(value, (int, np.integer)) and int(value) != float(value):
+                raise InputError(
+                    f"column {name!r} has {value} beside floats or missing values",
+                    expected=f"numbers that a float holds, such as whole ones up to {2**53}",
+                )
         return core.Column(name, np.array([np.nan if v is None else v for v in listed], dtype=np.float64), unit)
     kinds_text = ", ".join(sorted(kind.__name__ for kind in kinds))
     raise TypeError(f"column {name!r} has values of {kinds_text}; a column holds strings, or numbers")
@@ -470,5 +478,6 @@ def _shown(value: Value) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        return f"{value:.6g}"
+        # Whole numbers to the last digit: they are sectors, times or bytes, beside missing ones.
+        return f"{value:.0f}" if value.is_integer() and abs(value) <= 2**53 else f"{value:.6g}"
     return str(value)
