@@ -464,6 +464,10 @@ def test_tasks_that_do_the_same_at_once_have_a_request_each(tmp_path: Path) -> N
 HALVES = [(10, "C", 0, 8, 8), (20, "D", 1, 64, 8), (30, "C", 0, 64, 8), (35, "C", 0, 16, 8), (40, "D", 1, 128, 8)]
 
 
+def depth_title(run: lab.Run) -> str:
+    return lab.plot.queue_depth(run.block()).figure().axes[0].get_title(loc="left")
+
+
 def test_what_was_in_flight_as_the_recording_began_or_ended_is_in_the_depth(tmp_path: Path) -> None:
     rows, run = lived(tmp_path, *HALVES, error=-5)
     assert spans(rows, "pid", "completer", "sector", "issued", "completed", "error") == [
@@ -476,6 +480,7 @@ def test_what_was_in_flight_as_the_recording_began_or_ended_is_in_the_depth(tmp_
     assert depth["depth"].codes.tolist() == [1, 2, 1, 0, 1]
     assert depth["least"].codes.tolist() == [0, 1, 0, 0, 0]
     assert (depth.metadata["unpaired"], depth.metadata["unfinished"]) == ("2", "1")
+    assert depth_title(run) == "Queue depth\nlighter: 1 without completion and 2 without issue in the recording"
     # A window is a recording that begins and ends there.
     assert run.block(start=25).queue_depth()["depth"].codes.tolist() == [1, 0, 1]
 
@@ -485,7 +490,9 @@ def test_the_other_end_of_a_request_may_be_among_what_was_lost(lost: str, tmp_pa
     source = tmp_path / "text"
     lived(tmp_path / "whole", *HALVES)
     source.write_text(f"{lost}\n" + (tmp_path / "whole/text").read_text())
-    depth = lab.import_run(source, directory=tmp_path / "lost").block().queue_depth()
+    run = lab.import_run(source, directory=tmp_path / "lost")
+    depth = run.block().queue_depth()
+    assert depth_title(run) == "Queue depth\nleft out: 1 without completion and 2 without issue in the recording"
     assert depth["depth"].codes.tolist() == [1, 0]
     assert (depth.metadata["unpaired"], depth.metadata["unfinished"]) == ("2", "1")
 

@@ -109,6 +109,8 @@ class Block:
         (``metadata["lost_events"]``), or only the issues or only the completions were recorded, they are left out: the
         other end may be among what is missing, and the depth would never come down again. Either way
         ``metadata["unfinished"]`` counts those without completion, ``metadata["unpaired"]`` those without issue.
+        Nothing tells of a recording that it was limited to some tasks (``trace-cmd record -P``): it lacks
+        completions that came in others, so that its depth only grows, and ``least`` is all that can be said.
 
         Args:
             device: ``"major,minor"``; default all devices together.

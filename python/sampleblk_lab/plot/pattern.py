@@ -169,6 +169,15 @@ def queue_depth(block: Block, device: str | None = None) -> Plot:
         raise InputError("no request was seen from issue to completion", expected="record(block=True)")
     times, depths = table["time"].codes.astype(np.float64), table["depth"].codes
     least = table["least"].codes
+    halves = [
+        f"{int(table.metadata[name]):,} without {end}"
+        for name, end in (("unfinished", "completion"), ("unpaired", "issue"))
+        if table.metadata[name] != "0"
+    ]
+    # Of a recording that was limited to some tasks the depth never comes down, and one must see why.
+    title = "Queue depth"
+    if halves:
+        title += f"\n{'lighter' if (least != depths).any() else 'left out'}: {' and '.join(halves)} in the recording"
 
     def draw(axes: Axes) -> None:
         from matplotlib.ticker import MaxNLocator
@@ -181,6 +190,6 @@ def queue_depth(block: Block, device: str | None = None) -> Plot:
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         time_axis(axes.xaxis, what="time")
         axes.set_ylabel("requests with the driver")
-        axes.set_title("Queue depth")
+        axes.set_title(title)
 
     return Plot(draw)
