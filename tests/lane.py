@@ -113,12 +113,16 @@ def main() -> int:
         print(__doc__, file=sys.stderr)
         return 2
     # What takes longest is told: it is what the lane waits for.
-    fast = ["-m", "not full", "--durations=40", "--durations-min=4"]
-    # The cases of the host take longer: those of peer suites, which mostly wait, follow what is done sooner.
-    return run(
-        [Stream("vm", ["tests/vm"], ["--sblk-kernel", sys.argv[1], *fast]), Stream("peers", ["tests/suites"], fast)],
-        [Stream("host", ["--ignore=tests/vm", "--ignore=tests/suites"], fast)],
-    )
+    durations = ["--durations=40", "--durations-min=4"]
+    fast = ["-m", "not full", *durations]
+    first, *others = sys.argv[1].split(",")
+    vms = [Stream(first, ["tests/vm"], ["--sblk-kernel", first, *fast])]
+    on_each = ["-m", "each_kernel and not full", *durations]
+    vms += [Stream(kernel, ["tests/vm"], ["--sblk-kernel", kernel, *on_each]) for kernel in others]
+    # The cases of the host take longer: some of them follow those in VMs.
+    folders = [f"tests/{name}" for name in ("suites", "sweeps", "workload")]
+    rest = [f"--ignore={folder}" for folder in ("tests/vm", *folders)]
+    return run([*vms, Stream("more", folders, fast)], [Stream("host", rest, fast)])
 
 
 if __name__ == "__main__":

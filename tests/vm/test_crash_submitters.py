@@ -11,6 +11,8 @@ from blockio import aligned
 
 import sampleblk_lab as lab
 
+pytestmark = pytest.mark.each_kernel
+
 KIB = 1024
 PUNCH_HOLE, KEEP_SIZE = 2, 1
 

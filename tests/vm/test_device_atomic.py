@@ -12,6 +12,8 @@ from blockio import aligned, flush, read, write
 
 import sampleblk_lab as lab
 
+pytestmark = pytest.mark.each_kernel
+
 both_modes = pytest.mark.parametrize("mode", ["mq", "bio"])
 
 # linux/fs.h

@@ -16,6 +16,8 @@ from blockio import until
 
 import sampleblk_lab as lab
 
+pytestmark = pytest.mark.each_kernel
+
 CONTROL = Path("/dev/sampleblk-control")
 REQUESTS = {call.name: call.request for call in CALLS}
 ADD, REMOVE, LIST, INFO = (REQUESTS[name] for name in ("ADD", "REMOVE", "LIST", "INFO"))

@@ -13,6 +13,8 @@ from blockio import write
 
 import sampleblk_lab as lab
 
+pytestmark = pytest.mark.each_kernel
+
 both_modes = pytest.mark.parametrize("mode", ["mq", "bio"])
 
 

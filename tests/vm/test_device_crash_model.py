@@ -20,6 +20,8 @@ from blockio import Background, flush, read, until, write
 
 import sampleblk_lab as lab
 
+pytestmark = pytest.mark.each_kernel
+
 both_modes = pytest.mark.parametrize("mode", ["mq", "bio"])
 
 SECTORS = 512

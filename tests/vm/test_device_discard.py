@@ -15,6 +15,8 @@ from blockio import flush, read, write
 
 import sampleblk_lab as lab
 
+pytestmark = pytest.mark.each_kernel
+
 both_modes = pytest.mark.parametrize("mode", ["mq", "bio"])
 # linux/fs.h
 _BLKDISCARD = 0x1277

@@ -23,6 +23,8 @@ from blockio import discard, read, write
 
 import sampleblk_lab as lab
 
+pytestmark = pytest.mark.each_kernel
+
 BLOCKS = pytest.mark.parametrize("block", [512, 4096])
 
 

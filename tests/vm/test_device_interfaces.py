@@ -18,6 +18,8 @@ from blockio import flush, read, write
 import sampleblk_lab as lab
 from sampleblk_lab.device import names
 
+pytestmark = pytest.mark.each_kernel
+
 ROOT = Path(__file__).resolve().parents[2]
 TRACEFS = Path("/sys/kernel/tracing")
 

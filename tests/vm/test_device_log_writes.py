@@ -14,6 +14,8 @@ from blockio import discard, flush, read, write
 
 import sampleblk_lab as lab
 
+pytestmark = pytest.mark.each_kernel
+
 BYTES = 1 << 20
 # drivers/md/dm-log-writes.c: struct log_write_super, struct log_write_entry and the flags.
 SUPER = struct.Struct("<QQQL")

@@ -23,6 +23,8 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+pytestmark = pytest.mark.each_kernel
+
 PAGE = 4096
 PAGES = 64
 

@@ -17,6 +17,8 @@ from blockio import Background, aligned, flush, read, until, write
 
 import sampleblk_lab as lab
 
+pytestmark = pytest.mark.each_kernel
+
 both_modes = pytest.mark.parametrize("mode", ["mq", "bio"])
 
 # linux/fs.h: _IOR(0x12, 114, size_t)

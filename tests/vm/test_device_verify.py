@@ -10,6 +10,8 @@ import pytest
 
 import sampleblk_lab as lab
 
+pytestmark = pytest.mark.each_kernel
+
 needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio: apt-get install fio")
 
 # Everything that an I/O can pass through on its way.

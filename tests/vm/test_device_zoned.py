@@ -19,6 +19,8 @@ from blockio import read, write
 import sampleblk_lab as lab
 from sampleblk_lab.device import zones
 
+pytestmark = pytest.mark.each_kernel
+
 MIB = 1 << 20
 VERSION = tuple(map(int, os.uname().release.split(".")[:2]))
 NULLB = Path("/sys/kernel/config/nullb")

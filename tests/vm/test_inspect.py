@@ -16,6 +16,8 @@ import pytest
 
 import sampleblk_lab as lab
 
+pytestmark = pytest.mark.each_kernel
+
 drgn = pytest.importorskip("drgn")
 
 

@@ -13,6 +13,8 @@ import pytest
 
 import sampleblk_lab as lab
 
+pytestmark = pytest.mark.each_kernel
+
 HERE = Path(__file__)
 
 

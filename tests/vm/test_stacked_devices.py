@@ -11,6 +11,8 @@ import pytest
 
 import sampleblk_lab as lab
 
+pytestmark = pytest.mark.each_kernel
+
 
 @pytest.mark.skipif(
     tuple(map(int, os.uname().release.split(".")[:2])) < (5, 18),

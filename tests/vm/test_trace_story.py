@@ -16,6 +16,8 @@ from kernel_features import needs_histograms
 import sampleblk_lab as lab
 from sampleblk_lab._native import core
 
+pytestmark = pytest.mark.each_kernel
+
 
 def test_lines_carry_the_paths_that_a_probe_read(tmp_path):
     target, other = tmp_path / "a name", tmp_path / "another"
