@@ -20,7 +20,7 @@ from sampleblk_lab.cli import kernel_bisect
 from sampleblk_lab.cli.main import main
 from sampleblk_lab.kernels import Kernel, config, driver
 from sampleblk_lab.vm import BootError
-from support import script
+from support import QUICK, script
 
 MAKEFILE = """\
 KIND := $(shell cat kind)
@@ -133,7 +133,7 @@ def test_git_bisect_names_the_commit(tree: Path, tmp_path: Path, judge: str) -> 
         (tmp_path / "test_mine.py").write_text(TEST)
         # What would test another kernel without the command's care.
         (tmp_path / "pytest.ini").write_text("[pytest]\nsblk_kernels = 5.10\n")
-        words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "test_mine.py")]
+        words = [sys.executable, "-m", "pytest", "-q", *QUICK, str(tmp_path / "test_mine.py")]
         good_is, bad_is = "the tests passed", "a test failed"
     else:
         words = ["sh", "-c", f"{program} vm run -- uname -r | tee /dev/stderr | grep -q '^6[.]1[.]'"]
@@ -220,7 +220,7 @@ def test_the_status_of_a_command(bisect: Bisect, command: str, status: int, said
 def test_what_pytest_says(bisect: Bisect, tmp_path: Path, test: str, status: int, said: str) -> None:
     path = tmp_path / "test_one.py"
     path.write_text(test)
-    words = ["-c", os.devnull, "--rootdir", str(tmp_path), "-p", "no:cacheprovider"]
+    words = ["-c", os.devnull, "--rootdir", str(tmp_path), *QUICK]
     assert bisect("--", sys.executable, "-m", "pytest", *words, str(path)) == status
     assert said in bisect.said
 

@@ -981,7 +981,7 @@ BUGGY = """
 
 
 def _typed(pytester: pytest.Pytester, text: str, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-p", "stand_in", "-p", "no:cacheprovider", *options]
+    command = [sys.executable, "-m", "pytest", "-p", "stand_in", *QUICK, *options]
     return subprocess.run(
         command, cwd=pytester.path, input=text, capture_output=True, text=True, timeout=120, check=False
     )
@@ -1034,7 +1034,7 @@ def test_a_debugger_is_refused_where_there_is_no_terminal(
 def test_a_debugger_in_the_guest_has_our_terminal(pytester: pytest.Pytester) -> None:
     pexpect = pytest.importorskip("pexpect")
     pytester.makepyfile(test_it=BUGGY.format(stop="breakpoint()"))
-    command = ["-m", "pytest", "-p", "stand_in", "-p", "no:cacheprovider", "--sblk-deadline", "4"]
+    command = ["-m", "pytest", "-p", "stand_in", *QUICK, "--sblk-deadline", "4"]
     child = pexpect.spawn(sys.executable, command, cwd=str(pytester.path), timeout=60, dimensions=(33, 101))
     child.expect_exact("(Pdb) ")
     child.sendline("!import os, sys; print('it has', os.isatty(0), os.isatty(1), tuple(os.get_terminal_size(1)))")

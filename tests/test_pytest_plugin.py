@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from sampleblk_lab.paths import cache_root
+from support import QUICK
 
 HEAVY = ("numpy", "sampleblk_lab._core", "sampleblk_lab.table", "sampleblk_lab.vm", "xdist.dsession", "subprocess")
 
@@ -51,7 +52,7 @@ def test_a_panic_fails_one_test_and_the_next_gets_a_fresh_vm(pytester: pytest.Py
             assert os.uname().nodename == "sampleblk"
         """
     )
-    result = pytester.runpytest_subprocess("-v", "-p", "no:cacheprovider", timeout=300)
+    result = pytester.runpytest_subprocess("-v", *QUICK, timeout=300)
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(
         [
@@ -147,7 +148,7 @@ def test_a_vm_in_which_a_test_left_something_is_retired(pytester: pytest.Pyteste
         """
     )
     strict = ("-W", "error", "-W", "ignore:Module already imported")
-    result = pytester.runpytest_subprocess("-v", "-p", "no:cacheprovider", *strict, timeout=300)
+    result = pytester.runpytest_subprocess("-v", *QUICK, *strict, timeout=300)
     result.assert_outcomes(passed=6, warnings=1)
     result.stdout.fnmatch_lines(
         ["*::test_leaves_a_mount left in its VM: mount /tmp/*test_leaves_a_mount0 (tmpfs of none). The next *"]
@@ -184,7 +185,7 @@ def test_what_a_test_left_is_named_with_it(pytester: pytest.Pytester) -> None:
         lines += [f"def test_{name}():", "    assert not MARK.exists()", "    MARK.touch()", f"    {statement}"]
     lines += ["def test_last(damaged): pass", "def test_in_a_fresh_one():", "    assert not MARK.exists()"]
     pytester.makepyfile("\n".join(lines))
-    result = pytester.runpytest_subprocess("-v", "-p", "no:cacheprovider", timeout=600)
+    result = pytester.runpytest_subprocess("-v", *QUICK, timeout=600)
     result.assert_outcomes(passed=len(LEAVES) + 1, failed=1, warnings=len(LEAVES) + 1)
     for name, (_, left) in LEAVES.items():
         result.stdout.re_match_lines([rf".*::test_{name} left in its VM: (.*; )?{re.escape(left)}.*"])
@@ -207,7 +208,7 @@ def test_several_kernels_and_host_workers(pytester: pytest.Pytester) -> None:
             assert 0
         """
     )
-    result = pytester.runpytest_subprocess("--sblk-kernel", "6.1,6.12", "-n1", "-p", "no:cacheprovider", timeout=300)
+    result = pytester.runpytest_subprocess("--sblk-kernel", "6.1,6.12", "-n1", *QUICK, timeout=300)
     result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines(["release 6.1.*", "release 6.12.*"])
     result.stdout.fnmatch_lines(["FAILED *::test_release[[]6.1[]]*", "FAILED *::test_release[[]6.12[]]*"])
@@ -224,7 +225,7 @@ def test_host_option_runs_them_here(pytester: pytest.Pytester) -> None:
             assert "SAMPLEBLK_VM" not in os.environ
         """
     )
-    pytester.runpytest_subprocess("--sblk-host", "-p", "no:cacheprovider").assert_outcomes(passed=1)
+    pytester.runpytest_subprocess("--sblk-host", *QUICK).assert_outcomes(passed=1)
 
 
 def test_a_wrong_device_parameter_is_named(pytester: pytest.Pytester) -> None:
@@ -241,7 +242,7 @@ def test_a_wrong_device_parameter_is_named(pytester: pytest.Pytester) -> None:
             pass
         """
     )
-    result = pytester.runpytest_subprocess("--sblk-host", "-p", "no:cacheprovider")
+    result = pytester.runpytest_subprocess("--sblk-host", *QUICK)
     result.assert_outcomes(errors=2)
     result.stdout.fnmatch_lines(2 * ["*@pytest.mark.sampleblk has no parameter 'capacitty'; there are*capacity*fs*"])
 
@@ -284,7 +285,7 @@ def test_fixtures_make_a_device_and_mount_it(pytester: pytest.Pytester) -> None:
         test_nothing_is_left = pytest.mark.in_vm(test_nothing_is_left)
         """
     )
-    pytester.runpytest_subprocess("-p", "no:cacheprovider", timeout=300).assert_outcomes(passed=5)
+    pytester.runpytest_subprocess(*QUICK, timeout=300).assert_outcomes(passed=5)
 
 
 def test_a_test_that_hangs_in_the_kernel_says_where(pytester: pytest.Pytester) -> None:
@@ -308,7 +309,7 @@ def test_a_test_that_hangs_in_the_kernel_says_where(pytester: pytest.Pytester) -
             read(sampleblk)
         """
     )
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result = pytester.runpytest_subprocess(*QUICK)
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
