@@ -13,6 +13,44 @@ from pathlib import Path
 import pytest
 
 import sampleblk_lab as lab
+from conftest import needs_fio
+
+
+@needs_fio
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"filename": "{here}/other/f"},
+        {"filename": "/sampleblk-test-f:g"},
+        {"filename": "f", "directory": "{here}/one:{here}/two", "numjobs": 2},
+        {"directory": "{here}/one:{here}/two", "numjobs": 3},
+        {"directory": "{here}/one/"},
+    ],
+)
+def test_all_files_are_below_the_directory_as_fios(keys: dict[str, str | int], tmp_path: Path) -> None:
+    """Absolute names too: a job file from elsewhere wrote to its own device or disk."""
+    made = []
+    for who in ("ours", "fio"):
+        here = tmp_path / who
+        for name in ("one", "two", "other"):
+            (here / name).mkdir(parents=True)
+        values = {"directory": "{here}/one", **keys}
+        values = {key: str(value).replace("{here}", str(here)) for key, value in values.items()}
+        lab.Job("a", rw="write", size="8k", **values, engine="fio" if who == "fio" else None).run(progress=False)
+        files = (str(path.relative_to(here)) for path in here.rglob("*") if path.is_file())
+        made.append(sorted(name.replace(str(here)[1:], "") for name in files))
+    assert made[0] == made[1] != []
+
+
+@needs_fio
+def test_a_directory_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for name, error in (("new", FileNotFoundError), ("file", NotADirectoryError)):
+        with pytest.raises(error, match="directory"):
+            lab.Job(rw="write", size="8k", directory=tmp_path / name).run(progress=False)
+        with pytest.raises(lab.SampleblkError, match="is not a directory"):
+            lab.Job(rw="write", size="8k", directory=tmp_path / name, engine="fio").run(progress=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.fixture

@@ -92,6 +92,15 @@ def test_what_ramp_time_did_does_not_count(tmp_path: Path) -> None:
         assert job["job_runtime"] < 1900
 
 
+def test_a_job_that_ends_within_its_ramp_time_says_so(tmp_path: Path) -> None:
+    keys = {"rw": "write", "size": "64k", "directory": tmp_path}
+    result = lab.Job("a", **keys, ramp_time=10).run(progress=False)
+    assert len(result.summary()) == 0
+    assert [str(check) for check in result.checks if check.is_doubt] == ["job a: no I/O: it ended within its ramp_time"]
+    assert "within its ramp_time" in str(result)
+    assert not any(check.is_doubt and check.kind == "lost" for check in lab.Job("a", **keys).run(progress=False).checks)
+
+
 def test_what_was_in_flight_during_ramp_time_does_not_count(tmp_path: Path) -> None:
     """The shares of the depths are of the I/Os that were measured: a hundred percent, but for the ramp's last ones."""
     keys = {"rw": "randwrite", "bs": "4k", "size": "1m", "ioengine": "libaio", "iodepth": 4, "time_based": 1}

@@ -204,6 +204,17 @@ def test_a_recording_makes_the_calls_that_it_recorded(tmp_path: Path) -> None:
     assert [name[:2] for name, _ in made_moves] == ["p" + str(name).lstrip("p")[0] for name, _ in moves]
 
 
+def test_absolute_names_are_looked_for_in_the_directory_too(tmp_path: Path) -> None:
+    """The files that were recorded are left alone."""
+    (tmp_path / "recorded").write_text("mine")
+    log = tmp_path / "log"
+    log.write_text(f"fio version 2 iolog\n{tmp_path}/recorded write 0 4096\n")
+    (tmp_path / "copy").mkdir()
+    lab.Job(read_iolog=log, directory=tmp_path / "copy").run(progress=False)
+    assert (tmp_path / "recorded").read_text() == "mine"
+    assert Path(f"{tmp_path}/copy/{tmp_path}/recorded").stat().st_size == 4096
+
+
 def test_a_table_of_something_else_is_refused() -> None:
     with pytest.raises(lab.InputError, match="a column syscall"):
         lab.Replay(lab.Table.of({"time": np.arange(3)}))

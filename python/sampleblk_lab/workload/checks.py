@@ -112,10 +112,14 @@ def _on(path: Path) -> tuple[int, bool] | None:
 
 
 def _files(settings: Mapping[str, str]) -> list[Path]:
-    """Where a job's files are; names that it makes up are in its directory."""
-    folders = re.split(r"(?<!\\):", settings.get("directory", "") or ".")
-    names = re.split(r"(?<!\\):", settings.get("filename", ""))
-    return [Path(*(part.replace("\\:", ":") for part in (folder, name))) for folder in folders for name in names]
+    """Where a job's files are: given names in the first of its directories, those that it makes up in all of them."""
+    folders, names = (
+        [part.replace("\\:", ":") for part in re.split(r"(?<!\\):", settings.get(key, "")) if part]
+        for key in ("directory", "filename")
+    )
+    if not names:
+        return [Path(folder) for folder in folders or ["."]]
+    return [Path(f"{folders[0]}/{name}" if folders else name) for name in names]
 
 
 def _is_set(settings: Mapping[str, str], key: str) -> bool:
@@ -181,6 +185,7 @@ class Watch:
         found = list(_of_clocks(self._begin, self._end))
         if result.errors or result.stop_reason:
             return found  # what was under way then is counted by the one and not by the other
+        found += _of_ramps(self._jobs, result)
         moved = _moved(result.summary())
         for index, use in self._uses.items():
             found += self._of_counters(index, use, moved, self._begin.counters[index], self._end.counters[index])
@@ -209,6 +214,16 @@ class Watch:
             what = f"{direction} bytes: jobs, sampleblk{index}"
             found.append(Check("counters", what, f"{told:,}, {seen:,}", verdict, is_doubt=verdict == "differs"))
         return found
+
+
+def _of_ramps(jobs: Sequence[Mapping[str, str]], result: Result | FioResult) -> Iterable[Check]:
+    """A doubt for each job of which nothing was measured, because its work was done before the ramp's end."""
+    seen = set(map(str, result.summary()["job"]))
+    for settings in jobs:
+        told = not (_is_set(settings, "group_reporting") or _is_set(settings, "create_only"))
+        told = told and settings.get("stats") not in _OFF
+        if told and _is_set(settings, "ramp_time") and settings["name"] not in seen:
+            yield Check("lost", f"job {settings['name']}", "no I/O", "it ended within its ramp_time", is_doubt=True)
 
 
 def _of_limit(index: int, use: _Use, moved: Sequence[_Moved], limit: int, elapsed_ns: int) -> Check:

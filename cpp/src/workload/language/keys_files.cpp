@@ -73,7 +73,7 @@ void set_replay_skip(JobOptions& options, std::string_view text) {
 
 constexpr Key table[] = {
     key("filename", "str[:str…]", "", "files or devices, separated by colons", text_value<&JobOptions::filename>),
-    key("directory", "str", "", "where the files are", text_value<&JobOptions::directory>),
+    key("directory", "str", "", "below which the files are, absolute names too", text_value<&JobOptions::directory>),
     key("filename_format", "str", "$jobname.$jobnum.$filenum", "names of files that filename does not give",
         text_value<&JobOptions::filename_format>),
     key("opendir", "str", "", "take all files below this directory", text_value<&JobOptions::opendir>),

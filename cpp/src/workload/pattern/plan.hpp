@@ -26,6 +26,13 @@ struct FileIdentity {
 [[nodiscard]] FileIdentity identity_of(const std::string& path) noexcept;
 [[nodiscard]] FileIdentity identity_of(int fd) noexcept;
 
+// "a:b" are two names; "\:" is a colon in one.
+[[nodiscard]] std::vector<std::string> split_names(const std::string& text);
+
+// A job's file: absolute names too are below its directory, as in fio. Of several directories the first, or, counted
+// round, the one with that number. Throws SystemError where there is no such directory.
+[[nodiscard]] std::string below_directory(const JobOptions& options, const std::string& name, std::size_t number = 0);
+
 struct FileTarget {
     std::string path;
     FileType type = FileType::regular;

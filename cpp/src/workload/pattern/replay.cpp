@@ -27,9 +27,8 @@ void plan_replay(JobPlan& plan, const ReplayLog& log) {
     const bool redirected = !options.replay_redirect.empty();
     for (const std::string& path : redirected ? std::vector<std::string>{options.replay_redirect} : log.paths) {
         plan.files.emplace_back();
-        // As in a job file: names are looked for in the directory, where one is given.
-        plan.files.back().path =
-            options.directory.empty() || path.starts_with('/') ? path : options.directory + "/" + path;
+        // What is named by the user is the file; what was recorded is looked for in the directory, where one is given.
+        plan.files.back().path = redirected && path.starts_with('/') ? path : below_directory(options, path);
     }
     bool reads = false;
     bool writes = false;

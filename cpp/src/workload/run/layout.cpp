@@ -41,32 +41,8 @@ void replace_all(std::string& text, std::string_view word, const std::string& va
     }
 }
 
-std::string in_directory(const std::string& directory, const std::string& name) {
-    return directory.empty() || name.starts_with('/') ? name : directory + "/" + name;
-}
-
-// "a:b" are two names; "\:" is a colon in one.
-std::vector<std::string> split_names(const std::string& text) {
-    std::vector<std::string> names(1);
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        if (text[i] == '\\' && i + 1 < text.size() && text[i + 1] == ':') {
-            names.back() += text[++i];
-        } else if (text[i] == ':') {
-            names.emplace_back();
-        } else {
-            names.back() += text[i];
-        }
-    }
-    std::erase(names, std::string());
-    return names;
-}
-
 std::vector<std::string> file_names(const JobOptions& options) {
     std::vector<std::string> names;
-    const std::vector<std::string> directories =
-        options.directory.empty() ? std::vector<std::string>{""} : split_names(options.directory);
-    // The copies of a job take several directories in rotation.
-    const std::string& directory = directories[options.subjob_number % directories.size()];
     if (!options.opendir.empty()) {
         std::error_code error;
         for (const auto& entry : std::filesystem::recursive_directory_iterator(options.opendir, error)) {
@@ -85,7 +61,7 @@ std::vector<std::string> file_names(const JobOptions& options) {
     }
     if (!options.filename.empty()) {
         for (const std::string& name : split_names(options.filename)) {
-            names.push_back(in_directory(directory, name));
+            names.push_back(below_directory(options, name));
         }
         if (names.empty()) {
             refuse(options, "filename '" + options.filename + "' names no file", "at least one name");
@@ -98,7 +74,8 @@ std::vector<std::string> file_names(const JobOptions& options) {
         replace_all(name, "$jobnum", std::to_string(options.subjob_number));
         replace_all(name, "$filenum", std::to_string(i));
         replace_all(name, "$clientuid", "");
-        names.push_back(in_directory(directory, name));
+        // The copies of a job take several directories in rotation.
+        names.push_back(below_directory(options, name, options.subjob_number));
     }
     return names;
 }
