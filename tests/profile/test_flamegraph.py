@@ -248,3 +248,16 @@ def test_what_is_shown_later_has_its_labels(stacks, tmp_path):
     assert "ext4_file_write_iter" in before.split()
     assert "write" in after.split()
     assert any(label.endswith("…") for label in after.split()), "cut to the width that it has now"
+
+
+def test_counts_that_would_be_read_as_others_are_refused(tmp_path):
+    path = tmp_path / "stacks.folded"
+    path.write_text("main;read 12.000\nmain;write 3\n")
+    assert lab.read_folded(path).total == 15
+    for text in ("main;read 0.7\n", "main;read 12 14\nmain;write 3 1\n", "main;read 12 14.5\n"):
+        path.write_text(text)
+        with pytest.raises(lab.InputError, match="outer;inner 12"):
+            lab.read_folded(path)
+    # A number that only some names end in is theirs.
+    path.write_text("main;read 12\nmain;thread 7 3\n")
+    assert lab.read_folded(path).total == 15

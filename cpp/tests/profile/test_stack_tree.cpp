@@ -36,6 +36,13 @@ TEST(StackTree, ABadLineIsNamed) {
     EXPECT_THROW((void)read_folded("a 9223372036854775808\n", "x", "samples"), InputError);
 }
 
+TEST(StackTree, NoPartOfACountIsLost) {
+    EXPECT_EQ(read_folded("a;b 12.000\na;c 3.\n", "x", "ms").total(), 15U);
+    for (const char* text : {"a 0.5\n", "a 12.05\n", "a 1.0e3\n", "a .5\n", "a 1.2.0\n"}) {
+        EXPECT_THROW((void)read_folded(text, "x", "ms"), InputError) << text;
+    }
+}
+
 TEST(StackTree, RecursionCountsOnce) {
     const Table table = function_table(read_folded("p;f;g;f 10\np;f 5\n", "test", "samples"));
     const auto* names = table.find("function");

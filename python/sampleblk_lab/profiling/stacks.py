@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ _TALLEST = 720
 # In percent: of the still picture beside it, where nothing can be zoomed, and of its text.
 _NARROWEST = 0.4
 _LEAST = 2.0
+# At the end of a line of folded stacks: before and after.
+_TWO_COUNTS = re.compile(rb" \d+(\.\d*)? \d+(\.\d*)?\s*$")
 
 
 class Stacks:
@@ -268,11 +271,14 @@ def read_folded(path: str | PathLike[str], *, unit: str = "samples") -> Stacks:
     """Reads folded stacks of any tool.
 
     Args:
-        path: The file, a line a stack: ``outer;inner 12``.
+        path: The file, a line a stack: ``outer;inner 12``, with whole numbers.
         unit: What its counts are.
 
     Raises:
-        InputError: A line is no stack with a count; says which.
+        InputError: A line is no stack with a count; says which. Or each has two counts, as difffolded.pl prints them:
+            read the two files, and draw ``after.flamegraph(before=before)``.
     """
     text = Path(path).read_bytes()
+    if b";" in text and all(_TWO_COUNTS.search(line) for line in io.BytesIO(text) if line.strip()):
+        raise InputError(f"two counts in each line of {path}", expected="a stack and its count: outer;inner 12")
     return Stacks(core.read_folded(text, str(path), unit), Path(path).name)

@@ -191,9 +191,11 @@ void ProfileBuilder::side_band(const Record& record) {
             in.skip(8);
             counts_["lost_records"] += in.number<std::uint64_t>();
             break;
-        case PERF_RECORD_LOST_SAMPLES:
-            counts_["lost_samples"] += in.number<std::uint64_t>();
+        case PERF_RECORD_LOST_SAMPLES: {
+            constexpr std::uint16_t filtered = 1U << 15U;  // PERF_RECORD_MISC_LOST_SAMPLES_BPF: perf record --filter
+            counts_[(header.misc & filtered) != 0 ? "filtered_samples" : "lost_samples"] += in.number<std::uint64_t>();
             break;
+        }
         case PERF_RECORD_THROTTLE:
             ++counts_["throttled"];
             break;

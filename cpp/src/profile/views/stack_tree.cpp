@@ -227,14 +227,12 @@ StackTree read_folded(std::string_view text, const std::string& source, const st
         const char* begin = line.data() + (space == std::string_view::npos ? 0 : space + 1);
         const char* stop = line.data() + line.size();
         auto [after, code] = std::from_chars(begin, stop, weight);
-        if (after != stop && *after == '.') {  // 12.5, as some tools print
-            std::uint64_t fraction = 0;
-            const auto rest = std::from_chars(after + 1, stop, fraction);
-            after = rest.ptr;
+        if (code == std::errc() && after != stop && *after == '.') {  // 12.0, as some tools print
+            after = std::find_if(after + 1, stop, [](char digit) { return digit != '0'; });
         }
         if (space == std::string_view::npos || code != std::errc() || after != stop) {
             throw InputError("'" + std::string(line.substr(0, 80)) + "'", source, number,
-                             "a stack and its count: outer;inner 12");
+                             "a stack and its count, a whole number: outer;inner 12");
         }
         constexpr std::uint64_t limit = std::uint64_t{1} << 62U;
         if (weight > limit || sum > limit - weight) {
