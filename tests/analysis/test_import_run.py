@@ -536,6 +536,16 @@ def test_an_append_of_before_its_letters_is_a_request_with_one_end(tmp_path: Pat
     assert run.block().queue_depth()["depth"].codes.tolist() == [1, 0, 1, 0]
 
 
+def test_a_time_of_day_is_drawn_as_exactly_as_any_other(tmp_path: Path) -> None:
+    """In ns it has more digits than a float holds: what is 100 ns long was nothing, or 256 ns."""
+    begin = 1_764_000_000 * 10**9 + 1
+    _, run = lived(tmp_path, *[(begin + time, letter, 1, 64, 8) for time, letter in ((0, "Q"), (100, "D"), (350, "C"))])
+    life = lab.plot.block_life(run.block()).figure().axes[0]
+    assert [bar.get_width() for bar in life.patches] == [0, 100, 250]
+    depth = lab.plot.queue_depth(run.block()).figure().axes[0]
+    assert depth.lines[0].get_xdata().tolist() == [0, 250]
+
+
 def test_whose_interrupt_it_was_does_not_change_counts_and_sums(tmp_path: Path) -> None:
     events = [(10, "D", 1, 64, 8), (20, "D", 2, 64, 8), (30, "C", 0, 64, 8), (50, "C", 0, 64, 8)]
     _, run = lived(tmp_path, *events)

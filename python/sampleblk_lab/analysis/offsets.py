@@ -51,10 +51,12 @@ class Offsets:
         time, offset, size = (self._table[name].codes for name in ("time", "offset", "size"))
         if len(time) == 0:
             return np.zeros((rows, columns)), np.zeros(columns + 1), np.zeros(rows + 1)
-        edges_time = np.linspace(int(time.min()), int(time.max()) + 1, columns + 1)
+        # From the first on: a time of day in ns is too large for the digits of a float.
+        since = time - time.min()
+        edges_time = np.linspace(0, int(since.max()) + 1, columns + 1)
         edges_offset = np.linspace(0, int((offset + size).max()) or 1, rows + 1)
-        counts, _, _ = np.histogram2d(offset, time, bins=(edges_offset, edges_time), weights=size)
-        return counts, edges_time, edges_offset
+        counts, _, _ = np.histogram2d(offset, since, bins=(edges_offset, edges_time), weights=size)
+        return counts, int(time.min()) + edges_time, edges_offset
 
     def sequential(self) -> float:
         """The share of calls that begin where the task's call before on that descriptor ended; 1.0 is sequential."""

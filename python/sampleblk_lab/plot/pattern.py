@@ -99,14 +99,19 @@ def _measured_rates(series: Table) -> _Rates:
     return lines
 
 
+def _since(times: NDArray[Any], begin: Any) -> NDArray[Any]:
+    """From a moment on: a time of day in ns is too large for the digits of a float, what lies between two is not."""
+    since: NDArray[Any] = (times - begin).astype(np.int64).astype(np.float64)
+    return since
+
+
 def _recorded_rates(calls: Table) -> _Rates:
     """The same of recorded calls."""
-    ends = (calls["time"].codes + calls["duration"].codes).astype(np.float64)
-    if not len(ends):
+    if not len(calls):
         return {}
-    begin = float(calls["time"].codes.min())
-    slot = max((float(ends.max()) - begin) / _SLOTS, 1.0)
-    places = np.minimum(((ends - begin) / slot).astype(int), _SLOTS - 1)
+    ends = _since(calls["time"].codes + calls["duration"].codes, calls["time"].codes.min())
+    slot = max(float(ends.max()) / _SLOTS, 1.0)
+    places = np.minimum((ends / slot).astype(int), _SLOTS - 1)
     sizes, operations = calls["size"].codes.astype(np.float64), calls["operation"].values
     lines = {}
     for direction in sorted({str(word) for word in operations}):
@@ -128,7 +133,7 @@ def block_life(block: Block, *, most: int = 200) -> Plot:
         InputError: No request was seen from queue to completion.
     """
     table = block.table()
-    moments = {name: table[name].codes.astype(np.float64) for name in ("queued", "inserted", "issued", "completed")}
+    moments = {name: table[name].codes for name in ("queued", "inserted", "issued", "completed")}
     # What skipped a stage has no time in it.
     moments["inserted"] = np.where(moments["inserted"] > 0, moments["inserted"], moments["queued"])
     whole = np.flatnonzero((moments["queued"] > 0) & (moments["issued"] > 0) & (moments["completed"] > 0))
@@ -141,8 +146,8 @@ def block_life(block: Block, *, most: int = 200) -> Plot:
     def draw(axes: Axes) -> None:
         rows = np.arange(len(shown))
         for begin, end, name in _STAGES:
-            left = moments[begin][shown] - start
-            axes.barh(rows, moments[end][shown] - start - left, left=left, height=0.85, label=name, linewidth=0)
+            left, right = (_since(moments[at][shown], start) for at in (begin, end))
+            axes.barh(rows, right - left, left=left, height=0.85, label=name, linewidth=0)
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
         time_axis(axes.xaxis, what="time since it was queued")
@@ -167,7 +172,7 @@ def queue_depth(block: Block, device: str | None = None) -> Plot:
     table = block.queue_depth(device)
     if len(table) == 0:
         raise InputError("no request was seen from issue to completion", expected="record(block=True)")
-    times, depths = table["time"].codes.astype(np.float64), table["depth"].codes
+    times, depths = _since(table["time"].codes, table["time"].codes[0]), table["depth"].codes
     least = table["least"].codes
     halves = [
         f"{int(table.metadata[name]):,} without {end}"
@@ -182,10 +187,10 @@ def queue_depth(block: Block, device: str | None = None) -> Plot:
     def draw(axes: Axes) -> None:
         from matplotlib.ticker import MaxNLocator
 
-        axes.step(times - times[0], depths, where="post", linewidth=1.2)
-        axes.fill_between(times - times[0], least, step="post", alpha=0.25, linewidth=0)
+        axes.step(times, depths, where="post", linewidth=1.2)
+        axes.fill_between(times, least, step="post", alpha=0.25, linewidth=0)
         if (least != depths).any():
-            axes.fill_between(times - times[0], least, depths, step="post", alpha=0.1, linewidth=0)
+            axes.fill_between(times, least, depths, step="post", alpha=0.1, linewidth=0)
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         time_axis(axes.xaxis, what="time")
