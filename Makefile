@@ -12,6 +12,7 @@ KERNELS ?= 6.1,6.12
 FULL_KERNELS ?= 5.10,6.1,6.12,7.2
 comma := ,
 KERNEL_STAMPS := $(patsubst %,$(STAMPS)/kernel-%,$(subst $(comma), ,$(KERNELS)))
+DRIVER_STAMPS := $(KERNEL_STAMPS:$(STAMPS)/kernel-%=$(STAMPS)/driver-%)
 FULL_KERNEL_STAMPS := $(patsubst %,$(STAMPS)/kernel-%,$(subst $(comma), ,$(FULL_KERNELS)))
 
 CPP_SOURCES := $(shell find cpp -name '*.cpp' -o -name '*.hpp' -o -name '*.c' -o -name '*.h' -o -name CMakeLists.txt) CMakeLists.txt
@@ -94,8 +95,8 @@ test-cpp: build/asan/build.ninja ## GoogleTest, under ASan and UBSan
 	$(BIN)/ctest --test-dir build/asan --output-on-failure -j $(JOBS)
 
 # Beside each other: a VM keeps one CPU busy.
-# Prepared once more, since the tools of development came to the interpreter after `kernels`.
-test-python: packages-tests build kernels ## pytest: on this host, and in a VM on each of KERNELS
+# Prepared here, once the interpreter has the tools of development.
+test-python: packages-tests build $(DRIVER_STAMPS) ## pytest: on this host, and in a VM on each of KERNELS
 	@for kernel in $(subst $(comma), ,$(KERNELS)); do $(BIN)/sampleblk-lab vm prepare --kernel $$kernel >/dev/null || exit 1; done
 	@$(BIN)/python tests/lane.py $(KERNELS)
 
