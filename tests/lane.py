@@ -112,7 +112,7 @@ def main() -> int:
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    # What takes longest is told: it is what the lane waits for. A case that hangs is not waited for as long as elsewhere.
+    # What takes longest is told: it is what the lane waits for. A case that hangs is waited for ten minutes at most.
     durations = ["--durations=40", "--durations-min=4", "--sblk-deadline=600"]
     fast = ["-m", "not full", *durations]
     first, *others = sys.argv[1].split(",")

@@ -326,3 +326,61 @@ def test_what_the_guest_has_no_file_of_is_not_imported(monkeypatch: pytest.Monke
     asked.clear()
     fork_server.import_all()
     assert asked == ["sampleblk_lab.not_there", "sampleblk_lab.not_there_either"]
+
+
+GETENV = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+
+static char *told(const char *function, const char *name)
+{
+    dprintf(2, "read %s\n", name);
+    return ((char *(*)(const char *))dlsym(RTLD_NEXT, function))(name);
+}
+char *getenv(const char *name) { return told("getenv", name); }
+char *secure_getenv(const char *name) { return told("secure_getenv", name); }
+"""
+IMPORTS = """
+import os, sys
+
+def told(function):
+    def call(self, name):
+        print("read", name, file=sys.stderr)
+        return function(self, name)
+    return call
+
+kind = type(os.environ)
+kind.__getitem__, kind.__contains__ = told(kind.__getitem__), told(kind.__contains__)
+from sampleblk_lab.vm import fork_server
+fork_server.import_all()
+import hashlib
+hashlib.sha256(b"")
+"""
+# Read each time that it matters: by shutil, tempfile, pytest_plugin/internals.py for pytest.
+READ_AGAIN = {"COLUMNS", "LINES", "PATH", "PYTEST_DEBUG", "TMPDIR", "TOX_ENV_DIR"}
+# A guest completes no command line and rebuilds no editable install.
+OF_NO_GUEST = {"_ARGCOMPLETE", "SKBUILD_EDITABLE_SKIP", "_PYTHON_PROJECT_BASE", "__PYVENV_LAUNCHER__"}
+
+
+def test_what_imports_read_of_the_environment_is_what_a_new_interpreter_is_made_for(tmp_path: Path) -> None:
+    source, library = tmp_path / "getenv.c", tmp_path / "getenv.so"
+    source.write_text(GETENV)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS],
+        env={**os.environ, "LD_PRELOAD": str(library)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    names = {line.partition(" ")[2] for line in done.stderr.splitlines() if line.startswith("read ")}
+    assert {"NPY_PROMOTION_STATE", "OPENBLAS_NUM_THREADS", "PYTHONPATH"} <= names
+    known = set(fork_server.read_at_start((name, "") for name in names))
+    assert names - known - fork_server._HEEDED <= READ_AGAIN | OF_NO_GUEST
+
+
+def test_a_configuration_that_the_template_has_not_makes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert interpreter.ready(at_once=True) is not None
+    monkeypatch.setenv("OPENSSL_CONF", "/nowhere/openssl.cnf")
+    assert interpreter.ready(at_once=True) is None

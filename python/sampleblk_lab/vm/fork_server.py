@@ -55,7 +55,10 @@ _OTHERS = (
 )
 
 # The variables that an interpreter, its locale or a library reads when it starts and never again.
-_AT_START = ("PYTHON", "LD_", "LC_", "MALLOC_", "GLIBC_", "OPENBLAS_", "OMP_", "MKL_", "NPY_", "COV_", "COVERAGE_")
+_AT_START = (
+    *("PYTHON", "LD_", "LC_", "MALLOC_", "GLIBC_", "OPENBLAS_", "GOTO_", "GFORTRAN_", "OMP_", "MKL_", "NPY_", "NUMPY_"),
+    *("OPENSSL_", "SQLITE_", "EXECNET_", "COV_", "COVERAGE_"),
+)
 _AT_START_NAMES = frozenset({"HOME", "LANG", "LANGUAGE"})
 # Of these the ones that a fork heeds, too: HOME where it has no modules.
 _HEEDED = frozenset({"PYTHONPATH"} if site.ENABLE_USER_SITE else {"PYTHONPATH", "HOME"})

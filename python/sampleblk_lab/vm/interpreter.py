@@ -28,6 +28,9 @@ _SETTINGS = frozenset(
     }
 )
 
+# It names a file that the template has not.
+_NAMES_A_FILE = frozenset({"OPENSSL_CONF"})
+
 # What the files, the process and the kernel that unpacks them need together.
 MEMORY_MIB = 768
 
@@ -72,7 +75,7 @@ def ready(*, at_once: bool = False) -> Interpreter | None:
         at_once: Also when it has.
     """
     environment = fork_server.read_at_start(os.environ.items())
-    if sys.flags.isolated or any(name.startswith("PYTHON") and name not in _SETTINGS for name in environment):
+    if sys.flags.isolated or any(_is_unknown(name) for name in environment):
         return None
     about = "\n".join([sys.executable, sys.version, *sorted(f"{name}={value}" for name, value in environment.items())])
     known = cache_root() / "interpreters" / f"{hashlib.sha256(about.encode()).hexdigest()[:24]}.json"
@@ -93,6 +96,10 @@ def ready(*, at_once: bool = False) -> Interpreter | None:
         write_atomically(known, json.dumps({**found, "state": copies.state(**found)}).encode())
         return ready() if at_once else None
     return None
+
+
+def _is_unknown(variable: str) -> bool:
+    return (variable.startswith("PYTHON") and variable not in _SETTINGS) or variable in _NAMES_A_FILE
 
 
 def print_parts() -> None:
