@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -195,6 +196,11 @@ class LoopTest : public testing::TestWithParam<bool> {
     std::unique_ptr<SharedMemory> shared_;
 };
 
+// What counts has one depth, however often it was submitted, and what failed has none: shares add up to all.
+std::uint64_t of_all_depths(const JobState& state) {
+    return std::reduce(state.measured.depth_map.begin(), state.measured.depth_map.end());
+}
+
 INSTANTIATE_TEST_SUITE_P(Engines, LoopTest, testing::Bool(),
                          [](const auto& one) { return one.param ? "Queued" : "Direct"; });
 
@@ -218,6 +224,7 @@ TEST_P(LoopTest, ShortTransfersAreContinued) {
     EXPECT_EQ(state.measured.data[1].ios, 16U);
     EXPECT_EQ(state.measured.data[1].bytes, 65536U);
     EXPECT_EQ(state.measured.data[1].short_ios, 16U * 4);
+    EXPECT_EQ(of_all_depths(state), 16U);
     EXPECT_EQ(state.measured.data[1].clat.count, 16U);
     std::set<std::uint64_t> offsets;
     for (const Script::Asked& one : script_.asked) {
@@ -236,6 +243,7 @@ TEST_P(LoopTest, InterruptedOnesAreAskedForAgain) {
     const JobState& state = run("rw=randwrite\nsize=128k\niodepth=8\niodepth_batch=4\niodepth_batch_complete_min=4\n");
     EXPECT_EQ(state.error, 0);
     EXPECT_EQ(state.measured.data[1].ios, 32U);
+    EXPECT_EQ(of_all_depths(state), 32U);
     for (const auto& [offset, count] : times) {
         EXPECT_EQ(count, 3) << offset;
     }
@@ -264,6 +272,7 @@ TEST_P(LoopTest, ContinueOnErrorCountsWhatFioLetsPass) {
     EXPECT_EQ(state.measured.error_count, 32U);
     EXPECT_EQ(state.measured.first_error, std::uint64_t{EIO});
     EXPECT_EQ(state.measured.data[0].ios, 32U);
+    EXPECT_EQ(of_all_depths(state), 32U);
     // EINVAL is not among them (fio: EIO and EILSEQ).
     script_.answer = [](const Io& /*io*/) { return -EINVAL; };
     EXPECT_EQ(run("rw=randread\nsize=256k\ncontinue_on_error=read\n").error, EINVAL);

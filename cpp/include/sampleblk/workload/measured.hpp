@@ -62,7 +62,8 @@ struct Measured {
     PerDirection<DirectionStats> data;
     std::uint64_t sync_ios = 0;
     LatencyStats sync_latency;
-    DepthMap depth_map{};     // data I/Os by the depth at their submission, see depth_level()
+    // I/Os that count, by the depth at their submission, see depth_level(); syncs at 1, as in fio.
+    DepthMap depth_map{};
     DepthMap submit_map{};    // submissions by their I/Os, see batch_level()
     DepthMap complete_map{};  // the same for completions
     std::uint64_t submits = 0;

@@ -37,6 +37,7 @@ class IoLife {
     void begin(Io& io, std::uint64_t now) {
         io.moved = 0;
         io.issue_ticks = 0;
+        io.level = 0;
         if (io.is_sync()) {
             job_.generator.count_sync();  // now, or until it completes each next one would be a sync too
             return;

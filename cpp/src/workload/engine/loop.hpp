@@ -139,7 +139,7 @@ class Loop {
             }
         }
         if constexpr (queues) {
-            job_.accounting.add_submit(1, 1);
+            job_.accounting.add_submit(1);
             job_.accounting.add_complete(1);
         }
     }
@@ -243,11 +243,15 @@ class Loop {
         }
         const std::uint64_t issued = E::issues_before_commit ? before : job_.clock.ticks();
         const auto count = static_cast<std::size_t>(taken);
+        const auto level = static_cast<std::uint8_t>(depth_level(in_flight()));
         for (std::size_t i = 0; i < count; ++i) {
             Io& io = slots_[queued_[i]];
-            io.issue_ticks = io.issue_ticks == 0 ? issued : io.issue_ticks;
+            if (io.issue_ticks == 0) {
+                io.issue_ticks = issued;
+                io.level = level;
+            }
         }
-        job_.accounting.add_submit(static_cast<std::uint32_t>(count), in_flight());
+        job_.accounting.add_submit(static_cast<std::uint32_t>(count));
         queued_.erase(queued_.begin(), queued_.begin() + static_cast<std::ptrdiff_t>(count));
         return true;
     }

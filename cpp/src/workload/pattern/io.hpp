@@ -49,6 +49,7 @@ struct Io {
     Direction direction = Direction::read;
     SyncKind sync = SyncKind::none;
     bool verify_read = false;    // reads back what verify wrote
+    std::uint8_t level = 0;      // depth_level() when it was first submitted
     std::uint16_t depth = 1;     // I/Os in flight when it began, itself included
     std::uint32_t index = 0;     // of its slot
     std::uint64_t sequence = 0;  // of the write, for verify

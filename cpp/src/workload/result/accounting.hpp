@@ -35,6 +35,7 @@ class Accounting {
         DirectionStats& stats = measured_.data[index_of(io.direction)];
         ++stats.ios;
         stats.bytes += io.length;
+        ++measured_.depth_map[io.level];
         if (keeps_clat_) {
             stats.clat.add(clock_.ns(end - io.issue_ticks));
         }
@@ -46,17 +47,17 @@ class Accounting {
     void add_sync(std::uint64_t issue, std::uint64_t end) noexcept {
         if (measuring_) {
             ++measured_.sync_ios;
+            ++measured_.depth_map[0];
             if (keeps_clat_) {
                 measured_.sync_latency.add(clock_.ns(end - issue));
             }
         }
     }
     void add_short(const Io& io) noexcept { measured_.data[index_of(io.direction)].short_ios += measuring_ ? 1 : 0; }
-    void add_submit(std::uint32_t count, std::uint32_t depth) noexcept {
+    void add_submit(std::uint32_t count) noexcept {
         if (measuring_) [[likely]] {
             ++measured_.submit_map[batch_level(count)];
             ++measured_.submits;
-            measured_.depth_map[depth_level(depth)] += count;
         }
     }
     void add_complete(std::uint32_t count) noexcept {

@@ -87,7 +87,7 @@ void Measured::settle(bool without_lat) noexcept {
     if (submits == 0) {
         // Known without counting: one at a time, each submitted and completed alone.
         submits = completes = total_ios() + sync_ios;
-        depth_map[0] = submit_map[1] = complete_map[1] = submits;
+        submit_map[1] = complete_map[1] = submits;
     }
 }
 
