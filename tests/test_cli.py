@@ -6,8 +6,10 @@ import importlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -228,6 +230,25 @@ def test_help_documents_the_exit_status(capsys: pytest.CaptureFixture[str]) -> N
     text = capsys.readouterr().out
     for status in (0, 1, 2, 122, 123, 124, 125, 126, 130):
         assert f" {status}" in text
+
+
+def test_jobs_that_ctrl_c_ended_have_its_exit_status(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    spec = {"job_file": f"[a]\nrw=write\nsize=64k\nruntime=60\ntime_based\nfilename={path}\n", "source": "a file"}
+    spec_text = json.dumps(spec | {"keys": {}, "record": None})
+    code = (
+        "import json, sys\nfrom pathlib import Path\nfrom sampleblk_lab.cli import job_guest\n"
+        "sys.exit(job_guest._job(json.loads(sys.argv[1]), Path(sys.argv[2]), '/dev/none'))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, spec_text, str(tmp_path)], stderr=subprocess.DEVNULL) as child:
+        times = set()
+        while len(times) < 3:  # laid out, and then written
+            if path.exists():
+                times.add(path.stat().st_mtime_ns)
+            time.sleep(0.05)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(timeout=30) == 130
+    assert json.loads((tmp_path / "result.json").read_text())["sampleblk"]["stop_reason"] == "interrupted"
 
 
 @pytest.mark.parametrize(

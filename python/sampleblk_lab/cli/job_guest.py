@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from sampleblk_lab.vm import VM
 
 
+# The exit status of what Ctrl-C ended, as a shell has it.
+INTERRUPTED = 130
+
+
 def guest_environment(machine: VM) -> dict[str, str]:
     """Our environment, and what the guest cannot see of its machine."""
     from sampleblk_lab.results import machine as machines
@@ -29,7 +33,7 @@ def work(run_dir: Path) -> int:
     """Does what ``spec.json`` in `run_dir` says, and writes the result beside it.
 
     Returns:
-        1 when a job failed, or the command's status.
+        1 when a job failed, INTERRUPTED when Ctrl-C ended the jobs, or the command's status.
     """
     import inspect
 
@@ -83,7 +87,7 @@ def _job(spec: dict[str, Any], run_dir: Path, device: str) -> int:
     for check in checks:
         if check.is_doubt:
             print(f"sampleblk-lab: in doubt: {check}", file=sys.stderr)
-    return 1 if result.errors else 0
+    return 1 if result.errors else INTERRUPTED if result.interrupted else 0
 
 
 def _command(spec: dict[str, Any], run_dir: Path, device: str, mount: str | None) -> int:
