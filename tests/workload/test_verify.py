@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import sampleblk_lab as lab
+from conftest import needs_fio
 
 CHECKSUMS = [
     "md5", "crc64", "crc32c", "crc32", "crc16", "crc7", "xxhash", "sha1", "sha256", "sha512", "sha3-224", "sha3-256",
@@ -175,6 +176,28 @@ def test_what_the_headers_must_agree_in_can_be_left_out(key: str, changed: str, 
     with pytest.raises(lab.JobError, match="16 blocks differ"):
         lab.Job(**keys, verify_only=1).run(progress=False)
     lab.Job(**keys, verify_only=1, **{key: 0}).run(progress=False)
+
+
+@needs_fio
+@pytest.mark.parametrize(
+    ("keys", "headers", "reads"),
+    [
+        ({}, True, 16),
+        ({"verify": "pattern"}, False, 16),
+        ({"verify": "pattern_hdr"}, True, 16),
+        ({"verify": "0", "scramble_buffers": "0"}, False, 0),
+    ],
+)
+def test_what_a_pattern_alone_means_is_fios(keys: dict[str, str], headers: bool, reads: int, tmp_path: Path) -> None:
+    for who in (None, "fio"):
+        if who == "fio" and keys.get("verify") == "pattern_hdr":
+            continue  # it has no word for it
+        path = tmp_path / f"{who}"
+        pattern = {"verify_pattern": "0x616263", **keys}
+        job = lab.Job(rw="write", bs="4k", size="64k", filename=path, engine=who, **pattern)
+        (told,) = job.run(progress=False).json()["jobs"]
+        assert told["read"]["total_ios"] == reads
+        assert (path.read_bytes()[:12] != b"abc" * 4) == headers
 
 
 def test_blocks_without_room_for_a_header_are_refused(tmp_path: Path) -> None:

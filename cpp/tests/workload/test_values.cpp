@@ -62,7 +62,7 @@ TEST(Values, Durations) {
     EXPECT_EQ(parse_duration("1d", s), 86400 * s);
     EXPECT_EQ(parse_duration("100", 1000), 100'000U);
     EXPECT_EQ(parse_duration("(2*5)", s), 10 * s);
-    for (const char* bad : {"", "s", "-1s", "1parsec", "1e99", "(18446744075)", "18446744075"}) {
+    for (const char* bad : {"", "s", "-1s", "1:30", "1m30", "1parsec", "1e99", "(18446744075)", "18446744075"}) {
         EXPECT_THROW((void)parse_duration(bad, s), InputError) << bad;
     }
 }

@@ -254,6 +254,7 @@ struct JobOptions {
 
     // --- verify
     Verify verify = Verify::none;
+    bool verify_given = false;
     bool do_verify = true;
     bool verify_only = false;
     std::uint64_t verify_interval_bytes = 0;  // 0: the block

@@ -105,10 +105,13 @@ void complete_data(JobOptions& job) {
 }
 
 void complete_verify(JobOptions& job) {
-    if (!job.verify_pattern.empty() && job.verify == Verify::none) {
-        job.verify = Verify::pattern;
+    if (!job.verify_pattern.empty() && !job.verify_given) {
+        job.verify = Verify::pattern_hdr;  // as in fio, whose manual has it otherwise
     }
     if (job.verify == Verify::none) {
+        if (job.buffer_pattern.empty()) {
+            job.buffer_pattern = job.verify_pattern;  // which is written, but not checked
+        }
         return;
     }
     if (job.engine == Engine::fadvise) {

@@ -153,6 +153,11 @@ void set_refill_buffers(JobOptions& options, std::string_view text) {
     options.refill_buffers_given = true;
 }
 
+void set_verify(JobOptions& options, std::string_view text) {
+    options.verify = static_cast<Verify>(pick(verify_words, text));
+    options.verify_given = true;
+}
+
 void set_verify_pattern(JobOptions& options, std::string_view text) {
     options.verify_pattern = PatternParser(text).parse();
 }
@@ -169,8 +174,7 @@ constexpr Key table[] = {
     key("dedupe_percentage", "percent", "0", "writes that repeat earlier ones",
         number<&JobOptions::dedupe_percentage, 0, 100>),
     key("dedupe_mode", "repeat", "repeat", "repeat the last one; working_set is not supported", only<dedupe_words>),
-    key("verify", "crc32c|md5|…|pattern|null", "0", "check data that was written",
-        choice<&JobOptions::verify, verify_words>),
+    key("verify", "crc32c|md5|…|pattern|null", "0", "check data that was written", set_verify),
     key("do_verify", "bool", "1", "read back after writing", flag<&JobOptions::do_verify>),
     key("verify_only", "bool", "0", "check what an earlier run wrote", flag<&JobOptions::verify_only>),
     key("verify_interval", "size", "bs", "a header every so many bytes", number<&JobOptions::verify_interval_bytes>),

@@ -289,6 +289,9 @@ std::uint64_t parse_duration(std::string_view text, std::uint64_t default_unit_n
             c = lower(c);
         }
         rest.remove_prefix(letters);
+        if (name.empty() && (total != 0 || !rest.empty())) {
+            refuse(text, "has a part without a unit", form);  // whatever 1:30 may be
+        }
         std::uint64_t unit = name.empty() ? default_unit_ns : name == "d" ? day_ns : 0;
         for (const Unit& known : units) {
             unit = known.name == name ? known.ns : unit;
