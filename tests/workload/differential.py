@@ -414,8 +414,9 @@ def explained(keys: dict[str, str], mine: JobOutcome, theirs: JobOutcome) -> str
         return "fio's trimwrite loses trims behind an offset"
     if verifies and kind == "read" and mine.ios["read"] == theirs.ios["read"] * int(keys.get("loops", "1")):
         return "fio's verify without writes reads once, whatever the loops"
-    if verifies and "zonemode" in keys and all(theirs.ios[way] == 2 * mine.ios[way] for way in WAYS):
-        return "fio's verify doubles the bytes of a pass in zones"
+    parts = "zonemode" in keys or (":" in keys["rw"] and "nrfiles" in keys)  # a pass leaves bytes of size= undone
+    if verifies and parts and all(theirs.ios[way] == 2 * mine.ios[way] for way in WAYS):
+        return "fio's verify doubles the bytes of a pass in zones, and with holes in several files"
     # --- verify
     written = [(one.ios["write"], one.ios["trim"]) for one in (mine, theirs)]
     if verifies and kind == "trimwrite" and mine.ios["read"] < theirs.ios["read"] and written[0] == written[1]:
