@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from sampleblk_lab.vm import VM, CommandError, background, fork_server, interpreter
+from sampleblk_lab.vm import VM, CommandError, background, fork_server, interpreter, read_once
 
 # Its command line tells a fork from a process that has started by itself; this text is in that of the latter.
 FORKED = "b'fork' b'_server' in open('/proc/self/cmdline', 'rb').read()"
@@ -376,8 +376,8 @@ def test_what_imports_read_of_the_environment_is_what_a_new_interpreter_is_made_
     )
     names = {line.partition(" ")[2] for line in done.stderr.splitlines() if line.startswith("read ")}
     assert {"NPY_PROMOTION_STATE", "OPENBLAS_NUM_THREADS", "PYTHONPATH"} <= names
-    known = set(fork_server.read_at_start((name, "") for name in names))
-    assert names - known - fork_server._HEEDED <= READ_AGAIN | OF_NO_GUEST
+    known = set(read_once.read_at_start((name, "") for name in names))
+    assert names - known - read_once._HEEDED <= READ_AGAIN | OF_NO_GUEST
 
 
 def test_a_configuration_that_the_template_has_not_makes_none(monkeypatch: pytest.MonkeyPatch) -> None:

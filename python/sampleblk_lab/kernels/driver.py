@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import SampleblkError
-from sampleblk_lab.kernels import toolchain
 from sampleblk_lab.paths import built_directory, cache_root, locked, make_environment, module_source, remove_unless_held
 from sampleblk_lab.progress import step
 
@@ -96,6 +95,8 @@ def _whole(target: Path) -> bool:
 
 
 def _build(kernel: Kernel, source: Path, scratch: Path) -> None:
+    from sampleblk_lab.kernels import toolchain
+
     work = scratch / "source"
     for path in _sources(source):
         copy = work / path.relative_to(source)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sampleblk_lab.errors import InputError, UnsupportedError
-from sampleblk_lab.kernels import config, debian, image, packages, toolchain
+from sampleblk_lab.kernels import config, debian, image
 from sampleblk_lab.paths import built_directory, cache_root, fingerprint, locked, search_path
 from sampleblk_lab.progress import step
 
@@ -300,9 +300,12 @@ def resolve(spec: str | None = None, *, download: bool = True) -> Kernel:
         sampleblk_lab.kernels.debian.PackageError: apt could not get it.
     """
     spec = spec or os.environ.get("SAMPLEBLK_KERNEL") or DEFAULT
-    if packages.is_meant(spec):
-        unpacked = packages.unpack(spec)
-        return Kernel(unpacked.release, unpacked.image, unpacked.modules, unpacked.build, version=unpacked.version)
+    if ".deb" in spec:
+        from sampleblk_lab.kernels import packages  # which a VM's start has no use for, else
+
+        if packages.is_meant(spec):
+            unpacked = packages.unpack(spec)
+            return Kernel(unpacked.release, unpacked.image, unpacked.modules, unpacked.build, version=unpacked.version)
     if "/" in spec:
         path = Path(spec).expanduser().absolute()
         if not path.exists():
@@ -426,6 +429,8 @@ def _is_as_unpacked(kernel: Kernel) -> bool:
 
 
 def _unpack(suite: debian.Suite, release: str, scratch: Path) -> None:
+    from sampleblk_lab.kernels import toolchain
+
     picture, headers = f"linux-image-{release}", f"linux-headers-{release}"
     support = [
         name

@@ -37,8 +37,10 @@ from importlib.machinery import BuiltinImporter, SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from sampleblk_lab.vm.read_once import read_at_start
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
 # What commands import: the toolkit's parts that a guest works with, pytest's own plugins, and what a call or a worker
 # of pytest-xdist comes by. No pytest plugin of others: one that is imported before pytest does it is a warning.
@@ -54,29 +56,6 @@ _OTHERS = (
     *("platform", "uuid"),
 )
 
-# The variables that an interpreter, its locale or a library reads when it starts and never again.
-_AT_START = (
-    *("PYTHON", "LD_", "LC_", "MALLOC_", "GLIBC_", "OPENBLAS_", "GOTO_", "GFORTRAN_", "OMP_", "MKL_", "NPY_", "NUMPY_"),
-    *("OPENSSL_", "SQLITE_", "EXECNET_", "COV_", "COVERAGE_"),
-)
-_AT_START_NAMES = frozenset({"HOME", "LANG", "LANGUAGE"})
-# Of these the ones that a fork heeds, too: HOME where it has no modules.
-_HEEDED = frozenset({"PYTHONPATH"} if site.ENABLE_USER_SITE else {"PYTHONPATH", "HOME"})
-
-#: What the server is: its last finder notes what no other one has found, from the first import on.
-START = f"""
-import sys
-class Last:
-    not_found = set()
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        if path is None:
-            cls.not_found.add(name)
-sys.meta_path.append(Last)
-import {__name__} as server
-server.main(Last.not_found)
-"""
-
 # What the interpreter imports before its first line, wherever sys.path has it (site).
 _CUSTOMIZERS = frozenset({"sitecustomize", "usercustomize"})
 
@@ -86,15 +65,6 @@ _SERVER = 3
 _DESCRIPTORS = 5
 
 _signal_to_end_by = 0
-
-
-def read_at_start(environment: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Of an environment's variables those that only a new interpreter heeds."""
-    return {
-        name: value
-        for name, value in environment
-        if (name.startswith(_AT_START) or name in _AT_START_NAMES) and name not in _HEEDED
-    }
 
 
 def import_all() -> None:

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sampleblk_lab.paths import CacheError, cache_root, write_atomically
-from sampleblk_lab.vm import copies, fork_server, programs
+from sampleblk_lab.vm import copies
+from sampleblk_lab.vm.read_once import read_at_start
 
 # The settings of Python's that a fork heeds as a new interpreter does (python(1)); with others there is no template.
 _SETTINGS = frozenset(
@@ -30,6 +31,20 @@ _SETTINGS = frozenset(
 
 # It names a file that the template has not.
 _NAMES_A_FILE = frozenset({"OPENSSL_CONF"})
+
+#: What the server is: its last finder notes what no other one has found, from the first import on.
+START = """
+import sys
+class Last:
+    not_found = set()
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if path is None:
+            cls.not_found.add(name)
+sys.meta_path.append(Last)
+import sampleblk_lab.vm.fork_server as server
+server.main(Last.not_found)
+"""
 
 # What the files, the process and the kernel that unpacks them need together.
 MEMORY_MIB = 768
@@ -65,7 +80,7 @@ class Interpreter:
     @property
     def command(self) -> list[str]:
         """What starts it in the guest."""
-        return [self.program, "-c", fork_server.START]
+        return [self.program, "-c", START]
 
 
 def ready(*, at_once: bool = False) -> Interpreter | None:
@@ -74,7 +89,7 @@ def ready(*, at_once: bool = False) -> Interpreter | None:
     Args:
         at_once: Also when it has.
     """
-    environment = fork_server.read_at_start(os.environ.items())
+    environment = read_at_start(os.environ.items())
     if sys.flags.isolated or any(_is_unknown(name) for name in environment):
         return None
     about = "\n".join([sys.executable, sys.version, *sorted(f"{name}={value}" for name, value in environment.items())])
@@ -104,6 +119,8 @@ def _is_unknown(variable: str) -> bool:
 
 def print_parts() -> None:
     """Prints the files of an interpreter which imports all that, those of programs, and the folders of its modules."""
+    from sampleblk_lab.vm import fork_server, programs
+
     fork_server.import_all()
     files = {sys.executable, "/etc/ld.so.cache", "/lib64/ld-linux-x86-64.so.2"}
     for module in list(sys.modules.values()):

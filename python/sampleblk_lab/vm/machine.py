@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import re
-import secrets
 import selectors
 import shutil
 import signal
@@ -29,7 +28,7 @@ from sampleblk_lab.kernels import resolve, store
 from sampleblk_lab.kernels.driver import module_tree
 from sampleblk_lab.paths import CacheError, cache_root, hold, resource, search_path
 from sampleblk_lab.progress import note, step
-from sampleblk_lab.vm import background, channel, copies, initramfs, interpreter, registers, template
+from sampleblk_lab.vm import channel, copies, initramfs, interpreter, registers, template
 from sampleblk_lab.vm.accel import Verdict, choose
 from sampleblk_lab.vm.console import Console
 from sampleblk_lab.vm.errors import (
@@ -187,7 +186,7 @@ class VM:
         self._resident = [Path(folder).resolve() for folder in resident]
         self._prepare()
         # Made by the keeper, who removes it if we are killed: nobody would before there is one.
-        self._scratch = Path(tempfile.gettempdir()) / f"sampleblk-vm-{secrets.token_hex(8)}"
+        self._scratch = Path(tempfile.gettempdir()) / f"sampleblk-vm-{os.urandom(8).hex()}"
         self._cleanup = weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
         self._keeper: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
@@ -326,6 +325,8 @@ class VM:
 
         Where there is one without, Python has changed since it was made: the other is made beside the work.
         """
+        from sampleblk_lab.vm import background
+
         without = self._template_with(None)
         if not (background.is_wanted() and without.exists()):
             return wanted, python

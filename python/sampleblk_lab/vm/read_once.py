@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: MIT
+"""The environment's variables that are read when an interpreter starts and never again.
+
+What has forked from one (:mod:`sampleblk_lab.vm.fork_server`) heeds those of the one it forked from.
+"""
+
+from __future__ import annotations
+
+import site
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# The variables that an interpreter, its locale or a library reads when it starts and never again.
+_AT_START = (
+    *("PYTHON", "LD_", "LC_", "MALLOC_", "GLIBC_", "OPENBLAS_", "GOTO_", "GFORTRAN_", "OMP_", "MKL_", "NPY_", "NUMPY_"),
+    *("OPENSSL_", "SQLITE_", "EXECNET_", "COV_", "COVERAGE_"),
+)
+_AT_START_NAMES = frozenset({"HOME", "LANG", "LANGUAGE"})
+# Of these the ones that a fork heeds, too: HOME where it has no modules.
+_HEEDED = frozenset({"PYTHONPATH"} if site.ENABLE_USER_SITE else {"PYTHONPATH", "HOME"})
+
+
+def read_at_start(environment: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Of an environment's variables those that only a new interpreter heeds."""
+    return {
+        name: value
+        for name, value in environment
+        if (name.startswith(_AT_START) or name in _AT_START_NAMES) and name not in _HEEDED
+    }
