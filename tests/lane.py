@@ -13,6 +13,7 @@ ended in any other way than by failed cases.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -27,11 +28,12 @@ FAILED = 1  # pytest's exit status where cases failed and nothing else happened
 
 @dataclass
 class Stream:
-    """One run of pytest: its name, what it is asked to run, and the options that a second run shares."""
+    """One run of pytest: its name, what it is asked to run, and the options and environment of a second run, too."""
 
     name: str
     cases: list[str]
     options: list[str] = field(default_factory=list)
+    environment: dict[str, str] | None = None
     status: int | None = None
 
     def run(self, cases: list[str]) -> int:
@@ -46,6 +48,7 @@ class Stream:
             stdin=subprocess.DEVNULL,
             text=True,
             errors="replace",
+            env=self.environment,
         ) as process:
             assert process.stdout is not None
             for line in process.stdout:
@@ -116,9 +119,11 @@ def main() -> int:
     durations = ["--durations=40", "--durations-min=4", "--sblk-deadline=600"]
     fast = ["-m", "not full", *durations]
     first, *others = sys.argv[1].split(",")
-    vms = [Stream(first, ["tests/vm"], ["--sblk-kernel", first, *fast])]
+    # Each guest collects its cases: what the first one has compiled is kept, whatever is said of it.
+    keeping = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    vms = [Stream(first, ["tests/vm"], ["--sblk-kernel", first, *fast], keeping)]
     on_each = ["-m", "each_kernel and not full", *durations]
-    vms += [Stream(kernel, ["tests/vm"], ["--sblk-kernel", kernel, *on_each]) for kernel in others]
+    vms += [Stream(kernel, ["tests/vm"], ["--sblk-kernel", kernel, *on_each], keeping) for kernel in others]
     # The cases of the host take longer: some of them follow those in VMs.
     folders = [f"tests/{name}" for name in ("suites", "sweeps", "workload")]
     rest = [f"--ignore={folder}" for folder in ("tests/vm", *folders)]

@@ -180,6 +180,14 @@ def test_modules_that_would_have_been_others_are(machine: VM, tmp_path: Path, na
         _both(machine, ["-c", "import copy"], tmp_path)
 
 
+@pytest.mark.parametrize("value", ["", "1"])
+def test_what_it_has_compiled_is_written_or_not_as_the_command_has_it(machine: VM, tmp_path: Path, value: str) -> None:
+    (tmp_path / "beside.py").write_text("")
+    env = {"PYTHONDONTWRITEBYTECODE": value}
+    assert forked(machine, cwd=tmp_path, env={**os.environ, **env})
+    _both(machine, ["-c", "import beside, sys; print(sys.dont_write_bytecode)"], tmp_path, **env)
+
+
 def test_unbuffered(machine: VM, tmp_path: Path) -> None:
     assert forked(machine, "-u", cwd=tmp_path)
     _both(machine, ["-u", "-c", PROGRAMS["streams"].replace("type(s.buffer)", "type(s)")], tmp_path)

@@ -256,6 +256,7 @@ def _program(command: _Command, at_start: dict[str, str], origins: dict[str, str
     sys.orig_argv[:] = command.argv
     sys.argv[:] = argv
     sys.path[:] = [first, *dict.fromkeys([*given, *sys.path[1:]])]
+    sys.dont_write_bytecode = bool(command.environment.get("PYTHONDONTWRITEBYTECODE"))
     sys.path_importer_cache.clear()
     importlib.invalidate_caches()
     _find_user_base()

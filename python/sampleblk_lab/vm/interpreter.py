@@ -24,8 +24,7 @@ from sampleblk_lab.vm.read_once import read_at_start
 # The settings of Python's that a fork heeds as a new interpreter does (python(1)); with others there is no template.
 _SETTINGS = frozenset(
     {
-        *("PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONIOENCODING", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED"),
-        *("PYTHONUTF8",),
+        *("PYTHONHASHSEED", "PYTHONIOENCODING", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED", "PYTHONUTF8"),
     }
 )
 

@@ -19,7 +19,7 @@ _AT_START = (
 )
 _AT_START_NAMES = frozenset({"HOME", "LANG", "LANGUAGE"})
 # Of these the ones that a fork heeds, too: HOME where it has no modules.
-_HEEDED = frozenset({"PYTHONPATH"} if site.ENABLE_USER_SITE else {"PYTHONPATH", "HOME"})
+_HEEDED = frozenset({"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"} | (set() if site.ENABLE_USER_SITE else {"HOME"}))
 
 
 def read_at_start(environment: Iterable[tuple[str, str]]) -> dict[str, str]:
