@@ -242,7 +242,9 @@ def test_clones_draw_other_random_numbers() -> None:
     code = f"import numpy, os, random, uuid; print({drawing})"
     drawn = []
     for _ in range(2):
-        with VM(driver=False) as vm:
+        vm = VM(driver=False)
+        vm.make_template()
+        with vm:
             assert forked(vm)
             drawn += [vm.run([sys.executable, "-c", code]).stdout.split() for _ in range(2)]
     for kind in zip(*drawn, strict=True):
