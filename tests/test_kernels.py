@@ -225,6 +225,7 @@ def test_drivers_that_a_vm_may_load_stay_however_many_are_built(
     source.mkdir()
     monkeypatch.setenv("SAMPLEBLK_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(driver, "module_source", lambda: source)
+    monkeypatch.setattr(driver, "_KEPT", 2)
 
     def built(number: int) -> Path:
         (source / "Makefile").write_text(f"all:\n\techo {number} >sampleblk.ko\n")

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _BUILT = (".ko", ".o", ".mod", ".mod.c", ".cmd", ".order", ".symvers")
 
 
+# Trees of a kernel that stay, those used last: of several checkouts, and of who goes back and forth between commits.
+_KEPT = 8
+
 # Beside a tree: its driver's path and size, written last.
 _MARK = "built"
 
@@ -131,8 +134,8 @@ def _build(kernel: Kernel, source: Path, scratch: Path) -> None:
 
 
 def _forget_older(target: Path, kernel: Kernel) -> None:
-    """Keeps the two trees of this kernel that were used last, and those that running VMs look into."""
+    """Keeps the trees of this kernel that were used last, and those that running VMs look into."""
     trees = [path for path in target.parent.glob(f"{kernel.release}-*") if path.is_dir()]
     trees.sort(key=lambda path: path.stat().st_mtime)
-    for old in trees[:-2]:
+    for old in trees[:-_KEPT]:
         remove_unless_held(old)
