@@ -5,6 +5,9 @@
 
 #include "block/device.h"
 
+/* The longest latency, and that of a line of others before it. */
+#define SBLK_FREEZE_DEADLINE (2 * (SAMPLEBLK_MAX_LATENCY_NS / NSEC_PER_SEC) * HZ)
+
 struct sblk_freeze {
 	unsigned int noio; /* of memalloc_noio_save() */
 };
@@ -30,6 +33,9 @@ void sblk_freeze_often(struct sblk_device *dev);
  */
 int sblk_drain_begin(struct sblk_device *dev);
 void sblk_drain_end(struct sblk_device *dev);
+
+/* Ends what would not end by itself: what hangs or is held, and what nobody polls for any more. May sleep. */
+void sblk_release_stuck(struct sblk_device *dev);
 
 /* Fails whatever is on its way and comes yet, from now on; waits until it has been. */
 void sblk_close(struct sblk_device *dev);

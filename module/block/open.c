@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "block/open.h"
 
+#include <linux/sched/signal.h>
+
+#include "block/freeze.h"
 #include "compat.h"
 
 /* With the lock that opening takes. */
@@ -24,13 +27,34 @@ unsigned int sblk_openers(struct sblk_device *dev)
 	return sblk_disk_openers(dev->disk);
 }
 
+/* The last who closes a disk has the lock while its pages are written: as sblk_freeze(), this does not wait for a rule. */
+static int lock_open(struct sblk_device *dev)
+{
+	unsigned long deadline = jiffies + SBLK_FREEZE_DEADLINE;
+
+	while (!sblk_trylock_open(dev->disk)) {
+		sblk_release_stuck(dev);
+		if (signal_pending(current))
+			return -EINTR;
+		if (time_after(jiffies, deadline))
+			return -EBUSY;
+		schedule_timeout_interruptible(1);
+	}
+	return 0;
+}
+
 int sblk_exclusive_begin(struct sblk_device *dev, bool force)
 {
-	int err = sblk_claim_disk(dev->disk, dev);
+	/* One who is claiming the disk, for whom a claim waits without end, waits for the lock. */
+	int err = lock_open(dev);
 
 	if (err)
 		return err;
-	err = sblk_lock_open(dev->disk);
+	sblk_unlock_open(dev->disk);
+	err = sblk_claim_disk(dev->disk, dev);
+	if (err)
+		return err;
+	err = lock_open(dev);
 	if (err) {
 		sblk_unclaim_disk(dev->disk, dev);
 		return err;

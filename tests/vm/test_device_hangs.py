@@ -163,6 +163,42 @@ def test_a_forced_removal_does_not_wait_for_what_was_asked_of_the_device(mode: s
 
 
 @both_modes
+@pytest.mark.parametrize("rule", ["hang", "hold"])
+def test_no_call_waits_for_one_who_waits_for_a_rule_as_he_closes_the_disk(mode: str, rule: str) -> None:
+    """What the page cache has of a disk is written as its last partition is closed, with the lock of opening."""
+
+    def closing() -> Background:
+        part = os.open(partition, os.O_RDWR)
+        whole = os.open(dev.path, os.O_RDWR)
+        os.pwrite(whole, b"c" * 4096, 0)
+        os.close(whole)
+        faults = dev.counters().faults
+        dev.set_faults([lab.Fault(action=rule, ops="write")])
+        closer = Background(os.close, part)
+        until(lambda: dev.counters().faults > faults)
+        return closer
+
+    with lab.Device("2M", mode=mode) as dev:
+        subprocess.run(["addpart", dev.path, "1", "2048", "1024"], check=True)
+        partition = Path(f"{dev.path}p1")
+        until(partition.exists)
+        snapshot = dev.snapshot_take()
+        closer = closing()
+        restored = Background(dev.snapshot_restore, snapshot, force=True)
+        assert restored.error(10) is None
+        assert closer.error(10) is None
+        # Nor one who waits for the lock with a claim on the disk.
+        closer = closing()
+        claimer = Background(lambda: os.close(os.open(dev.path, os.O_RDWR | os.O_EXCL)))
+        time.sleep(0.1)
+        restored = Background(dev.snapshot_restore, snapshot, force=True)
+        assert restored.error(10) in (None, errno.EBUSY)
+        assert closer.error(10) is None
+        assert claimer.error(10) in (None, errno.EBUSY)
+        dev.set_faults([])
+
+
+@both_modes
 def test_a_call_that_waits_for_delayed_io_ends_with_a_signal_and_changes_nothing(mode: str) -> None:
     with lab.Device("1M", mode=mode) as dev:
         script = (
