@@ -586,7 +586,25 @@ static inline unsigned int sblk_disk_openers(struct gendisk *disk)
 #endif
 }
 
-/* The lock under which disks and partitions are opened, closed and made. False when somebody else has it. */
+/* The lock under which disks and partitions are opened, closed and made. 0, -EINTR for a signal, or -ENOMEM. */
+static inline int __must_check sblk_lock_open(struct gendisk *disk)
+{
+#ifdef SBLK_HAVE_OPEN_MUTEX
+	return mutex_lock_interruptible(&disk->open_mutex);
+#else
+	struct block_device *bdev = sblk_whole_get(disk);
+	int err;
+
+	if (!bdev)
+		return -ENOMEM;
+	err = mutex_lock_interruptible(&bdev->bd_mutex);
+	if (err)
+		sblk_whole_put(bdev);
+	return err;
+#endif
+}
+
+/* False when somebody else has it. */
 static inline bool __must_check sblk_trylock_open(struct gendisk *disk)
 {
 #ifdef SBLK_HAVE_OPEN_MUTEX

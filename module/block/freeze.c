@@ -9,6 +9,8 @@
 #include "compat.h"
 
 #define SBLK_FREEZE_STEP (HZ / 50 + 1)
+/* The longest latency, and that of a line of others before it. */
+#define SBLK_FREEZE_DEADLINE (2 * (SAMPLEBLK_MAX_LATENCY_NS / NSEC_PER_SEC) * HZ)
 
 void sblk_release_stuck(struct sblk_device *dev)
 {

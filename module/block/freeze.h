@@ -5,9 +5,6 @@
 
 #include "block/device.h"
 
-/* The longest latency, and that of a line of others before it. */
-#define SBLK_FREEZE_DEADLINE (2 * (SAMPLEBLK_MAX_LATENCY_NS / NSEC_PER_SEC) * HZ)
-
 struct sblk_freeze {
 	unsigned int noio; /* of memalloc_noio_save() */
 };

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "block/open.h"
 
-#include <linux/sched/signal.h>
-
 #include "block/freeze.h"
 #include "compat.h"
 
@@ -27,38 +25,32 @@ unsigned int sblk_openers(struct sblk_device *dev)
 	return sblk_disk_openers(dev->disk);
 }
 
-/* The last who closes a disk has the lock while its pages are written: as sblk_freeze(), this does not wait for a rule. */
-static int lock_open(struct sblk_device *dev)
+static int claim_and_lock(struct sblk_device *dev)
 {
-	unsigned long deadline = jiffies + SBLK_FREEZE_DEADLINE;
+	int err = sblk_claim_disk(dev->disk, dev);
 
-	while (!sblk_trylock_open(dev->disk)) {
-		sblk_release_stuck(dev);
-		if (signal_pending(current))
-			return -EINTR;
-		if (time_after(jiffies, deadline))
-			return -EBUSY;
-		schedule_timeout_interruptible(1);
-	}
-	return 0;
+	if (err)
+		return err;
+	err = sblk_lock_open(dev->disk);
+	if (err)
+		sblk_unclaim_disk(dev->disk, dev);
+	return err;
 }
 
 int sblk_exclusive_begin(struct sblk_device *dev, bool force)
 {
-	/* One who is claiming the disk, for whom a claim waits without end, waits for the lock. */
-	int err = lock_open(dev);
+	int err;
 
+	/*
+	 * Who has the claim or the lock may be waiting for pages that are written, one who discards or the last who closes:
+	 * as sblk_freeze(), this does not wait for a rule.
+	 */
+	WRITE_ONCE(dev->draining, true);
+	sblk_release_stuck(dev);
+	err = claim_and_lock(dev);
+	WRITE_ONCE(dev->draining, false);
 	if (err)
 		return err;
-	sblk_unlock_open(dev->disk);
-	err = sblk_claim_disk(dev->disk, dev);
-	if (err)
-		return err;
-	err = lock_open(dev);
-	if (err) {
-		sblk_unclaim_disk(dev->disk, dev);
-		return err;
-	}
 	if (!force && sblk_disk_openers(dev->disk)) {
 		sblk_exclusive_end(dev);
 		return -EBUSY;

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from blockio import Background, aligned, read, until, write
+from blockio import Background, aligned, discard, read, until, write
 
 import sampleblk_lab as lab
 
@@ -195,6 +195,21 @@ def test_no_call_waits_for_one_who_waits_for_a_rule_as_he_closes_the_disk(mode: 
         assert restored.error(10) in (None, errno.EBUSY)
         assert closer.error(10) is None
         assert claimer.error(10) in (None, errno.EBUSY)
+        # Nor one who has a claim, for the pages that he discards, and waits for those that are written.
+        dev.set_faults([])
+        fd = os.open(dev.path, os.O_RDWR)
+        os.pwrite(fd, b"d" * 4096, 0)
+        faults = dev.counters().faults
+        dev.set_faults([lab.Fault(action=rule, ops="write")])
+        writer = Background(os.fsync, fd)
+        until(lambda: dev.counters().faults > faults)
+        discarder = Background(discard, dev.path, 0, 4096)
+        time.sleep(0.2)
+        restored = Background(dev.snapshot_restore, snapshot, force=True)
+        assert restored.error(10) in (None, errno.EBUSY)
+        assert writer.error(10) in (None, errno.EIO)
+        discarder.error(10)
+        os.close(fd)
         dev.set_faults([])
 
 
