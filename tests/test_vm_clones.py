@@ -66,13 +66,9 @@ class Watched:
 
     def left(self) -> dict[str, object]:
         """What is still there: processes, files, shared memory, held locks of the cache."""
-        locks = []
-        for path in cache_root().glob("*/*.lock"):
-            with path.open() as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    locks.append(str(path))
+        # One that another process holds goes with it, and those of ours are told above; other streams have theirs.
+        opened = [os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]  # noqa: PTH115
+        locks = [path for path in opened if path.startswith(str(cache_root())) and path.endswith(".lock")]
         found = {
             "processes": self.processes(),
             "files": [path.name for path in self.folder.iterdir()],
@@ -82,8 +78,19 @@ class Watched:
         return {kind: what for kind, what in found.items() if what}
 
 
+def _is_locked(path: Path) -> bool:
+    """Whether somebody works on what a lock of the cache is for."""
+    with contextlib.suppress(FileNotFoundError), path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def _shared() -> set[str]:
-    unfinished = [path for path in cache_root().glob("*/.*") if path.parent.name in ("templates", "initramfs")]
+    parts = [path for path in cache_root().glob("*/.*") if path.parent.name in ("templates", "initramfs")]
+    unfinished = [path for path in parts if not _is_locked(path.with_name(f"{path.name.split('.')[1]}.lock"))]
     return {
         str(path) for path in [*Path("/dev/shm").glob("*sampleblk*"), *Path("/dev/shm").glob("*qemu*"), *unfinished]
     }

@@ -191,6 +191,7 @@ class VM:
         self._keeper: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
         self._lifeline = -1
+        self._held: list[int] = []
         self._link: channel.Link | None = None
         self._runs = threading.Lock()  # held by the one command that runs
         self._qmp: Qmp | None = None
@@ -208,10 +209,12 @@ class VM:
             store.check(self.kernel)
             self._initramfs = initramfs.build(self.kernel)
         self._modules = module_tree(self.kernel) if self._driver else self.kernel.modules
-        # The guest reads its modules when it loads them.
-        for modules in {self._modules, self.kernel.modules}:
-            if modules is not None and modules.is_relative_to(cache_root()):
-                weakref.finalize(self, os.close, hold(modules.parents[2]))
+
+    def _hold_modules(self) -> None:
+        """Keeps what the guest may load in the cache for as long as it runs."""
+        for folder in {path.parents[2] for path in (self._modules, self.kernel.modules) if path is not None}:
+            if folder.is_relative_to(cache_root()):
+                self._held.append(hold(folder))
 
     def _replace_kernel(self) -> None:
         store.forget(self.kernel)
@@ -503,6 +506,11 @@ class VM:
     def _launch(self, extra: Sequence[str], initrd: Path | None = None) -> None:
         if self.run_dir is not None:
             self.run_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            self._hold_modules()
+        except FileNotFoundError:  # others have built drivers since, and this one has gone
+            self._prepare()
+            self._hold_modules()
         pairs = {name: socket.socketpair() for name in (*channel.PORTS, _QMP)}
         near_ends = {name: near for name, (near, _) in pairs.items()}
         far_ends = {name: far for name, (_, far) in pairs.items()}
@@ -558,6 +566,8 @@ class VM:
         if self._link is not None:
             self._link.close()
             self._link = self._qmp = None
+        while self._held:
+            os.close(self._held.pop())
 
     # --- talk -------------------------------------------------------------------------------------------------
 
