@@ -16,6 +16,7 @@ from sampleblk_lab.cli.main import main
 from sampleblk_lab.errors import FormatError, InputError, UnsupportedError
 from sampleblk_lab.kernels import config, debian, driver, image, store
 from sampleblk_lab.vm import VM, initramfs
+from support import copy_sources
 
 
 def _bzimage(payload: bytes, release: str = "6.1.0-test") -> bytes:
@@ -245,3 +246,18 @@ def test_drivers_that_a_vm_may_load_stay_however_many_are_built(
         assert said == f"/lib/modules/{kernel.release}/updates/sampleblk.ko\n".encode()
     built(8)
     assert not first.exists()
+
+
+def test_what_was_made_in_the_driver_s_folder_is_no_source_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Headers that were made for the kernel of one build are not for the next one's."""
+    folder = copy_sources(Path(__file__).parents[1] / "module", tmp_path)
+    monkeypatch.setattr(driver, "module_source", lambda: folder)
+    before = driver.source_identity()
+    for name in ("generated/config.h", "core/cache.o", ".git/index", "tests/new.c"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("of another kernel")
+    assert driver.source_identity() == before
+    (folder / "core/new.h").write_text("")
+    assert driver.source_identity() != before

@@ -33,14 +33,18 @@ class DriverBuildError(SampleblkError, RuntimeError):
     """kbuild failed; the message ends with what it printed."""
 
 
+# The user-space tests of the driver are no part of the module; touching one must not rebuild it. What was made for one
+# kernel is not for another.
+_NOT_SOURCES = frozenset({"tests", "generated"})
+
+
 def _sources(folder: Path) -> list[Path]:
-    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(_BUILT)]
-    return sorted(path for path in files if _is_source(path.relative_to(folder).parts))
-
-
-def _is_source(parts: tuple[str, ...]) -> bool:
-    # The user-space tests of the driver are no part of the module; touching one must not rebuild it.
-    return parts[0] != "tests" and not any(part.startswith(".") for part in parts)
+    found = []
+    for at, folders, names in os.walk(folder):
+        top = Path(at) == folder
+        folders[:] = [name for name in folders if not name.startswith(".") and not (top and name in _NOT_SOURCES)]
+        found += [Path(at, name) for name in names if not name.startswith(".") and not name.endswith(_BUILT)]
+    return sorted(found)
 
 
 def source_identity() -> str:

@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import json
 import os
-import platform
 import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -61,7 +60,8 @@ def usable() -> bool:
 
 def _path(qemu: Qemu) -> Path:
     # KVM is the host kernel's and QEMU's; either one's update may mend it or break it.
-    key = hashlib.sha256(f"{qemu.identity} {platform.release()} {platform.version()}".encode()).hexdigest()[:16]
+    host = os.uname()
+    key = hashlib.sha256(f"{qemu.identity} {host.release} {host.version}".encode()).hexdigest()[:16]
     return cache_root() / "kvm" / f"{key}.json"
 
 

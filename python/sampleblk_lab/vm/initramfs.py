@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import lzma
 import os
+import re
 import stat
 import struct
 import subprocess
@@ -51,27 +52,34 @@ def module_files(kernel: Kernel, wanted: tuple[str, ...] = MODULES) -> list[Path
             raise UnsupportedError(
                 f"kernel {kernel.release}", f"{kernel.modules} has no {index}", f"depmod -b {root} {kernel.release}"
             )
-    builtin = {_module_name(line) for line in (kernel.modules / "modules.builtin").read_text().split()}
-    needs: dict[str, tuple[str, list[str]]] = {}
-    for line in (kernel.modules / "modules.dep").read_text().splitlines():
-        path, _, below = line.partition(":")
-        needs[_module_name(path)] = (path, below.split())
+    builtin = (kernel.modules / "modules.builtin").read_text()
+    files = (kernel.modules / "modules.dep").read_text()
     ordered: dict[str, None] = {}
     for name in wanted:
-        if name in builtin:
+        if _line_of(name, builtin):
             continue
-        if name not in needs:
+        path, _, below = _line_of(name, files).partition(":")
+        if not path:
             option = config.MODULES.get(name, f"CONFIG_{name.upper()}")
             raise UnsupportedError(
                 f"kernel {kernel.release}",
                 f"it has no module {name}, which the VM needs",
                 f"build it with {option}=m or =y",
             )
-        path, dependencies = needs[name]
         # modules.dep lists what must be loaded last first.
-        for file in [*reversed(dependencies), path]:
+        for file in [*reversed(below.split()), path]:
             ordered[file] = None
     return [kernel.modules / file for file in ordered]
+
+
+def _line_of(name: str, index: str) -> str:
+    """The line of an index that is about a module; empty where none is. There are some four thousand others."""
+    for found in re.finditer(rf"{name.replace('_', '[-_]')}\.ko\b", index):
+        begin = index.rfind("\n", 0, found.start()) + 1
+        folder = index[begin : found.start()]
+        if " " not in folder and (not folder or folder.endswith("/")):  # else it is another one, or what that one needs
+            return index[begin:].partition("\n")[0]
+    return ""
 
 
 def _unpacked(path: Path) -> bytes:
