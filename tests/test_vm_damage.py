@@ -176,9 +176,20 @@ def test_a_damaged_initramfs_is_built_again(keep: int) -> None:
     path = initramfs.build(kernel)
     content = path.read_bytes()
     path.write_bytes(content[:keep] if keep >= 0 else content[:5000] + b"?" + content[5001:])
-    again = initramfs.build(kernel)
+    again = initramfs.whole(path, kernel)
     assert again.read_bytes() == content
-    assert initramfs.build(kernel) == again
+    assert initramfs.whole(again, kernel) == again == initramfs.build(kernel)
+
+
+@pytest.mark.usefixtures("own_cache")
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_vm_starts_with_a_damaged_initramfs(warm: bool) -> None:
+    vm = VM(driver=False, memory_mib=512, warm=warm)
+    if warm:
+        vm.make_template()
+    initramfs.build(vm.kernel).write_bytes(b"")
+    with vm:
+        assert vm.run(["echo", "up"]).stdout == b"up\n"
 
 
 def test_a_damaged_module_is_an_error_that_names_it(tmp_path: Path) -> None:

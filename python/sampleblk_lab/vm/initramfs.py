@@ -6,6 +6,7 @@ usr/gen_init_cpio.c of the kernel has the format.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import lzma
 import os
@@ -74,11 +75,12 @@ def module_files(kernel: Kernel, wanted: tuple[str, ...] = MODULES) -> list[Path
 
 def _line_of(name: str, index: str) -> str:
     """The line of an index that is about a module; empty where none is. There are some four thousand others."""
+    index += "\n"
     for found in re.finditer(rf"{name.replace('_', '[-_]')}\.ko\b", index):
         begin = index.rfind("\n", 0, found.start()) + 1
         folder = index[begin : found.start()]
         if " " not in folder and (not folder or folder.endswith("/")):  # else it is another one, or what that one needs
-            return index[begin:].partition("\n")[0]
+            return index[begin : index.find("\n", found.end())]
     return ""
 
 
@@ -128,7 +130,7 @@ def cpio(entries: list[Entry]) -> bytes:
 
 
 def build(kernel: Kernel) -> Path:
-    """The initramfs for a kernel, built once into the cache; built again when it is not what was written.
+    """The initramfs for a kernel, built once into the cache.
 
     Its name begins with the hash of what went into it and ends with that of its content.
 
@@ -143,15 +145,24 @@ def build(kernel: Kernel) -> Path:
     parts = "\n".join([kernel.release, *map(fingerprint, [init, *modules, *nodes])])
     folder, key = cache_root() / "initramfs", hashlib.sha256(parts.encode()).hexdigest()[:24]
     for path in folder.glob(f"{key}-*.cpio"):
-        if _content_name(key, path.read_bytes()) == path.name:
-            return path
-        path.unlink()  # damaged: a guest would only panic
+        return path
     archive = cpio(_entries(init, modules, nodes))
     target = folder / _content_name(key, archive)
     write_atomically(target, archive)
     for old in sorted(folder.glob("*.cpio"), key=lambda path: path.stat().st_mtime)[:-_KEPT]:
         old.unlink(missing_ok=True)
     return target
+
+
+def whole(path: Path, kernel: Kernel) -> Path:
+    """One that was built for a kernel, and is what was written then, for a boot: else a guest would only panic."""
+    if path.parent == cache_root() / "initramfs":
+        with contextlib.suppress(FileNotFoundError):
+            if _content_name(path.name.partition("-")[0], path.read_bytes()) == path.name:
+                return path
+            path.unlink()
+        return build(kernel)
+    return path
 
 
 def _static_nodes(kernel: Kernel) -> list[Path]:

@@ -280,6 +280,7 @@ class VM:
             self.restored = False
         with self._stopped_unless_well():
             end = time.monotonic() + timeout_s
+            self._initramfs = initramfs.whole(self._initramfs, self.kernel)
             self._launch(())
             self._await_ready(end)
             self._begin(end)
@@ -386,6 +387,7 @@ class VM:
 
     def _with(self, python: interpreter.Interpreter | None, folder: Path) -> Path:
         """The initramfs, with what the guest has in its memory of the host's files."""
+        self._initramfs = initramfs.whole(self._initramfs, self.kernel)
         if python is None and not self._resident:
             return self._initramfs
         paths = [] if python is None else [*python.files, *python.folders]
