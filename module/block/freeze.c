@@ -12,7 +12,8 @@
 /* The longest latency, and that of a line of others before it. */
 #define SBLK_FREEZE_DEADLINE (2 * (SAMPLEBLK_MAX_LATENCY_NS / NSEC_PER_SEC) * HZ)
 
-void sblk_release_stuck(struct sblk_device *dev)
+/* Ends what would not end by itself: what hangs or is held, and what nobody polls for any more. */
+static void release_stuck(struct sblk_device *dev)
 {
 	sblk_cmd_release(dev, BIT(SBLK_WAIT_HUNG), BLK_STS_IOERR, SBLK_EVERY_RULE);
 	sblk_cmd_release(dev, BIT(SBLK_WAIT_HELD), BLK_STS_OK, SBLK_EVERY_RULE);
@@ -34,7 +35,7 @@ int sblk_freeze(struct sblk_device *dev, struct sblk_freeze *freeze)
 	blk_freeze_queue_start(dev->disk->queue);
 	freeze->noio = memalloc_noio_save();
 	do {
-		sblk_release_stuck(dev);
+		release_stuck(dev);
 		if (wait_a_step(dev))
 			return 0;
 		if (signal_pending(current))
@@ -68,6 +69,12 @@ int sblk_drain_begin(struct sblk_device *dev)
 	WRITE_ONCE(dev->draining, true);
 	sblk_unfreeze(dev, &freeze);
 	return 0;
+}
+
+void sblk_drain_ahead(struct sblk_device *dev)
+{
+	WRITE_ONCE(dev->draining, true);
+	release_stuck(dev);
 }
 
 void sblk_drain_end(struct sblk_device *dev)

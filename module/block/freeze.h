@@ -31,8 +31,8 @@ void sblk_freeze_often(struct sblk_device *dev);
 int sblk_drain_begin(struct sblk_device *dev);
 void sblk_drain_end(struct sblk_device *dev);
 
-/* Ends what would not end by itself: what hangs or is held, and what nobody polls for any more. May sleep. */
-void sblk_release_stuck(struct sblk_device *dev);
+/* Begins the same for a call that waits for a task, which waits for I/O: at once, what is on its way is not waited for. */
+void sblk_drain_ahead(struct sblk_device *dev);
 
 /* Fails whatever is on its way and comes yet, from now on; waits until it has been. */
 void sblk_close(struct sblk_device *dev);

@@ -45,10 +45,9 @@ int sblk_exclusive_begin(struct sblk_device *dev, bool force)
 	 * Who has the claim or the lock may be waiting for pages that are written, one who discards or the last who closes:
 	 * as sblk_freeze(), this does not wait for a rule.
 	 */
-	WRITE_ONCE(dev->draining, true);
-	sblk_release_stuck(dev);
+	sblk_drain_ahead(dev);
 	err = claim_and_lock(dev);
-	WRITE_ONCE(dev->draining, false);
+	sblk_drain_end(dev);
 	if (err)
 		return err;
 	if (!force && sblk_disk_openers(dev->disk)) {
