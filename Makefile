@@ -41,14 +41,15 @@ $(STAMPS)/venv: pyproject.toml | packages
 	@touch $@
 
 # Editable, and without build isolation, so that a second build compiles only what changed. The driver's source and the list
-# of the suites' packages are installed beside it.
+# of the suites' packages are installed beside it. Python is compiled here: where PYTHONDONTWRITEBYTECODE is set, each
+# interpreter would compile them again.
 $(STAMPS)/core: $(STAMPS)/venv $(CPP_SOURCES) $(MODULE_SOURCES) packaging/debian-suites.txt
 	@echo "building the C++ core"
 	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(BIN)/pip install -q --no-build-isolation -e . \
 		--config-settings=cmake.define.SAMPLEBLK_WERROR=ON
 	@sed -i '1s/^from /"""PYTEST_DONT_REWRITE: site imports it before pytest could."""\nfrom /' \
 		$(VENV)/lib/python3*/site-packages/_editable_skbc_sampleblk_lab.py
-	@$(BIN)/python -m compileall -q python # or, where PYTHONDONTWRITEBYTECODE is set, each interpreter would
+	@$(BIN)/python -m compileall -q python
 	@touch $@
 
 # What only those need who test or change the package.
@@ -97,7 +98,7 @@ test-cpp: build/asan/build.ninja ## GoogleTest, under ASan and UBSan
 
 # Beside each other: a VM keeps one CPU busy.
 # Prepared here, once the interpreter has the tools of development.
-test-python: packages-tests build $(DRIVER_STAMPS) ## pytest: on this host, and in a VM on each of KERNELS
+test-python: packages-tests build $(DRIVER_STAMPS) ## pytest: on this host, and in VMs on KERNELS
 	@for kernel in $(subst $(comma), ,$(KERNELS)); do $(BIN)/sampleblk-lab vm prepare --kernel $$kernel >/dev/null || exit 1; done
 	@$(BIN)/python tests/lane.py $(KERNELS)
 

@@ -17,7 +17,7 @@ import sampleblk_lab
 from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 # Set in a VM of ours, to what there is to know about it.
@@ -104,6 +104,12 @@ def make_environment(path: str | None = None) -> dict[str, str]:
     """
     kept = {name: value for name, value in os.environ.items() if name not in _OF_MAKE}
     return {**kept, "PATH": search_path() if path is None else path}
+
+
+def tied(command: Sequence[str], signal_name: str) -> list[str]:
+    """A command that gets a signal when we end, however we do (setpriv(1), of util-linux; without it, it gets none)."""
+    setpriv = find_program("setpriv")
+    return [setpriv, "--pdeathsig", signal_name, *command] if setpriv else list(command)
 
 
 def find_program(name: str) -> str | None:
@@ -203,6 +209,12 @@ def remove_unless_held(folder: Path) -> None:
             os.close(descriptor)
 
 
+def keep_newest(folders: Iterable[Path], most: int) -> None:
+    """Removes all but those that were used last, and those that a process holds."""
+    for old in sorted(folders, key=lambda path: path.stat().st_mtime)[:-most]:
+        remove_unless_held(old)
+
+
 def below(folder: Path, name: str) -> Path:
     """A path in a folder, of a relative one that another host sent. Raises ValueError where it leads out."""
     inside = PurePosixPath(name)
@@ -226,11 +238,10 @@ def scratch_directory(kind: str, base: Path | None = None) -> Iterator[Path]:
         made = Path(tempfile.mkdtemp(prefix=prefix, dir=base))
         descriptor = -1
         try:
-            descriptor = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            descriptor = hold(made)
             os.stat(made)  # noqa: PTH116  # another one may have met it before it was locked
             break
-        except (BlockingIOError, FileNotFoundError):
+        except FileNotFoundError:
             if descriptor >= 0:
                 os.close(descriptor)
     try:

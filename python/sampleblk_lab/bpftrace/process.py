@@ -147,9 +147,8 @@ class Tracer(StopsAtEnd, Generic[Found]):
 
     def _launch(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         """Starts it, and returns when its probes are attached. Raises what :meth:`_failure` and the others return."""
-        if setpriv := paths.find_program("setpriv"):
-            # It ends with us, whatever happens to us.
-            command = [setpriv, "--pdeathsig", "INT", *command]
+        # It ends with us, whatever happens to us.
+        command = paths.tied(command, "INT")
         environment = {**os.environ, "LC_ALL": "C", "PATH": paths.search_path(), **environment}
         end = time.monotonic() + self._timeout_s
         with (self._folder / OUT).open("wb") as out, (self._folder / ERR).open("wb") as err:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import SampleblkError
-from sampleblk_lab.paths import built_directory, cache_root, locked, make_environment, module_source, remove_unless_held
+from sampleblk_lab.paths import built_directory, cache_root, keep_newest, locked, make_environment, module_source
 from sampleblk_lab.progress import step
 
 if TYPE_CHECKING:
@@ -139,7 +139,4 @@ def _build(kernel: Kernel, source: Path, scratch: Path) -> None:
 
 def _forget_older(target: Path, kernel: Kernel) -> None:
     """Keeps the trees of this kernel that were used last, and those that running VMs look into."""
-    trees = [path for path in target.parent.glob(f"{kernel.release}-*") if path.is_dir()]
-    trees.sort(key=lambda path: path.stat().st_mtime)
-    for old in trees[:-_KEPT]:
-        remove_unless_held(old)
+    keep_newest((path for path in target.parent.glob(f"{kernel.release}-*") if path.is_dir()), _KEPT)

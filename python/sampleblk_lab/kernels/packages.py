@@ -22,8 +22,8 @@ from sampleblk_lab.paths import (
     cache_root,
     find_program,
     fingerprint,
+    keep_newest,
     locked,
-    remove_unless_held,
     write_atomically,
 )
 from sampleblk_lab.progress import note, step
@@ -239,6 +239,4 @@ def _load(folder: Path) -> Unpacked | None:
 
 
 def _forget_oldest(folder: Path) -> None:
-    unpacked = sorted((path.parent for path in folder.glob(f"*/{_ABOUT}")), key=lambda path: path.stat().st_mtime)
-    for old in unpacked[:-_KEPT]:
-        remove_unless_held(old)
+    keep_newest((path.parent for path in folder.glob(f"*/{_ABOUT}")), _KEPT)

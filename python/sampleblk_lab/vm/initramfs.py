@@ -75,12 +75,11 @@ def module_files(kernel: Kernel, wanted: tuple[str, ...] = MODULES) -> list[Path
 
 def _line_of(name: str, index: str) -> str:
     """The line of an index that is about a module; empty where none is. There are some four thousand others."""
-    index += "\n"
-    for found in re.finditer(rf"{name.replace('_', '[-_]')}\.ko\b", index):
+    for found in re.finditer(rf"{name.replace('_', '[-_]')}\.ko\b.*", index):
         begin = index.rfind("\n", 0, found.start()) + 1
         folder = index[begin : found.start()]
         if " " not in folder and (not folder or folder.endswith("/")):  # else it is another one, or what that one needs
-            return index[begin : index.find("\n", found.end())]
+            return index[begin : found.end()]
     return ""
 
 
@@ -144,8 +143,8 @@ def build(kernel: Kernel) -> Path:
     nodes = _static_nodes(kernel)
     parts = "\n".join([kernel.release, *map(fingerprint, [init, *modules, *nodes])])
     folder, key = cache_root() / "initramfs", hashlib.sha256(parts.encode()).hexdigest()[:24]
-    for path in folder.glob(f"{key}-*.cpio"):
-        return path
+    if built := next(folder.glob(f"{key}-*.cpio"), None):
+        return built
     archive = cpio(_entries(init, modules, nodes))
     target = folder / _content_name(key, archive)
     write_atomically(target, archive)
@@ -156,13 +155,13 @@ def build(kernel: Kernel) -> Path:
 
 def whole(path: Path, kernel: Kernel) -> Path:
     """One that was built for a kernel, and is what was written then, for a boot: else a guest would only panic."""
-    if path.parent == cache_root() / "initramfs":
-        with contextlib.suppress(FileNotFoundError):
-            if _content_name(path.name.partition("-")[0], path.read_bytes()) == path.name:
-                return path
-            path.unlink()
-        return build(kernel)
-    return path
+    if path.parent != cache_root() / "initramfs":
+        return path
+    with contextlib.suppress(FileNotFoundError):
+        if _content_name(path.name.partition("-")[0], path.read_bytes()) == path.name:
+            return path
+        path.unlink()
+    return build(kernel)
 
 
 def _static_nodes(kernel: Kernel) -> list[Path]:

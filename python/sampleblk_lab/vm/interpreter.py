@@ -22,11 +22,7 @@ from sampleblk_lab.vm import copies
 from sampleblk_lab.vm.read_once import read_at_start
 
 # The settings of Python's that a fork heeds as a new interpreter does (python(1)); with others there is no template.
-_SETTINGS = frozenset(
-    {
-        *("PYTHONHASHSEED", "PYTHONIOENCODING", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED", "PYTHONUTF8"),
-    }
-)
+_SETTINGS = frozenset({"PYTHONHASHSEED", "PYTHONIOENCODING", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED", "PYTHONUTF8"})
 
 # It names a file that the template has not.
 _NAMES_A_FILE = frozenset({"OPENSSL_CONF"})

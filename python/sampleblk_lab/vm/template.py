@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab.paths import CacheError, built_directory, cache_root, fingerprint, locked
+from sampleblk_lab.paths import CacheError, built_directory, cache_root, fingerprint, keep_newest, locked
 from sampleblk_lab.progress import note
 from sampleblk_lab.vm.errors import BootError, GuestLostError
 from sampleblk_lab.vm.qemu import option_value
@@ -184,10 +184,4 @@ def say_not_saved(template: Template, error: Exception) -> None:
 
 
 def _forget_oldest(folder: Path) -> None:
-    templates = sorted(
-        (path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")),
-        key=lambda path: path.stat().st_mtime,
-    )
-    for old in templates[:-_KEPT]:
-        shutil.rmtree(old, ignore_errors=True)
-        old.with_name(f"{old.name}.lock").unlink(missing_ok=True)
+    keep_newest((path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")), _KEPT)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sampleblk_lab.errors import FormatError, SampleblkError, UnsupportedError
-from sampleblk_lab.paths import find_program
+from sampleblk_lab.paths import find_program, tied
 from sampleblk_lab.table import Table
 from sampleblk_lab.workload.result import JobError, percentiles_of
 
@@ -204,9 +204,8 @@ def run_fio(job_file: str, keys: Iterable[str], *, check: bool = True) -> FioRes
         source.write_text(job_file)
         output = Path(directory) / "output"
         command = [program, "--eta=never", "--output-format=normal,json+", f"--output={output}"]
-        command += [f"--aux-path={directory}", str(source)]
-        if tie := find_program("setpriv"):  # of util-linux: fio ends its jobs when we are gone
-            command = [tie, "--pdeathsig=TERM", *command]
+        # It ends its jobs when we are gone.
+        command = tied([*command, f"--aux-path={directory}", str(source)], "TERM")
         stop_reason = ""
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "errors": "backslashreplace"}
         with subprocess.Popen(command, **pipes) as process:
