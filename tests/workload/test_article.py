@@ -8,9 +8,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from beside_fio import fios, needs_fio, needs_strace, on_files, ours
 
 import sampleblk_lab as lab
-from conftest import fios, needs_fio, needs_strace, on_files, ours
 
 ARTICLE = Path(__file__).parent.parent / "data" / "jobs" / "fs_seq_write_sync_001"
 

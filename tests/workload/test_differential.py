@@ -8,8 +8,7 @@ from pathlib import Path
 
 import differential
 import pytest
-
-from conftest import FIO_VERSION, needs_fio
+from beside_fio import FIO_VERSION, needs_fio
 
 CASES = 200
 PER_TEST = 20

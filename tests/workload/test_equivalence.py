@@ -16,8 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-
-from conftest import FIO_VERSION, fios, needs_fio, needs_strace, on_files, ours
+from beside_fio import FIO_VERSION, fios, needs_fio, needs_strace, on_files, ours
 
 JOBS = Path(__file__).parent.parent / "data" / "jobs" / "equivalence"
 

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
+from beside_fio import needs_fio_3_33
 
 import sampleblk_lab as lab
-from conftest import needs_fio_3_33
 
 EXAMPLES = Path("/usr/share/doc/fio/examples")
 

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from beside_fio import needs_strace, on_files, strace
 
 import sampleblk_lab as lab
-from conftest import needs_strace, on_files, strace
 
 _RUN = """
 import sys

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
+from beside_fio import needs_fio
 
 import sampleblk_lab as lab
-from conftest import needs_fio
 
 pytestmark = needs_fio
 

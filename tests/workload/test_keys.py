@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from beside_fio import needs_fio, needs_fio_3_33
 
 import sampleblk_lab as lab
-from conftest import needs_fio, needs_fio_3_33
 
 # What a workload must be able to say.
 WANTED = (

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from beside_fio import needs_fio
 
 import sampleblk_lab as lab
-from conftest import needs_fio
 
 pytestmark = needs_fio
 

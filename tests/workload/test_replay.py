@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from beside_fio import needs_fio, needs_strace, on_files, strace
 
 import sampleblk_lab as lab
-from conftest import needs_fio, needs_strace, on_files, strace
 
 TRACES = Path(__file__).parent.parent / "data" / "trace"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from beside_fio import needs_fio
 
 import sampleblk_lab as lab
-from conftest import needs_fio
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from beside_fio import FIO_VERSION, needs_fio
 
 import sampleblk_lab as lab
-from conftest import FIO_VERSION, needs_fio
 
 ENGINES = ["psync", "libaio", "io_uring"]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from beside_fio import needs_fio
 
 import sampleblk_lab as lab
-from conftest import needs_fio
 
 CHECKSUMS = [
     "md5", "crc64", "crc32c", "crc32", "crc16", "crc7", "xxhash", "sha1", "sha256", "sha512", "sha3-224", "sha3-256",
