@@ -289,6 +289,7 @@ static bool faulty_range(const struct sblk_cmd *cmd, u64 *pos, u64 *len)
 	*pos = cmd->io.pos;
 	*len = cmd->io.len;
 	switch (cmd->fault.action) {
+	case SAMPLEBLK_FAULT_ERROR:
 	case SAMPLEBLK_FAULT_LOST_WRITE:
 		return false;
 	case SAMPLEBLK_FAULT_TORN_WRITE:
@@ -309,6 +310,8 @@ static bool faulty_range(const struct sblk_cmd *cmd, u64 *pos, u64 *len)
 /* The status that a command is answered with whatever comes of its execution. */
 static blk_status_t faulty_status(const struct sblk_cmd *cmd)
 {
+	if (cmd->fault.action == SAMPLEBLK_FAULT_ERROR)
+		return errno_to_blk_status(-(int)cmd->fault.arg0);
 	if (cmd->fault.action == SAMPLEBLK_FAULT_TORN_WRITE && cmd->fault.arg1)
 		return errno_to_blk_status(-(int)cmd->fault.arg1);
 	if (cmd->fault.action == SAMPLEBLK_FAULT_BAD_SECTOR)
@@ -341,28 +344,27 @@ static int do_unlogged(struct sblk_cmd *cmd, u64 pos, u64 len, gfp_t gfp)
 	return 0;
 }
 
-/* 0, -ENOMEM, -EIO or -EILSEQ. */
+/* 0, -ENOMEM, -EIO or -EILSEQ. A power cut waits for whoever is in here. */
 static int cmd_do(struct sblk_cmd *cmd, gfp_t gfp)
 {
 	struct sblk_device *dev = cmd->queue->dev;
 	u64 pos, len;
-	int err;
 
+	if (trace_sampleblk_start_enabled())
+		trace_sampleblk_start(cmd, gfpflags_allow_blocking(gfp) ? ktime_get_ns() - cmd->start_ns : 0);
 	if (!faulty_range(cmd, &pos, &len) || !keep_whole_granules(dev, cmd->io.op, &pos, &len))
 		return 0;
 	if (cmd->io.op != SBLK_READ && sblk_medium_logs(&dev->medium))
 		return change_logged(cmd, pos, len, gfp);
-	/* A power cut waits for whoever is in here. */
-	if (gfpflags_allow_blocking(gfp)) {
-		mutex_lock(&dev->worker_lock);
-		err = do_unlogged(cmd, pos, len, gfp);
-		mutex_unlock(&dev->worker_lock);
-	} else {
-		rcu_read_lock();
-		err = do_unlogged(cmd, pos, len, gfp);
-		rcu_read_unlock();
-	}
-	return err;
+	return do_unlogged(cmd, pos, len, gfp);
+}
+
+/* What a command is answered with that ended so. */
+static blk_status_t status_after(const struct sblk_cmd *cmd, int err)
+{
+	if (err)
+		return err == -ENOMEM ? BLK_STS_NOSPC : errno_to_blk_status(err);
+	return faulty_status(cmd);
 }
 
 /* --- the answer */
@@ -614,29 +616,8 @@ static void cmd_defer(struct sblk_cmd *cmd)
 	queue_work(sblk_wq, &dev->deferred_work);
 }
 
-/* Does what the command says, and sends it to its answer. */
-static void cmd_execute(struct sblk_cmd *cmd, gfp_t gfp)
-{
-	blk_status_t status = faulty_status(cmd);
-	int err = 0;
-
-	if (trace_sampleblk_start_enabled())
-		trace_sampleblk_start(cmd, gfpflags_allow_blocking(gfp) ? ktime_get_ns() - cmd->start_ns : 0);
-	if (cmd->fault.action == SAMPLEBLK_FAULT_ERROR)
-		status = errno_to_blk_status(-(int)cmd->fault.arg0);
-	else
-		err = cmd_do(cmd, gfp);
-	if (err == -ENOMEM && !gfpflags_allow_blocking(gfp)) {
-		this_cpu_inc(cmd->queue->stats->deferred);
-		cmd_defer(cmd);
-		return;
-	}
-	if (err)
-		status = err == -ENOMEM ? BLK_STS_NOSPC : errno_to_blk_status(err);
-	cmd_complete(cmd, status);
-}
-
-void sblk_cmd_match(struct sblk_cmd *cmd, struct sblk_faults *faults)
+/* Sets cmd->fault to what acts on it. */
+static void cmd_match(struct sblk_cmd *cmd, struct sblk_faults *faults)
 {
 	struct sblk_fault_request request = {
 		.op = cmd->io.op,
@@ -645,6 +626,7 @@ void sblk_cmd_match(struct sblk_cmd *cmd, struct sblk_faults *faults)
 		.now_ns = cmd->start_ns,
 	};
 
+	cmd->matched = true;
 	if (!sblk_fault_match(faults, &request, &cmd->fault))
 		return;
 	this_cpu_inc(cmd->queue->stats->faults);
@@ -653,50 +635,153 @@ void sblk_cmd_match(struct sblk_cmd *cmd, struct sblk_faults *faults)
 }
 
 /*
- * Lets a command in, with the rule that acts on it. False when it has ended, or hangs, which it does within the grace
- * period that the removal of its rule waits for.
+ * Lets a command in, with the rule that acts on it. False when it hangs, which it does within the grace period that the
+ * removal of its rule waits for, or is to end with `status`.
  */
-static bool cmd_admit(struct sblk_cmd *cmd)
+static bool cmd_admit(struct sblk_cmd *cmd, blk_status_t *status)
 {
 	struct sblk_device *dev = cmd->queue->dev;
-	blk_status_t status = BLK_STS_OK;
 	struct sblk_faults *faults;
 	bool hangs = false;
 
+	*status = BLK_STS_OK;
 	rcu_read_lock();
 	faults = test_bit(SBLK_SLOW_FAULTS, &dev->slow_path) ? rcu_dereference(dev->faults) : NULL;
 	if (dev->zones && cmd->io.op == SBLK_WRITE)
-		status = sblk_zoned_admit(cmd, faults);
-	else if (faults)
-		sblk_cmd_match(cmd, faults);
-	if (!status && cmd->fault.action == SAMPLEBLK_FAULT_HANG) {
+		*status = sblk_zoned_admit(cmd);
+	if (!*status && faults && !cmd->matched)
+		cmd_match(cmd, faults);
+	if (!*status && cmd->fault.action == SAMPLEBLK_FAULT_HANG) {
 		hangs = cmd_wait(cmd, SBLK_WAIT_HUNG, 0, HRTIMER_MODE_REL);
-		status = hangs ? BLK_STS_OK : BLK_STS_IOERR;
+		*status = hangs ? BLK_STS_OK : BLK_STS_IOERR;
 	}
-	if (status)
-		sblk_cmd_end(cmd, status);
 	rcu_read_unlock();
-	return !status && !hangs;
+	return !*status && !hangs;
 }
 
-/* What is done to zones: under no rule, and with no delay. */
-static void cmd_manage(struct sblk_cmd *cmd)
+/* Executes a command that has been let in; one for which there is no memory is executed again where that is waited for. */
+static void cmd_execute(struct sblk_cmd *cmd)
 {
-	blk_status_t status;
+	int err;
 
-	/* A power cut waits for whoever is in here. */
 	rcu_read_lock();
-	status = sblk_cmd_has_power(cmd) ? sblk_zoned_manage(cmd) : BLK_STS_IOERR;
+	err = cmd_do(cmd, SBLK_GFP_ATOMIC);
 	rcu_read_unlock();
-	sblk_cmd_end(cmd, status);
+	if (err == -ENOMEM) {
+		this_cpu_inc(cmd->queue->stats->deferred);
+		cmd_defer(cmd);
+		return;
+	}
+	cmd_complete(cmd, status_after(cmd, err));
 }
+
+static void cmd_execute_later(struct sblk_cmd *cmd)
+{
+	struct sblk_device *dev = cmd->queue->dev;
+	int err;
+
+	mutex_lock(&dev->worker_lock);
+	err = cmd_do(cmd, SBLK_GFP_WAIT);
+	mutex_unlock(&dev->worker_lock);
+	cmd_complete(cmd, status_after(cmd, err));
+}
+
+/* --- what takes turns on a zoned device */
+
+static bool changes_zones(const struct sblk_cmd *cmd)
+{
+	return cmd->queue->dev->zones && (cmd->io.op == SBLK_WRITE || cmd->io.op >= SBLK_OPS);
+}
+
+struct turn {
+	struct sblk_cmd *cmd;
+	gfp_t gfp;
+	bool hangs;
+	bool ended; /* nothing is to be waited for: with `status` */
+	blk_status_t status;
+};
+
+/* A write is let in and executed, and its zone goes on behind it. 0, or -ENOMEM, which may be tried again. */
+static int turn_write(struct turn *turn)
+{
+	struct sblk_cmd *cmd = turn->cmd;
+	u64 pos = cmd->io.pos;
+	int err;
+
+	if (!cmd_admit(cmd, &turn->status)) {
+		turn->hangs = !turn->status;
+		turn->ended = turn->status;
+		return 0;
+	}
+	err = cmd_do(cmd, turn->gfp);
+	if (!err)
+		sblk_zoned_advance(cmd);
+	turn->status = status_after(cmd, err);
+	/* An append goes where there is room then. */
+	if (err == -ENOMEM)
+		cmd->io.pos = pos;
+	return err == -ENOMEM ? err : 0;
+}
+
+static int turn_take(void *arg)
+{
+	struct turn *turn = arg;
+	bool has_power = sblk_cmd_has_power(turn->cmd);
+
+	if (has_power && turn->cmd->io.op == SBLK_WRITE)
+		return turn_write(turn);
+	/* What is done to zones goes under no rule, and with no delay. */
+	turn->ended = true;
+	turn->status = has_power ? sblk_zoned_manage(turn->cmd) : BLK_STS_IOERR;
+	return 0;
+}
+
+static void turn_end(const struct turn *turn)
+{
+	if (turn->ended)
+		sblk_cmd_end(turn->cmd, turn->status);
+	else if (!turn->hangs)
+		cmd_complete(turn->cmd, turn->status);
+}
+
+static void cmd_take_turn(struct sblk_cmd *cmd)
+{
+	struct sblk_zones *zones = cmd->queue->dev->zones;
+	struct turn turn = { .cmd = cmd, .gfp = SBLK_GFP_ATOMIC };
+	int err;
+
+	rcu_read_lock();
+	err = sblk_zones_change(zones, turn_take, &turn);
+	rcu_read_unlock();
+	if (err) {
+		this_cpu_inc(cmd->queue->stats->deferred);
+		cmd_defer(cmd);
+		return;
+	}
+	turn_end(&turn);
+}
+
+static void cmd_take_turn_later(struct sblk_cmd *cmd)
+{
+	struct sblk_device *dev = cmd->queue->dev;
+	struct turn turn = { .cmd = cmd, .gfp = SBLK_GFP_WAIT };
+
+	mutex_lock(&dev->worker_lock);
+	sblk_zones_change_in_line(dev->zones, turn_take, &turn);
+	mutex_unlock(&dev->worker_lock);
+	turn_end(&turn);
+}
+
+/* --- the ways in */
 
 void sblk_cmd_run(struct sblk_cmd *cmd)
 {
 	struct sblk_device *dev = cmd->queue->dev;
+	blk_status_t status;
 
 	cmd->start_ns = ktime_get_ns();
 	cmd->done = 0;
+	cmd->matched = false;
 	cmd->fault.action = SAMPLEBLK_FAULTS;
 	trace_sampleblk_queue(cmd, 0);
 	if (!sblk_medium_submit(&dev->medium, &cmd->ticket, cmd->io.op, cmd->start_ns) || READ_ONCE(dev->closing) ||
@@ -705,15 +790,20 @@ void sblk_cmd_run(struct sblk_cmd *cmd)
 		sblk_cmd_end(cmd, BLK_STS_IOERR);
 		return;
 	}
-	if (cmd->io.op >= SBLK_OPS)
-		cmd_manage(cmd);
-	else if (!cmd_admit(cmd))
-		return;
-	else if (sblk_has_integrity(dev))
+	if (changes_zones(cmd)) {
+		cmd_take_turn(cmd);
+	} else if (cmd->io.op >= SBLK_OPS) {
+		sblk_cmd_end(cmd, BLK_STS_NOTSUPP);
+	} else if (!cmd_admit(cmd, &status)) {
+		/* Or it hangs. */
+		if (status)
+			sblk_cmd_end(cmd, status);
+	} else if (sblk_has_integrity(dev)) {
 		/* The worker takes one after another, so that no reader gets a block with what was said of another. */
 		cmd_defer(cmd);
-	else
-		cmd_execute(cmd, SBLK_GFP_ATOMIC);
+	} else {
+		cmd_execute(cmd);
+	}
 }
 
 void sblk_cmd_run_later(struct sblk_cmd *cmd)
@@ -729,10 +819,12 @@ void sblk_cmd_worker(struct work_struct *work)
 	struct sblk_cmd *cmd, *next;
 
 	llist_for_each_entry_safe(cmd, next, list, deferred) {
-		if (cmd->start_ns)
-			cmd_execute(cmd, SBLK_GFP_WAIT);
-		else
+		if (!cmd->start_ns)
 			sblk_cmd_run(cmd);
+		else if (changes_zones(cmd))
+			cmd_take_turn_later(cmd);
+		else
+			cmd_execute_later(cmd);
 	}
 }
 

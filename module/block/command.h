@@ -38,6 +38,7 @@ struct sblk_cmd {
 	u64 due_ns;
 	u64 done; /* bytes of it that are executed */
 	struct sblk_fault fault;
+	bool matched; /* against the rules, once */
 	blk_status_t status; /* to be answered */
 	enum sblk_wait waiting; /* under queue->lock */
 	struct list_head list; /* queue->waiting */
@@ -89,9 +90,6 @@ blk_status_t sblk_cmd_account(struct sblk_cmd *cmd, blk_status_t status);
 
 /* The same, and gives it back. In any context. */
 void sblk_cmd_end(struct sblk_cmd *cmd, blk_status_t status);
-
-/* Sets cmd->fault to what acts on it. Under rcu_read_lock(); in any context. */
-void sblk_cmd_match(struct sblk_cmd *cmd, struct sblk_faults *faults);
 
 /* Whether there has been power without interruption since it came. */
 bool sblk_cmd_has_power(const struct sblk_cmd *cmd);

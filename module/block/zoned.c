@@ -8,7 +8,6 @@ static u64 accounted(const struct sblk_cmd *cmd)
 
 	switch (cmd->fault.action) {
 	case SAMPLEBLK_FAULT_ERROR:
-	case SAMPLEBLK_FAULT_HANG:
 		return 0;
 	case SAMPLEBLK_FAULT_TORN_WRITE:
 		if (!cmd->fault.arg1)
@@ -35,24 +34,17 @@ static blk_status_t status_of(int err)
 	}
 }
 
-blk_status_t sblk_zoned_admit(struct sblk_cmd *cmd, struct sblk_faults *faults)
+blk_status_t sblk_zoned_admit(struct sblk_cmd *cmd)
 {
-	struct sblk_zones *zones = cmd->queue->dev->zones;
-	unsigned long irq;
-	int err;
+	return status_of(sblk_zones_admit(cmd->queue->dev->zones, &cmd->io.pos, cmd->io.len, cmd->io.append));
+}
 
-	spin_lock_irqsave(&zones->lock, irq);
-	err = sblk_zones_admit(zones, &cmd->io.pos, cmd->io.len, cmd->io.append);
-	if (!err) {
-		if (faults)
-			sblk_cmd_match(cmd, faults);
-		sblk_zones_advance(zones, cmd->io.pos, accounted(cmd));
-	}
-	spin_unlock_irqrestore(&zones->lock, irq);
+void sblk_zoned_advance(struct sblk_cmd *cmd)
+{
+	sblk_zones_advance(cmd->queue->dev->zones, cmd->io.pos, accounted(cmd));
 	/* The host learns from the request where it went. */
-	if (!err && cmd->io.append)
+	if (cmd->io.append)
 		cmd->rq->__sector = cmd->io.pos >> SECTOR_SHIFT;
-	return status_of(err);
 }
 
 static int reset_zone(struct sblk_device *dev, u64 pos)
@@ -85,8 +77,6 @@ blk_status_t sblk_zoned_manage(struct sblk_cmd *cmd)
 	struct sblk_device *dev = cmd->queue->dev;
 	u64 pos = cmd->io.pos;
 
-	if (!dev->zones)
-		return BLK_STS_NOTSUPP;
 	switch (cmd->io.op) {
 	case SBLK_ZONE_RESET:
 		return status_of(reset_zone(dev, round_down(pos, dev->zones->zone_bytes)));

@@ -6,11 +6,13 @@
 #include "block/command.h"
 #include "compat.h"
 
-/*
- * Decides, in one go, whether a write may go where it is to go, what rule of `faults` (or NULL) acts on it, and how far the
- * zone's write pointer moves for that. Under rcu_read_lock().
- */
-blk_status_t sblk_zoned_admit(struct sblk_cmd *cmd, struct sblk_faults *faults);
+/* --- in its turn (core/zones.h) */
+
+/* Whether a write may go where it is to go; an append is told where that is. */
+blk_status_t sblk_zoned_admit(struct sblk_cmd *cmd);
+
+/* It has been executed under the rule that acts on it: moves the write pointer by that. */
+void sblk_zoned_advance(struct sblk_cmd *cmd);
 
 /* Executes what is done to zones themselves. */
 blk_status_t sblk_zoned_manage(struct sblk_cmd *cmd);

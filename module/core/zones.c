@@ -50,6 +50,7 @@ struct sblk_zones *sblk_zones_create(const struct sampleblk_config *config)
 	zones->conventional = config->conventional_zones;
 	zones->max_open = config->max_open_zones;
 	zones->max_active = config->max_active_zones;
+	spin_lock_init(&zones->turn);
 	spin_lock_init(&zones->lock);
 	for (i = 0; i < nr; i++)
 		zones->zones[i].cond = i < zones->conventional ? BLK_ZONE_COND_NOT_WP : BLK_ZONE_COND_EMPTY;
@@ -59,6 +60,29 @@ struct sblk_zones *sblk_zones_create(const struct sampleblk_config *config)
 void sblk_zones_destroy(struct sblk_zones *zones)
 {
 	kvfree(zones);
+}
+
+int sblk_zones_change(struct sblk_zones *zones, int (*change)(void *arg), void *arg)
+{
+	int err = -ENOMEM;
+
+	spin_lock(&zones->turn);
+	if (likely(!zones->in_line))
+		err = change(arg);
+	zones->in_line += err == -ENOMEM;
+	spin_unlock(&zones->turn);
+	return err;
+}
+
+int sblk_zones_change_in_line(struct sblk_zones *zones, int (*change)(void *arg), void *arg)
+{
+	/* Whoever had a turn when it got in line is through, and nobody gets one before it has left. */
+	int err = change(arg);
+
+	spin_lock(&zones->turn);
+	zones->in_line--;
+	spin_unlock(&zones->turn);
+	return err;
 }
 
 static u32 number_of(const struct sblk_zones *zones, u64 pos)
@@ -141,7 +165,7 @@ static int take_room(struct sblk_zones *zones, const struct sblk_zone *zone)
 	return err;
 }
 
-int sblk_zones_admit(const struct sblk_zones *zones, u64 *pos, u64 len, bool append)
+static int admit(const struct sblk_zones *zones, u64 *pos, u64 len, bool append)
 {
 	u32 number = number_of(zones, *pos);
 	const struct sblk_zone *zone = &zones->zones[number];
@@ -162,19 +186,34 @@ int sblk_zones_admit(const struct sblk_zones *zones, u64 *pos, u64 len, bool app
 	return is_open(zone) ? 0 : may_open(zones, zone);
 }
 
+int sblk_zones_admit(struct sblk_zones *zones, u64 *pos, u64 len, bool append)
+{
+	unsigned long irq;
+	int err;
+
+	spin_lock_irqsave(&zones->lock, irq);
+	err = admit(zones, pos, len, append);
+	spin_unlock_irqrestore(&zones->lock, irq);
+	return err;
+}
+
 void sblk_zones_advance(struct sblk_zones *zones, u64 pos, u64 len)
 {
 	struct sblk_zone *zone = &zones->zones[number_of(zones, pos)];
+	unsigned long irq;
 
 	if (!len || zone->cond == BLK_ZONE_COND_NOT_WP)
 		return;
+	spin_lock_irqsave(&zones->lock, irq);
 	if (!is_open(zone)) {
 		make_way(zones);
 		set_cond(zones, zone, BLK_ZONE_COND_IMP_OPEN);
 	}
-	WRITE_ONCE(zone->written, zone->written + len);
+	/* One who reads up to there reads what was written. */
+	smp_store_release(&zone->written, zone->written + len);
 	if (zone->written == zones->usable_bytes)
 		set_cond(zones, zone, BLK_ZONE_COND_FULL);
+	spin_unlock_irqrestore(&zones->lock, irq);
 }
 
 static int manage(struct sblk_zones *zones, struct sblk_zone *zone, enum sblk_op op)
@@ -243,7 +282,7 @@ u64 sblk_zones_readable(struct sblk_zones *zones, u64 pos, u64 len)
 
 	if (number < zones->conventional)
 		return len;
-	end = number * zones->zone_bytes + READ_ONCE(zones->zones[number].written);
+	end = number * zones->zone_bytes + smp_load_acquire(&zones->zones[number].written);
 	return pos < end ? min_t(u64, len, end - pos) : 0;
 }
 

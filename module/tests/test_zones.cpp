@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// What the comparison with null_blk (tests/vm/test_device_zoned.py) does not reach: limits at their edges, appends, races.
+// What the comparison with null_blk (tests/vm/test_device_zoned.py) does not reach: limits at their edges, appends,
+// races, writes that wait for memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <random>
 #include <thread>
 
 #include "core.hpp"
@@ -32,15 +39,29 @@ Zones make(sampleblk_config config) {
     return Zones(sblk_zones_create(&config));
 }
 
+using Change = std::function<int()>;
+
+int call(void* change) {
+    return (*static_cast<Change*>(change))();
+}
+
+int in_turn(const Zones& zones, Change change) {
+    return sblk_zones_change(zones.get(), call, &change);
+}
+
+int in_line(const Zones& zones, Change change) {
+    return sblk_zones_change_in_line(zones.get(), call, &change);
+}
+
 // One write as the driver does it; where it went, or the error.
 s64 write(const Zones& zones, u64 pos, u64 len, bool append = false) {
-    unsigned long irq = 0;
-    spin_lock_irqsave(&zones->lock, irq);
-    const int err = sblk_zones_admit(zones.get(), &pos, len, append);
-    if (err == 0) {
-        sblk_zones_advance(zones.get(), pos, len);
-    }
-    spin_unlock_irqrestore(&zones->lock, irq);
+    const int err = in_turn(zones, [&] {
+        const int refused = sblk_zones_admit(zones.get(), &pos, len, append);
+        if (refused == 0) {
+            sblk_zones_advance(zones.get(), pos, len);
+        }
+        return refused;
+    });
     return err != 0 ? err : static_cast<s64>(pos);
 }
 
@@ -65,7 +86,8 @@ TEST(Zones, WhatNoDeviceCanBe) {
     EXPECT_TRUE(refused([](sampleblk_config& c) { c.max_open_zones = 2, c.max_active_zones = 1; }));
     EXPECT_TRUE(refused([](sampleblk_config& c) { c.mode = SAMPLEBLK_MODE_BIO; }));
     EXPECT_TRUE(refused([](sampleblk_config& c) { c.zone_bytes = 0, c.max_open_zones = 1; }));
-    for (const u32 flag : {SAMPLEBLK_F_CACHE, SAMPLEBLK_F_DISCARD, SAMPLEBLK_F_WRITE_ZEROES, SAMPLEBLK_F_SECTOR_ATOMIC}) {
+    for (const u32 flag :
+         {SAMPLEBLK_F_CACHE, SAMPLEBLK_F_DISCARD, SAMPLEBLK_F_WRITE_ZEROES, SAMPLEBLK_F_SECTOR_ATOMIC}) {
         EXPECT_TRUE(refused([=](sampleblk_config& c) { c.flags = flag; }));
     }
 }
@@ -104,6 +126,102 @@ TEST(Zones, AnOpenZoneMakesWay) {
     sblk_zones_power_cut(zones.get());
     EXPECT_EQ(condition(zones, 1), BLK_ZONE_COND_EMPTY);
     EXPECT_EQ(zones->explicitly_open + zones->implicitly_open + zones->closed, 0U);
+}
+
+TEST(Zones, WhoeverComesAfterOneThatWaitsIsInLineBehindIt) {
+    const Zones zones = make(config_of(4));
+    EXPECT_EQ(in_turn(zones, [] { return -ENOMEM; }), -ENOMEM);
+    EXPECT_EQ(write(zones, kZone, 512), -ENOMEM);
+    EXPECT_EQ(sblk_zones_readable(zones.get(), kZone, 512), 0U);
+    EXPECT_EQ(in_line(zones, [] { return 0; }), 0);
+    EXPECT_EQ(write(zones, 0, 512), -ENOMEM);
+    for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(in_line(zones, [] { return -ENOMEM; }), -ENOMEM);
+    }
+    EXPECT_EQ(write(zones, kZone, 512), static_cast<s64>(kZone));
+}
+
+// Appends of which some have no memory at first, resets, and a worker for those in line, who stops at any time as if
+// the power had gone: before the write pointer there is what has been written since the zone was reset, and nothing
+// else.
+TEST(Zones, BeforeTheWritePointerIsWhatWasWrittenSinceTheReset) {
+    constexpr u32 kZones = 3;
+    constexpr int kThreads = 3;
+    const Zones zones = make(config_of(kZones));
+    const Store store = make_store(kZones * kZone);
+    std::array<u8, kZones> generation{};
+    std::mutex mutex;
+    std::deque<Change> line;
+    std::atomic<u64> waited = 0;
+    std::atomic<int> running = kThreads;
+
+    const auto append = [&](u32 number, bool memory) {
+        u64 pos = number * kZone;
+        if (sblk_zones_admit(zones.get(), &pos, 1024, true) != 0) {
+            return 0;
+        }
+        const std::array<u8, 512> data = [&] {
+            std::array<u8, 512> bytes;
+            bytes.fill(generation[number]);
+            return bytes;
+        }();
+        EXPECT_EQ(sblk_store_write(store.get(), pos, data.data(), data.size(), GFP_NOWAIT), 0);
+        if (!memory) {
+            return -ENOMEM;
+        }
+        EXPECT_EQ(sblk_store_write(store.get(), pos + 512, data.data(), data.size(), GFP_NOWAIT), 0);
+        sblk_zones_advance(zones.get(), pos, 1024);
+        return 0;
+    };
+    const auto reset = [&](u32 number) {
+        EXPECT_EQ(sblk_store_discard(store.get(), number * kZone, kZone, GFP_NOWAIT), 0);
+        EXPECT_EQ(sblk_zones_reset(zones.get(), number * kZone), 0);
+        ++generation[number];
+        return 0;
+    };
+
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+        threads.emplace_back([&, t] {
+            std::mt19937 random(static_cast<unsigned>(t));
+            for (int i = 0; i < 4000; ++i) {
+                const u32 number = random() % kZones;
+                const bool memory = random() % 8 != 0;
+                const Change change = random() % 16 == 0 ? Change([=] { return reset(number); })
+                                                         : Change([=] { return append(number, memory); });
+                if (in_turn(zones, change) == -ENOMEM) {
+                    ++waited;
+                    const std::lock_guard lock(mutex);
+                    line.push_back(memory ? change : Change([=] { return append(number, true); }));
+                }
+            }
+            --running;
+        });
+    }
+    while (running != 0) {
+        Change change;
+        {
+            const std::lock_guard lock(mutex);
+            if (!line.empty()) {
+                change = line.front();
+                line.pop_front();
+            }
+        }
+        if (change) {
+            EXPECT_EQ(in_line(zones, change), 0);
+        }
+    }
+    for (std::thread& thread : threads) {
+        thread.join();
+    }
+    EXPECT_GT(waited, 0U);
+    sblk_zones_power_cut(zones.get());
+    const Bytes all = contents(store.get());
+    for (u32 number = 0; number < kZones; ++number) {
+        const auto from = all.begin() + static_cast<std::ptrdiff_t>(number * kZone);
+        const u64 written = sblk_zones_readable(zones.get(), number * kZone, kZone);
+        EXPECT_EQ(std::count(from, from + static_cast<std::ptrdiff_t>(written), generation[number]), written);
+    }
 }
 
 TEST(Zones, NothingIsWrittenTwiceAndTheCountsHold) {

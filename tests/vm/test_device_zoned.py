@@ -9,12 +9,14 @@ import os
 import random
 import struct
 import subprocess
+import threading
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from blockio import read, write
+from blockio import Background, aligned, discard, read, until, write
 
 import sampleblk_lab as lab
 from sampleblk_lab.device import zones
@@ -199,6 +201,98 @@ def test_without_power_nothing_is_open() -> None:
         dev.power_on()
         assert [zone.condition for zone in dev.zones()[:3]] == ["closed", "empty", "empty"]
         assert read(dev.path, 4096) == b"\xaa" * 4096
+
+
+class Cramped:
+    """A zoned device with few pages left, and a stream of writes to it that wait for more than there are, in vain."""
+
+    FIRST = 64  # of the sequential zones
+    START = FIRST << 36
+
+    def __init__(self) -> None:
+        # Its table comes in pieces of sixteen pages, of 32 MiB each.
+        self.dev = lab.Device("32T", zone="64G", conventional_zones=self.FIRST, partitions=False)
+        Path(f"/sys/block/{self.dev.name}/queue/scheduler").write_text("none")
+        self._filler = lab.Device("1G", partitions=False)
+        write(self.dev.path, bytes(512), self.START)
+        self.dev.zone("reset", self.FIRST)
+        fd = os.open(self._filler.path, os.O_WRONLY | os.O_DIRECT)
+        at = 0
+        for size in (65536, 4096):
+            data = aligned(b"f" * size)
+            with contextlib.suppress(OSError):
+                while True:
+                    at += os.pwrite(fd, data, at)
+        os.close(fd)
+        discard(self._filler.path, 0, 8 * 4096)
+        self._waiting: list[Background] = []
+        self._stop = threading.Event()
+        self._churn = threading.Thread(target=self._keep_rcu_busy)
+        self._churn.start()
+
+    def _keep_rcu_busy(self) -> None:
+        """Else nothing would have to be waited for."""
+        while not self._stop.is_set():
+            os.close(os.open("/dev/null", os.O_RDONLY))
+
+    def fill_the_line(self) -> None:
+        for number in range(1, 41):
+            self._waiting.append(Background(write, self.dev.path, bytes(512), number << 26))
+        until(lambda: self.dev.counters().deferred == 40)
+
+    def zone(self) -> zones.Zone:
+        return self.dev.zones()[self.FIRST]
+
+    def close(self) -> None:
+        self._stop.set()
+        self._churn.join()
+        for each in self._waiting:
+            assert each.error() in (errno.ENOSPC, errno.EIO)
+        self._filler.close()
+        self.dev.close()
+
+
+@pytest.fixture
+def cramped(request: pytest.FixtureRequest) -> Iterator[Cramped]:
+    request.getfixturevalue("no_driver")
+    subprocess.run(["modprobe", "sampleblk", "devices=0", "memory_percent=1"], check=True)
+    try:
+        with contextlib.closing(Cramped()) as device:
+            yield device
+    finally:
+        subprocess.run(["rmmod", "sampleblk"], check=True)
+
+
+def test_a_write_that_finds_no_memory_leaves_its_zone_as_it_was(cramped: Cramped) -> None:
+    before = cramped.zone()
+    with pytest.raises(OSError, match="No space left"):
+        write(cramped.dev.path, b"1" * 65536, cramped.START)
+    assert cramped.zone() == before
+    write(cramped.dev.path, b"2" * 512, cramped.START)
+    assert read(cramped.dev.path, 65536, cramped.START) == b"2" * 512 + bytes(65024)
+
+
+def test_a_write_that_waits_for_memory_does_not_land_in_the_zone_after_its_reset(cramped: Cramped) -> None:
+    """Without a scheduler or the zones' plugs, that is, from which another would wait for it."""
+    cramped.fill_the_line()
+    late = Background(write, cramped.dev.path, b"1" * 65536, cramped.START)
+    until(lambda: cramped.dev.counters().deferred == 41)
+    cramped.dev.zone("reset", cramped.FIRST)
+    time.sleep(0.2)
+    write(cramped.dev.path, b"2" * 4096, cramped.START)
+    late.error()
+    assert cramped.zone().written_bytes == 4096
+    assert read(cramped.dev.path, 4096, cramped.START) == b"2" * 4096
+
+
+def test_the_write_pointer_is_not_behind_what_a_power_cut_left_unwritten(cramped: Cramped) -> None:
+    cramped.fill_the_line()
+    late = Background(write, cramped.dev.path, b"1" * 65536, cramped.START)
+    until(lambda: cramped.dev.counters().deferred == 41)
+    cramped.dev.power_cut()
+    assert late.error() == errno.EIO
+    cramped.dev.power_on()
+    assert (cramped.zone().condition, cramped.zone().written_bytes) == ("empty", 0)
 
 
 @pytest.mark.parametrize(
