@@ -143,8 +143,10 @@ static int forget_beyond_end(struct sblk_device *dev)
 		return 0;
 	if (err)
 		return err;
-	/* Of the last page a part is still there, and may be waited for. */
-	sblk_forget_pages(dev, round_up(dev->config.capacity_bytes, PAGE_SIZE));
+	/* Of the last page a part is still there, and is waited for while it is written, but not by a rule. */
+	sblk_drain_ahead(dev);
+	sblk_forget_pages(dev, dev->config.capacity_bytes);
+	sblk_drain_end(dev);
 	sblk_exclusive_end(dev);
 	return 0;
 }

@@ -229,6 +229,24 @@ def test_the_page_cache_forgets_what_is_cut_off(mode: str, written: str) -> None
         os.close(fd)
 
 
+@both_modes
+@pytest.mark.parametrize("written", ["clean", "dirty"])
+def test_the_page_cache_forgets_what_is_cut_off_of_its_last_page(mode: str, written: str) -> None:
+    with lab.Device("1M", mode=mode) as dev:
+        fd = os.open(dev.path, os.O_RDWR)
+        os.pwrite(fd, b"c" * 8192, 65536)
+        if written == "clean":
+            os.fsync(fd)
+        dev.resize(66048)
+        dev.resize("1M")
+        kept = os.pread(fd, 8192, 65536)
+        assert kept[512:] == bytes(7680)
+        assert kept[:512] == b"c" * 512
+        os.fsync(fd)
+        os.close(fd)
+        assert read(dev.path, 8192, 65536) == b"c" * 512 + bytes(7680)
+
+
 def test_a_mounted_ext4_grows() -> None:
     with lab.Device("64M") as dev:
         fs = dev.mkfs("ext4")
