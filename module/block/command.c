@@ -78,10 +78,23 @@ static int io_write(struct sblk_store *store, const struct sblk_io *io, u64 pos,
 	return err;
 }
 
-static int io_change(struct sblk_store *store, const struct sblk_io *io, u64 pos, u64 len, gfp_t gfp)
+/*
+ * Whether no part of a write may be there without the rest, should memory run out, for good or until after a power cut: that
+ * of an atomic one, of a logical block, or of blocks whose protection information says what they were.
+ */
+static bool is_whole_or_nothing(const struct sblk_device *dev, const struct sblk_io *io)
 {
+	return unlikely(io->atomic || dev->config.logical_block_bytes > PAGE_SIZE || sblk_has_integrity(dev));
+}
+
+static int io_change(struct sblk_device *dev, const struct sblk_io *io, u64 pos, u64 len, gfp_t gfp)
+{
+	struct sblk_store *store = dev->medium.store;
+
 	switch (io->op) {
 	case SBLK_WRITE:
+		if (is_whole_or_nothing(dev, io) && sblk_store_reserve(store, pos, len, gfp))
+			return -ENOMEM;
 		return io_write(store, io, pos, len, gfp);
 	case SBLK_DISCARD:
 	case SBLK_WRITE_ZEROES:
@@ -136,7 +149,7 @@ blk_status_t sblk_io_plain(struct sblk_device *dev, const struct sblk_io *io)
 
 		if (unlikely(!keep_whole_granules(dev, io->op, &pos, &len)))
 			return BLK_STS_OK;
-		if (unlikely(io_change(dev->medium.store, io, pos, len, SBLK_GFP_ATOMIC)))
+		if (unlikely(io_change(dev, io, pos, len, SBLK_GFP_ATOMIC)))
 			return BLK_STS_RESOURCE;
 	}
 	return BLK_STS_OK;
@@ -266,15 +279,20 @@ static int change_store(struct sblk_cmd *cmd, u64 pos, u64 len, gfp_t gfp)
 {
 	struct sblk_device *dev = cmd->queue->dev;
 	struct sblk_store *store = dev->medium.store;
-	int err;
+	bool keeps = sblk_has_integrity(dev) && cmd->io.op == SBLK_WRITE;
+	int err = 0;
 
-	if (sblk_has_integrity(dev) && cmd->io.op == SBLK_WRITE && !sblk_integrity_admits(dev, &cmd->io))
+	if (keeps && !sblk_integrity_admits(dev, &cmd->io))
 		return -EILSEQ;
-	err = io_change(store, &cmd->io, pos, len, gfp);
-	if (!err && sblk_has_integrity(dev))
-		err = cmd->io.op == SBLK_WRITE ?
-			      sblk_integrity_keep(dev, &cmd->io, pos, len, &cmd->fault, gfp) :
-			      sblk_integrity_forget(&dev->integrity, store, pos, len, gfp);
+	/* What can fail for want of memory comes before what makes the data another. */
+	if (keeps)
+		err = sblk_integrity_reserve(&dev->integrity, store, pos, len, gfp);
+	else if (sblk_has_integrity(dev))
+		err = sblk_integrity_forget(&dev->integrity, store, pos, len, gfp);
+	if (!err)
+		err = io_change(dev, &cmd->io, pos, len, gfp);
+	if (!err && keeps)
+		err = sblk_integrity_keep(dev, &cmd->io, pos, len, &cmd->fault, gfp);
 	if (!err)
 		corrupt(&cmd->fault, len, corrupt_written, &(struct written){ store, pos });
 	return err;

@@ -75,6 +75,14 @@ int sblk_integrity_write(const struct sblk_integrity *integrity, struct sblk_sto
 	return sblk_store_write(store, position(integrity, block), &stored, sizeof(stored), gfp);
 }
 
+int sblk_integrity_reserve(const struct sblk_integrity *integrity, struct sblk_store *store, u64 pos, u64 len, gfp_t gfp)
+{
+	u64 block = pos >> integrity->block_shift;
+	u64 end = (pos + len) >> integrity->block_shift;
+
+	return sblk_store_reserve(store, position(integrity, block), (end - block) * sizeof(struct sblk_tuple), gfp);
+}
+
 int sblk_integrity_forget(const struct sblk_integrity *integrity, struct sblk_store *store, u64 pos, u64 len, gfp_t gfp)
 {
 	u64 block = pos >> integrity->block_shift;

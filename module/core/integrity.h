@@ -39,7 +39,10 @@ struct sblk_tuple sblk_integrity_read(const struct sblk_integrity *integrity, st
 int sblk_integrity_write(const struct sblk_integrity *integrity, struct sblk_store *store, u64 block,
 			 const struct sblk_tuple *tuple, gfp_t gfp);
 
-/* The blocks of the range were zeroed: nothing is to be checked of them. 0 or -ENOMEM. */
+/* As sblk_store_reserve(), for a write of those of the range. */
+int sblk_integrity_reserve(const struct sblk_integrity *integrity, struct sblk_store *store, u64 pos, u64 len, gfp_t gfp);
+
+/* The blocks of the range are zeroed: nothing is to be checked of them. 0 or -ENOMEM. */
 int sblk_integrity_forget(const struct sblk_integrity *integrity, struct sblk_store *store, u64 pos, u64 len, gfp_t gfp);
 
 #endif

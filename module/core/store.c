@@ -494,6 +494,22 @@ int sblk_store_write(struct sblk_store *store, u64 pos, const void *from, size_t
 	return err;
 }
 
+int sblk_store_reserve(struct sblk_store *store, u64 pos, u64 len, gfp_t gfp)
+{
+	u64 end = pos + len;
+	struct sblk_writer writer;
+	int err = 0;
+
+	sblk_writer_begin(&writer, store, pos, 0, gfp);
+	while (writer.pos < end && !err) {
+		/* Nothing of the page, which is put there all the same. */
+		err = page_write(&writer, NULL, 0);
+		writer.pos = (writer.pos | (SBLK_PAGE_BYTES - 1)) + 1;
+	}
+	sblk_writer_end(&writer);
+	return err;
+}
+
 /* --- discards */
 
 /* Pages on their way out, freed together after a grace period. */

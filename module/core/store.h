@@ -75,6 +75,12 @@ void sblk_store_read(struct sblk_store *store, u64 pos, void *to, size_t len);
  */
 int sblk_store_write(struct sblk_store *store, u64 pos, const void *from, size_t len, gfp_t gfp);
 
+/*
+ * Puts pages there for all of the range, which reads as before: a write of it then needs no memory, so that there is no part
+ * of it when there is none. 0 or -ENOMEM, as a write.
+ */
+int sblk_store_reserve(struct sblk_store *store, u64 pos, u64 len, gfp_t gfp);
+
 /* How many pages a write of many gets at once: the largest order of which the allocator keeps a stock on each CPU. */
 #define SBLK_WRITER_ORDER 3
 #define SBLK_WRITER_PAGES (1UL << SBLK_WRITER_ORDER)

@@ -97,6 +97,35 @@ TEST(Store, WithoutMemoryAWriteFailsAndCanBeTriedAgain) {
     EXPECT_EQ(first, Bytes(page, 0));
 }
 
+TEST(Store, WhatIsReservedReadsAsBeforeAndIsWrittenWithoutMemory) {
+    const Store below = make_store(16 * page);
+    const Bytes a(2 * page, 'a');
+    ASSERT_EQ(sblk_store_write(below.get(), page, a.data(), a.size(), GFP_KERNEL), 0);
+    const Store store = make_store(16 * page, below.get());
+    const Bytes b(page, 'b');
+    ASSERT_EQ(sblk_store_write(store.get(), 4 * page, b.data(), b.size(), GFP_KERNEL), 0);
+    ASSERT_EQ(sblk_store_discard(store.get(), 2 * page, page, GFP_KERNEL), 0);
+    const Bytes before = contents(store.get());
+    // Pages 0 to 8, of which one is there.
+    const u64 from = 512;
+    const u64 len = 8 * page + 1024;
+    for (long memory = 0;; ++memory) {
+        user_fail_after(memory);
+        const int err = sblk_store_reserve(store.get(), from, len, GFP_NOWAIT);
+        user_fail_after(-1);
+        EXPECT_EQ(contents(store.get()), before);
+        if (err == 0) {
+            break;
+        }
+        ASSERT_EQ(err, -ENOMEM);
+    }
+    EXPECT_EQ(store->allocated.counter, 9);
+    const Bytes c(len, 'c');
+    user_fail_after(0);
+    EXPECT_EQ(sblk_store_write(store.get(), from, c.data(), c.size(), GFP_NOWAIT), 0);
+    user_fail_after(-1);
+}
+
 TEST(Store, AWriteOfManyPagesTakesAndGivesBackWhatItNeeds) {
     constexpr u64 pages = 1200;
     const Store base = make_store(pages * page);

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import subprocess
@@ -10,8 +11,10 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import sampleblk_lab as lab
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 def aligned(data: bytes) -> mmap.mmap:
@@ -53,6 +56,31 @@ def flush(path: str) -> None:
 def discard(path: str, offset: int, length: int) -> None:
     """One discard."""
     subprocess.run(["blkdiscard", "-f", "-o", str(offset), "-l", str(length), path], check=True)
+
+
+@contextlib.contextmanager
+def little_memory() -> Iterator[None]:
+    """A driver whose devices may fill a hundredth of the machine's memory."""
+    subprocess.run(["modprobe", "sampleblk", "devices=0", "memory_percent=1"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["rmmod", "sampleblk"], check=True)
+
+
+def leave_pages(count: int) -> lab.Device:
+    """A device that has all memory there is but for so many pages, which are free in a moment."""
+    device = lab.Device("1G", partitions=False)
+    fd = os.open(device.path, os.O_WRONLY | os.O_DIRECT)
+    at = 0
+    for size in (65536, 4096):
+        data = aligned(b"f" * size)
+        with contextlib.suppress(OSError):
+            while True:
+                at += os.pwrite(fd, data, at)
+    os.close(fd)
+    discard(device.path, 0, count * 4096)
+    return device
 
 
 class Background:

@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
-from blockio import aligned, flush, read, write
+from blockio import aligned, flush, leave_pages, little_memory, read, write
 
 import sampleblk_lab as lab
 
 pytestmark = pytest.mark.each_kernel
 
 both_modes = pytest.mark.parametrize("mode", ["mq", "bio"])
+
+VERSION = tuple(map(int, os.uname().release.split(".")[:2]))
 
 # linux/fs.h
 _RWF_ATOMIC = 0x40
@@ -108,3 +111,31 @@ def test_write_zeroes_say_that_they_give_memory_back(mode: str) -> None:
             pytest.skip("needs Linux 6.17")
         unmap = int((queue / "write_zeroes_unmap_max_hw_bytes").read_text())
         assert unmap == int((queue / "write_zeroes_max_bytes").read_text()) > 0
+
+
+@pytest.mark.usefixtures("no_driver")
+@both_modes
+def test_without_memory_an_atomic_write_is_not_done_in_part(mode: str) -> None:
+    if not has_atomic_writes():
+        pytest.skip("needs Linux 6.11")
+    subprocess.run(["rmmod", "sampleblk"], check=True)
+    with little_memory(), lab.Device("1M", mode=mode, atomic_write="32K", partitions=False) as dev:
+        before = b"o" * 8192 + bytes(24576)
+        write(dev.path, before[:8192])
+        with leave_pages(2):
+            with pytest.raises(OSError, match="No space left"):
+                write_atomically(dev.path, b"n" * 32768, 0)
+            assert read(dev.path, 32768) == before
+
+
+@pytest.mark.usefixtures("no_driver")
+@both_modes
+def test_without_memory_a_logical_block_is_not_written_in_part(mode: str) -> None:
+    if VERSION < (6, 15):
+        pytest.skip("needs Linux 6.15")
+    with little_memory(), lab.Device("1M", mode=mode, logical_block="32K", partitions=False) as dev:
+        write(dev.path, bytes(32768), 65536)
+        with leave_pages(2):
+            with pytest.raises(OSError, match="No space left"):
+                write(dev.path, b"n" * 32768)
+            assert read(dev.path, 32768) == bytes(32768)

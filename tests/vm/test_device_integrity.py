@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from blockio import discard, read, write
+from blockio import discard, leave_pages, little_memory, read, write
 
 import sampleblk_lab as lab
 
@@ -377,3 +377,20 @@ def test_what_it_cannot_have_is_refused() -> None:
         assert dev.faults() == []
     with lab.Device("1M") as dev, pytest.raises(OSError, match="not supported"):
         dev.set_faults([lab.Fault(action="corrupt_tag")])
+
+
+@pytest.mark.usefixtures("no_driver")
+def test_without_memory_for_a_write_blocks_have_the_tags_that_they_had() -> None:
+    with little_memory(), lab.Device("1M", integrity=True, partitions=False) as dev:
+        write(dev.path, b"o" * 8192)
+        with leave_pages(2):
+            with pytest.raises(OSError, match="No space left"):
+                write(dev.path, b"n" * 65536)
+            assert outcome(dev.path, 0, 8192) == b"o" * 8192
+        # Of a snapshot they have to be copied first.
+        snapshot = dev.snapshot_take()
+        with leave_pages(1):
+            with pytest.raises(OSError, match="No space left"):
+                write(dev.path, b"n" * 4096)
+            assert outcome(dev.path, 0, 8192) == b"o" * 8192
+        dev.snapshot_delete(snapshot)

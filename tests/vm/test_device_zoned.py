@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from blockio import Background, aligned, discard, read, until, write
+from blockio import Background, leave_pages, little_memory, read, until, write
 
 import sampleblk_lab as lab
 from sampleblk_lab.device import zones
@@ -213,18 +213,9 @@ class Cramped:
         # Its table comes in pieces of sixteen pages, of 32 MiB each.
         self.dev = lab.Device("32T", zone="64G", conventional_zones=self.FIRST, partitions=False)
         Path(f"/sys/block/{self.dev.name}/queue/scheduler").write_text("none")
-        self._filler = lab.Device("1G", partitions=False)
         write(self.dev.path, bytes(512), self.START)
         self.dev.zone("reset", self.FIRST)
-        fd = os.open(self._filler.path, os.O_WRONLY | os.O_DIRECT)
-        at = 0
-        for size in (65536, 4096):
-            data = aligned(b"f" * size)
-            with contextlib.suppress(OSError):
-                while True:
-                    at += os.pwrite(fd, data, at)
-        os.close(fd)
-        discard(self._filler.path, 0, 8 * 4096)
+        self._filler = leave_pages(8)
         self._waiting: list[Background] = []
         self._stop = threading.Event()
         self._churn = threading.Thread(target=self._keep_rcu_busy)
@@ -255,12 +246,8 @@ class Cramped:
 @pytest.fixture
 def cramped(request: pytest.FixtureRequest) -> Iterator[Cramped]:
     request.getfixturevalue("no_driver")
-    subprocess.run(["modprobe", "sampleblk", "devices=0", "memory_percent=1"], check=True)
-    try:
-        with contextlib.closing(Cramped()) as device:
-            yield device
-    finally:
-        subprocess.run(["rmmod", "sampleblk"], check=True)
+    with little_memory(), contextlib.closing(Cramped()) as device:
+        yield device
 
 
 def test_a_write_that_finds_no_memory_leaves_its_zone_as_it_was(cramped: Cramped) -> None:
