@@ -238,35 +238,6 @@ void sblk_store_merge(struct sblk_store *store)
 	}
 }
 
-int sblk_store_resize(struct sblk_store *store, u64 bytes)
-{
-	u64 nr_leaves = ((sblk_pages_of(bytes) - 1) >> store->leaf_shift) + 1;
-	u64 from = min_t(u64, bytes, store->bytes);
-	u64 to = max_t(u64, bytes, store->bytes);
-	sblk_slot __rcu **leaves;
-	int err;
-
-	/* Layers on each other have the same shape. */
-	if (store->base)
-		return -EBUSY;
-	if (leaf_shift_of(bytes) != store->leaf_shift)
-		return -EFBIG;
-	/* Never shorter: leaves stay as long as their store. */
-	if (nr_leaves > store->nr_leaves) {
-		leaves = kvcalloc(nr_leaves, sizeof(*leaves), GFP_KERNEL);
-		if (!leaves)
-			return -ENOMEM;
-		memcpy(leaves, store->leaves, store->nr_leaves * sizeof(*leaves));
-		kvfree(store->leaves);
-		store->leaves = leaves;
-		store->nr_leaves = nr_leaves;
-	}
-	err = sblk_store_discard(store, from, to - from, GFP_KERNEL);
-	if (!err)
-		store->bytes = bytes;
-	return err;
-}
-
 int sblk_store_populate(struct sblk_store *store, int node)
 {
 	u64 pages = sblk_pages_of(store->bytes);
@@ -614,4 +585,36 @@ int sblk_store_discard(struct sblk_store *store, u64 pos, u64 len, gfp_t gfp)
 int sblk_store_zero(struct sblk_store *store, u64 pos, u64 len, gfp_t gfp)
 {
 	return store_clear(store, pos, len, gfp, false);
+}
+
+/* --- another size */
+
+int sblk_store_resize(struct sblk_store *store, u64 bytes)
+{
+	u64 nr_leaves = ((sblk_pages_of(bytes) - 1) >> store->leaf_shift) + 1;
+	u64 from = min_t(u64, bytes, store->bytes);
+	u64 to = sblk_pages_of(max_t(u64, bytes, store->bytes)) << SBLK_PAGE_SHIFT; /* with all of its last page */
+	sblk_slot __rcu **leaves;
+	int err;
+
+	/* Layers on each other have the same shape. */
+	if (store->base)
+		return -EBUSY;
+	if (leaf_shift_of(bytes) != store->leaf_shift)
+		return -EFBIG;
+	/* Never shorter: leaves stay as long as their store. */
+	if (nr_leaves > store->nr_leaves) {
+		leaves = kvcalloc(nr_leaves, sizeof(*leaves), GFP_KERNEL);
+		if (!leaves)
+			return -ENOMEM;
+		memcpy(leaves, store->leaves, store->nr_leaves * sizeof(*leaves));
+		kvfree(store->leaves);
+		store->leaves = leaves;
+		store->nr_leaves = nr_leaves;
+	}
+	/* Also of one that was populated: the memory of what is cut off is given back. */
+	err = store_clear(store, from, to - from, GFP_KERNEL, true);
+	if (!err)
+		store->bytes = bytes;
+	return err;
 }

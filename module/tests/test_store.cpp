@@ -252,6 +252,9 @@ TEST(Store, PopulatedItNeedsNoMore) {
     ASSERT_EQ(sblk_store_discard(store.get(), 0, 10 * page, GFP_NOWAIT), 0);
     EXPECT_EQ(sblk_store_allocated_bytes(store.get()), 11 * page);
     EXPECT_EQ(contents(store.get()), Bytes(10 * page + 512, 0));
+    // A smaller size does.
+    ASSERT_EQ(sblk_store_resize(store.get(), 3 * page + 512), 0);
+    EXPECT_EQ(sblk_store_allocated_bytes(store.get()), 4 * page);
 }
 
 TEST(Layers, TheUpperHidesTheLowerWhichNeverChanges) {
