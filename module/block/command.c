@@ -159,7 +159,8 @@ blk_status_t sblk_io_plain(struct sblk_device *dev, const struct sblk_io *io)
 static void corrupt(const struct sblk_fault *fault, u64 len,
 		    void (*change)(void *arg, u64 offset, u8 keep, u8 flip), void *arg)
 {
-	u64 bits;
+	u64 count = max_t(u64, fault->arg0, 1);
+	u64 bit;
 
 	if (!len)
 		return;
@@ -167,9 +168,13 @@ static void corrupt(const struct sblk_fault *fault, u64 len,
 		change(arg, fault->arg0, 0, fault->arg1);
 	if (fault->action != SAMPLEBLK_FAULT_CORRUPT)
 		return;
-	for (bits = max_t(u64, fault->arg0, 1); bits--;)
-		change(arg, mul_u64_u64_shr(sblk_random(fault->random, bits), len, 64), 0xff,
+	/* Each in a part of its own: a bit that is flipped twice would be as it was. */
+	for (bit = 0; bit < count; bit++) {
+		u64 from = div_u64(len * bit, count), to = div_u64(len * (bit + 1), count);
+
+		change(arg, from + mul_u64_u64_shr(sblk_random(fault->random, bit), to - from, 64), 0xff,
 		       1U << (fault->random >> 32 & 7));
+	}
 }
 
 static void corrupt_bio(void *arg, u64 offset, u8 keep, u8 flip)

@@ -309,6 +309,14 @@ class TestFaults:
             write(dev.path, b"w" * 4096)
             wrong = [a ^ b for a, b in zip(read(dev.path, 4096), b"w" * 4096, strict=True) if a != b]
             assert len(wrong) == 1
+            # None twice, also where there is little room.
+            dev.set_faults([lab.Fault(action="corrupt", ops=("read", "write"), bits=64)])
+            got = read(dev.path, 512, 8192)
+            assert sum((a ^ b).bit_count() for a, b in zip(got, b"o" * 512, strict=True)) == 64
+            write(dev.path, b"w" * 512, 8192)
+            dev.set_faults([])
+            got = read(dev.path, 512, 8192)
+            assert sum((a ^ b).bit_count() for a, b in zip(got, b"w" * 512, strict=True)) == 64
 
     def test_a_hung_request_ends_when_its_rule_goes(self, mode: str) -> None:
         with fault_device(mode) as dev:
