@@ -16,6 +16,7 @@ import pytest
 
 from sampleblk_lab import doctor, kernels, leftovers
 from sampleblk_lab.cli import completion, main, output
+from sampleblk_lab.cli import job as cli_job
 from sampleblk_lab.cli.main import COMMANDS
 from sampleblk_lab.kernels import toolchain
 from sampleblk_lab.results import store
@@ -24,6 +25,7 @@ from sampleblk_lab.vm import accel
 from sampleblk_lab.vm.qemu import find
 from support import RunsInVM
 
+COMMAND = [sys.executable, "-c", "from sampleblk_lab.cli import main; raise SystemExit(main())"]
 JOB = "[job]\nrw=write\nbs=4k\nsize=256k\nioengine=psync\nfilename=file\n"
 
 
@@ -228,26 +230,30 @@ def test_help_documents_the_exit_status(capsys: pytest.CaptureFixture[str]) -> N
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
-    for status in (0, 1, 2, 122, 123, 124, 125, 126, 130):
+    for status in (0, 1, 2, 122, 123, 124, 125, 126, 130, 143):
         assert f" {status}" in text
 
 
-def test_jobs_that_ctrl_c_ended_have_its_exit_status(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_jobs_that_a_signal_ended_are_kept(number: int, tmp_path: Path) -> None:
+    """Also where timeout(1) sends it: to the group, and so to the jobs, too."""
     path = tmp_path / "f"
     spec = {"job_file": f"[a]\nrw=write\nsize=64k\nruntime=60\ntime_based\nfilename={path}\n", "source": "a file"}
     spec_text = json.dumps(spec | {"keys": {}, "record": None})
     code = (
-        "import json, sys\nfrom pathlib import Path\nfrom sampleblk_lab.cli import job_guest\n"
-        "sys.exit(job_guest._job(json.loads(sys.argv[1]), Path(sys.argv[2]), '/dev/none'))"
+        "import json, sys\nfrom pathlib import Path\nfrom sampleblk_lab.cli import job, job_guest, main\n"
+        "job._work = lambda options, _: job_guest._job(json.loads(sys.argv[1]), Path(sys.argv[2]), '/dev/none')\n"
+        "sys.exit(main(['run', 'file']))"
     )
-    with subprocess.Popen([sys.executable, "-c", code, spec_text, str(tmp_path)], stderr=subprocess.DEVNULL) as child:
+    command = [sys.executable, "-c", code, spec_text, str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, process_group=0) as child:
         times = set()
         while len(times) < 3:  # laid out, and then written
             if path.exists():
                 times.add(path.stat().st_mtime_ns)
             time.sleep(0.05)
-        child.send_signal(signal.SIGINT)
-        assert child.wait(timeout=30) == 130
+        os.killpg(child.pid, number)
+        assert child.wait(timeout=30) == 128 + number
     assert json.loads((tmp_path / "result.json").read_text())["sampleblk"]["stop_reason"] == "interrupted"
 
 
@@ -369,7 +375,7 @@ def test_compare_makes_the_sets_by_turns(tmp_path: Path) -> None:
         "    values = itertools.cycle([0.99, 1.0, 1.01])\n"
         "    measure(lambda: next(values))\n"
     )
-    command = [sys.executable, "-c", "from sampleblk_lab.cli import main; raise SystemExit(main())", "compare"]
+    command = [*COMMAND, "compare"]
     command += ["--json", "--rounds", "6", "a", "b", "--", "-p", "no:cacheprovider", "-p", "no:xdist", "test_t.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -453,6 +459,47 @@ def test_a_command_is_recorded_in_a_vm(tmp_path: Path, capfd: pytest.CaptureFixt
     assert run.syscalls().summary()["calls"]["fsync"] == 1
     assert json.loads((run_dir / "counters.json").read_text())["write_bytes"] >= 8 * 4096
     assert len(run.profile()) > 0
+
+
+def test_what_ctrl_c_cut_short_in_a_vm_is_shown(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    endless = "[a]\nsize=64k\nruntime=300\ntime_based\nfilename=DEVICE\n"
+    tells = f"[b]\nstartdelay=1\nsize=4k\nfilename={run_dir}/begun\n"
+    (tmp_path / "job").write_text(endless + tells)
+    # Keys may follow options.
+    argv = ["run", str(tmp_path / "job"), "--fs", "none", "rw=write", "--run-dir", str(run_dir)]
+    with subprocess.Popen([*COMMAND, *argv], stdout=subprocess.PIPE, process_group=0) as child:
+        while not (run_dir / "begun").exists() and child.poll() is None:
+            time.sleep(0.1)
+        os.killpg(child.pid, signal.SIGTERM)
+        assert child.stdout is not None
+        text = child.stdout.read().decode()
+        assert child.wait(timeout=60) == 128 + signal.SIGTERM
+    assert "stopped: interrupted; what ran until then is shown" in text
+    job, _ = json.loads((run_dir / "result.json").read_text())["jobs"]
+    assert job["write"]["total_ios"] > 0
+    assert json.loads((run_dir / "counters.json").read_text())["writes"] > 0
+
+
+def test_a_run_that_failed_shows_nothing_of_the_one_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "job").write_text(JOB)
+    run_dir = tmp_path / "run"
+    argv = ["run", str(tmp_path / "job"), "--run-dir", str(run_dir)]
+
+    def works(_options: argparse.Namespace, folder: Path) -> int:
+        (folder / "result.json").write_text("{}")
+        (folder / "report.txt").write_text("the first run\n")
+        return 0
+
+    monkeypatch.setattr(cli_job, "_do", works)
+    assert main(argv) == 0
+    assert "the first run" in capsys.readouterr().out
+    monkeypatch.setattr(cli_job, "_do", lambda *_: 3)
+    assert main(argv) == 3
+    assert capsys.readouterr().out == ""
+    assert [path.name for path in run_dir.iterdir()] == ["spec.json"]
 
 
 @pytest.mark.parametrize("argv", [["record"], ["record", "job", "--", "true"], ["record", "--", "nonesuch"]])

@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from sampleblk_lab.vm import (
     registers,
     template,
 )
+from sampleblk_lab.vm.calls import call_to_its_end
 from sampleblk_lab.vm.console import Console
 from sampleblk_lab.vm.errors import BootTimeoutError
 
@@ -76,6 +78,37 @@ def _check_cut_short(vm: VM) -> None:
         interrupt.join()
         done = vm.run(["sh", "-c", "cat; pgrep -cf 'sleep 0[.]1'"], stdin=b"next ")
         assert (done.stdout, done.stderr) == (b"next 0\n", b"")
+    _check_its_own_end(vm)
+
+
+def _check_its_own_end(vm: VM) -> None:
+    """A command that has time for its end says what it has to say, and its status; it may not take more."""
+    ends = "trap 'echo last; exit 7' INT; echo first; while :; do sleep 0.1; done"
+    interrupt = threading.Timer(1, signal.raise_signal, [signal.SIGINT])
+    interrupt.start()
+    done = vm.run(["sh", "-c", ends], grace_s=60)
+    assert (done.returncode, done.stdout) == (7, b"first\nlast\n")
+    goes_on = ["sh", "-c", "trap '' INT; while :; do echo first; sleep 0.1; done"]
+    for grace_s, presses in ((60.0, (1.0, 2.0)), (1.0, (1.0,))):
+        for after in presses:
+            threading.Timer(after, signal.raise_signal, [signal.SIGINT]).start()
+        with pytest.raises(KeyboardInterrupt):
+            vm.run(goes_on, grace_s=grace_s)
+        done = vm.run(["sh", "-c", "cat; pgrep -cf 'sleep 0[.]1'"], stdin=b"next ")
+        assert (done.stdout, done.stderr) == (b"next 0\n", b"")
+    interrupt = threading.Timer(3, signal.raise_signal, [signal.SIGINT])
+    interrupt.start()
+    assert call_to_its_end(vm, 60, _interrupted, (), {}) == "interrupted"
+    with pytest.raises(InputError, match="grace_s=-1"):
+        vm.run(["true"], grace_s=-1)
+
+
+def _interrupted() -> str:
+    try:
+        time.sleep(300)
+    except KeyboardInterrupt:
+        return "interrupted"
+    return "slept"
 
 
 def test_what_would_be_another_command_in_the_guest_is_refused() -> None:

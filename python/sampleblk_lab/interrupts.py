@@ -1,15 +1,31 @@
 # SPDX-License-Identifier: MIT
-"""Ctrl-C in loops that must not be left in the middle of a step."""
+"""Ctrl-C in loops that must not be left in the middle of a step, and what ends as if it were Ctrl-C."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import subprocess
 import threading
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    import resource
     from collections.abc import Callable, Iterator
+
+# A command of our terminal has got its Ctrl-C; if it goes on for so long it has not, and is told.
+_TOLD_S = 2.0
+# From then on it is killed.
+_KILLED_S = 10.0
+_POLL_S = 0.02
+
+#: The exit status of what Ctrl-C ended, as a shell has it.
+INTERRUPTED = 128 + signal.SIGINT
+
+#: How long what works in a VM has for its end once Ctrl-C came: to stop its jobs, and to write down what they measured.
+GRACE_S = 60.0
 
 
 class RaisedWithin:
@@ -43,6 +59,81 @@ class RaisedWithin:
             self._inside = False
 
 
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    returncode: int
+    """As :class:`subprocess.Popen` has it: minus the signal, if one ended it."""
+    usage: resource.struct_rusage
+    interrupted: bool
+    """Ctrl-C came, whatever the command made of it."""
+
+
+def started(words: list[str], **options: Any) -> subprocess.Popen[Any]:
+    """Starts a command for :func:`end_of`.
+
+    It is of our terminal's foreground, where it may ask something and gets its Ctrl-C; or a group of its own, all of
+    which we can tell.
+    """
+    if not (os.isatty(0) or options.get("start_new_session")):
+        options.setdefault("process_group", 0)
+    return subprocess.Popen(words, **options)
+
+
+def end_of(process: subprocess.Popen[Any]) -> Ended:
+    """Waits for a command's end, which Ctrl-C brings about instead of ours: what was measured of it is kept.
+
+    Raises:
+        KeyboardInterrupt: It came again; the command is killed.
+    """
+    interrupted = False
+    try:
+        _wait(process, 0)
+    except KeyboardInterrupt:
+        interrupted = True
+        try:
+            _end(process)
+        except BaseException:
+            kill(process)
+            raise
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return Ended(process.returncode, usage, interrupted)
+
+
+def _wait(process: subprocess.Popen[Any], options: int) -> object:
+    # Does not reap: what an interrupt takes away here can be asked again.
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | options)
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
+    """Waits for the end of a command that may have got Ctrl-C, and sees to it that it comes."""
+    began = time.monotonic()
+    left = [(_TOLD_S if _shares_our_group(process) else 0, signal.SIGINT), (_KILLED_S, signal.SIGKILL)]
+    while not _wait(process, os.WNOHANG):
+        if left and time.monotonic() >= began + left[0][0]:
+            _tell(process, left.pop(0)[1])
+        time.sleep(_POLL_S)
+
+
+def kill(process: subprocess.Popen[Any]) -> None:
+    """Ends a command that was :func:`started`, with what it has started in its group."""
+    if process.returncode is None:
+        _tell(process, signal.SIGKILL)
+    process.wait()
+
+
+def _tell(process: subprocess.Popen[Any], number: int) -> None:
+    if _shares_our_group(process):
+        os.kill(process.pid, number)
+    else:
+        os.killpg(process.pid, number)
+
+
+def _shares_our_group(process: subprocess.Popen[Any]) -> bool:
+    return os.getpgid(process.pid) != process.pid
+
+
 @contextlib.contextmanager
 def counted_ctrl_c() -> Iterator[Callable[[], int]]:
     """Ctrl-C is counted instead of raised, so that it cannot come while half a message has been read or written.
@@ -66,3 +157,39 @@ def counted_ctrl_c() -> Iterator[Callable[[], int]]:
     finally:
         if ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextlib.contextmanager
+def ended_like_ctrl_c() -> Iterator[list[int]]:
+    """SIGTERM and SIGHUP are Ctrl-C within the block: nothing is left behind, and what was measured is shown.
+
+    Yields:
+        The numbers of those that came.
+
+    One that is ignored (nohup) or handled stays so, and so do both in another thread than the main one.
+    """
+    came: list[int] = []
+    process = os.getpid()
+
+    def end(number: int, _frame: object) -> None:
+        if os.getpid() != process:  # a fork, which was not asked to clean up
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        came.append(number)
+        if callable(signal.getsignal(signal.SIGINT)):
+            signal.raise_signal(signal.SIGINT)
+        else:  # ignored, as in a shell's background
+            raise KeyboardInterrupt
+
+    ours = (
+        [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+        if threading.current_thread() is threading.main_thread()
+        else []
+    )
+    for number in ours:
+        signal.signal(number, end)
+    try:
+        yield came
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import sampleblk_lab as lab
+from sampleblk_lab import run_files
 
 DATA = Path(__file__).parents[1] / "data" / "trace"
 
@@ -17,6 +18,77 @@ def test_a_directory_and_a_bare_file_open_alike(tmp_path):
     bare = lab.open_run(DATA / "6.1-syscalls.dat").counts()
     assert list(in_directory.rows()) == list(bare.rows())
     assert len(bare) > 10
+
+
+def test_a_saved_run_takes_the_place_of_the_one_before(tmp_path):
+    """It had been given the other one's profile and result; and who had that open read the new bytes."""
+    first, second, kept = (tmp_path / name for name in ("first", "second", "kept"))
+    for folder, name in ((first, "6.1-syscalls"), (second, "6.1-switch")):
+        folder.mkdir()
+        (folder / "trace.dat").write_bytes((DATA / f"{name}.dat").read_bytes())
+        (folder / "recording.json").write_text("{}")
+        run_files.attach(folder, "result.json", "{}")
+    for name in ("perf.data", "kallsyms", "command.json", "bpf/out", "symbols/of/elf"):
+        (first / name).parent.mkdir(parents=True, exist_ok=True)
+        (first / name).write_text("first")
+    run_files.attach(first, "notes.txt", "first")
+    (first / "symbols/link").symlink_to("of")
+    kept.mkdir()
+    (kept / "mine").write_text("mine")
+    (kept / "result-2.json").write_text("{}")
+
+    before = lab.open_run(first).save(kept)
+    counts = list(before.counts().rows())
+    assert before.options["attached"] == ["notes.txt", "result.json"]
+    after = lab.open_run(second).save(kept)
+    assert sorted(path.name for path in kept.iterdir()) == [
+        *("mine", "recording.json", "result-2.json", "result.json", "trace.dat")
+    ]
+    with pytest.raises(lab.UnsupportedError, match=r"no perf\.data"):
+        after.profile()
+    assert list(before.counts().rows()) == counts
+    assert before.events("sys_enter_openat", fields=["common_pid"])["common_pid"].values.tolist()
+    assert list(after.counts().rows()) == list(lab.open_run(second).counts().rows())
+
+    lab.open_run(DATA / "6.1-syscalls.dat").save(kept)
+    assert sorted(path.name for path in kept.iterdir()) == ["mine", "result-2.json", "trace.dat"]
+    # Into itself, and below itself.
+    assert list(lab.open_run(second).save(second).counts().rows()) == list(after.counts().rows())
+    assert list(lab.open_run(second).save(second / "below").counts().rows()) == list(after.counts().rows())
+    assert sorted(path.name for path in (second / "below").iterdir()) == ["recording.json", "result.json", "trace.dat"]
+
+
+@pytest.mark.parametrize("export", ["export_perfetto", "export_chrome", "export_trace_dat"])
+def test_an_export_is_written_whole_or_not_at_all(tmp_path, export):
+    """Over the recording itself, too, whoever has it open; a half one would pass for all there was."""
+    path = tmp_path / "trace.dat"
+    data = (DATA / "6.1-switch.dat").read_bytes()
+    path.write_bytes(data)
+    run = lab.open_run(path)
+    counts, inode = list(run.counts().rows()), path.stat().st_ino
+    getattr(run, export)(path)
+    assert path.stat().st_ino != inode
+    assert list(run.counts().rows()) == counts
+    assert list(run.events("sched_switch", fields=["common_pid"]).rows())
+    path.write_bytes(data[: len(data) * 2 // 3])
+    (tmp_path / "out").write_text("of before")
+    with pytest.raises(lab.SampleblkError):
+        getattr(lab.open_run(path), export)(tmp_path / "out")
+    assert (tmp_path / "out").read_text() == "of before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "trace.dat"]
+
+
+def test_a_broken_note_of_a_run_names_no_file_elsewhere(tmp_path):
+    outside = tmp_path / "outside"
+    outside.write_text("stays")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for told in ('{"attached": ["../outside", "..", "."]}', '{"attached": 3}', "{", "[]"):
+        (folder / "recording.json").write_text(told)
+        (folder / "trace.dat").touch()
+        run_files.remove_recording(folder)
+        assert list(folder.iterdir()) == []
+        assert outside.read_text() == "stays"
 
 
 def test_event_columns_are_typed_by_the_format():

@@ -133,6 +133,8 @@ def test_what_a_full_map_drops_is_counted(recorded):
 def test_kept_opened_and_pickled_it_is_the_same(recorded, tmp_path):
     again = lab.read_bpftrace(recorded.save(tmp_path / "kept"))
     assert repr(again) == repr(recorded)
+    said({"type": "map", "data": {"@": 1}}, incomplete="killed").save(tmp_path / "other")
+    assert repr(lab.read_bpftrace(recorded.save(tmp_path / "other"))) == repr(recorded)
     assert repr(pickle.loads(pickle.dumps(recorded))) == repr(recorded)
     with pytest.raises(KeyError, match="no map '@none' was printed; there are '@sum_bytes', '@calls'"):
         recorded["@none"]

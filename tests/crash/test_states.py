@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from crash.logs import DISCARD, FLUSH, FUA, MARK, SECTOR, Op, journal, log_writes
 from sampleblk_lab import FormatError, InputError, SampleblkError, ToolError, UnsupportedError, crash
 from sampleblk_lab._native import core
-from sampleblk_lab.crash import workers
+from sampleblk_lab.crash import reproduce, workers
 
 SECTORS = 6
 
@@ -343,6 +343,30 @@ def test_bases_that_cannot_be_are_named(tmp_path: Path) -> None:
         log = crash.Log(tmp_path / "log", base=tmp_path / "base")
         with pytest.raises(InputError, match=said):
             log.write(log.state(1), tmp_path / "image")
+
+
+def test_a_log_or_a_base_that_became_another_is_no_state_s(tmp_path: Path) -> None:
+    data = log_writes((FLUSH, 0, b""), (0, 1, b"n" * SECTOR))
+    path, base = tmp_path / "log", tmp_path / "base"
+    for changed in (path, base):
+        path.write_bytes(data)
+        base.write_bytes(b"b" * 2 * SECTOR)
+        log = crash.Log(path, base=base)
+        for over in (path, base):
+            before = over.read_bytes()
+            with pytest.raises(InputError, match="the image of a state over what it is made of"):
+                log.write(log.state(1), over)
+            assert over.read_bytes() == before
+        log.write(log.state(1), tmp_path / "image")
+        assert (tmp_path / "image").read_bytes() == b"b" * SECTOR + b"n" * SECTOR
+        changed.rename(tmp_path / "kept")
+        changed.write_bytes((tmp_path / "kept").read_bytes())
+        with pytest.raises(InputError, match=f"{changed.name}: it has changed since the log was read"):
+            log.write(log.state(1), tmp_path / "image")
+        with pytest.raises(InputError, match="it has changed since the log was read"):
+            log.explore(lambda *_: None, progress=False)
+        with pytest.raises(InputError, match="it has changed since the log was read"):
+            reproduce.pack(log, tmp_path)
 
 
 def test_states_that_cannot_be_are_refused(tmp_path: Path) -> None:

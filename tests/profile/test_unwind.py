@@ -111,7 +111,13 @@ def test_our_own_recording_unwinds_from_what_was_saved(tmp_path, program):
     child = subprocess.Popen([str(program), "0.5"])
     with lab.profile(hz=999, event="cpu-clock", pids=child.pid, callgraph="dwarf") as profiler:
         child.wait()
-    profiler.save(tmp_path / "run")
+    (tmp_path / "run/symbols/of").mkdir(parents=True)
+    for name in ("perf.data", "kallsyms", "symbols/of/another"):
+        (tmp_path / "run" / name).write_text("another's")
+    again = profiler.save(tmp_path / "run")
+    assert not (tmp_path / "run/symbols/of").exists()
+    assert not (names := tmp_path / "run/kallsyms").exists() or names.read_text() != "another's"
+    assert len(profiler.save(again.path.parent)) == len(again)
     if shutil.which("perf") is not None:
         here = our_stacks(lab.open_profile(tmp_path / "run", inlines=False))
         theirs = perf_stacks(tmp_path / "run" / "perf.data")

@@ -47,6 +47,21 @@ def recorded(dev: lab.Device, chance: random.Random, operations: int) -> list[tu
     return states
 
 
+def test_a_recording_that_fails_leaves_no_log_of_the_one_before(tmp_path: Path) -> None:
+    """Its base and the log of before would have been states that never were."""
+    with lab.Device("1M", cache=True) as dev:
+        with lab.crash.recording(dev, tmp_path) as log:
+            write(dev.path, b"a" * 4096, 0)
+        before = lab.crash.Log(log, base=tmp_path / "base.img")
+        write(dev.path, b"b" * 4096, 0)
+        flush(dev.path)
+        with pytest.raises(RuntimeError, match="in the middle"), lab.crash.recording(dev, tmp_path):
+            raise RuntimeError("in the middle")
+        assert not log.exists()
+        with pytest.raises(lab.InputError, match=r"base\.img: it has changed since the log was read"):
+            before.write(before.state(0), tmp_path / "image")
+
+
 def test_the_export_replays_to_what_the_device_held_at_each_mark(tmp_path: Path) -> None:
     with lab.Device(BYTES, cache=True) as dev:
         dev.journal_start("16M")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 
 import pytest
 
@@ -189,6 +190,23 @@ def test_what_a_command_starts_is_recorded_and_its_end_told(tmp_path):
         lab.record(command="true", pids=1)
     with pytest.raises(TypeError, match="cwd"):
         lab.record(syscalls=True, cwd="/")
+
+
+def test_what_was_recorded_of_a_command_that_ctrl_c_ends_is_kept(tmp_path):
+    def press(when):
+        while not when.exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    for number, (ends, status) in enumerate((("sleep 60", -signal.SIGINT), ("sleep 3; exit 5", 5))):
+        begun = tmp_path / str(number)
+        thread = threading.Thread(target=press, args=[begun])
+        thread.start()
+        deaf = "trap '' INT; " if status == 5 else ""
+        run = lab.record(command=["sh", "-c", f"{deaf}touch {begun}; {ends}"], syscalls=["execve"])
+        thread.join()
+        assert (run.command["returncode"], run.command["interrupted"]) == (status, True)
+        assert run.syscalls().summary()["calls"]["execve"] >= 3
 
 
 def test_a_command_that_cannot_be_recorded_does_not_stay(tmp_path):

@@ -128,7 +128,7 @@ def test_leaving_the_context_ends_the_jobs(tmp_path: Path) -> None:
 
 def test_a_full_disk_stops_all_jobs_and_keeps_what_was_measured(small_tmpfs: Path) -> None:
     jobs = lab.JobFile.parse(
-        f"[fills]\nrw=write\nbs=64k\nsize=64M\nfallocate=none\nfilename={small_tmpfs}/full\n"
+        f"[fills]\nrw=write\nbs=64k\nsize=64M\nfallocate=none\nstartdelay=1\nfilename={small_tmpfs}/full\n"
         f"[other]\nrw=write\nsize=64k\nruntime=600\ntime_based\nfilename={small_tmpfs}/other\n"
     )
     with pytest.raises(lab.JobError, match=r"fills: write '.*/full': No space left on device: at offset") as caught:

@@ -54,4 +54,28 @@ void write_full(int fd, std::string_view text, std::string_view path);
 // O_WRONLY.
 void write_file(const std::string& path, std::string_view text, int flags = O_TRUNC);
 
+// A file that is written whole or not at all: it has another name beside its own until finish(), and nobody who has the
+// file open that it replaces sees it change. What is no regular file, such as a pipe, is written as it comes.
+class WholeFile {
+  public:
+    // Opens it for writing. Throws SystemError.
+    explicit WholeFile(const std::string& path);
+    WholeFile(const WholeFile&) = delete;
+    WholeFile& operator=(const WholeFile&) = delete;
+    WholeFile(WholeFile&&) = delete;
+    WholeFile& operator=(WholeFile&&) = delete;
+    ~WholeFile();
+
+    [[nodiscard]] int get() const noexcept { return fd_.get(); }
+    // The file's own name, for messages.
+    [[nodiscard]] const std::string& path() const noexcept { return path_; }
+    // Gives it its name. Throws SystemError.
+    void finish();
+
+  private:
+    std::string path_;
+    std::string partial_;  // empty: written in place
+    Fd fd_;
+};
+
 }  // namespace sampleblk

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "sampleblk/fd.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <cstdlib>
+#include <memory>
 
 #include "sampleblk/error.hpp"
 
@@ -99,6 +103,48 @@ std::string read_start(const std::string& path, std::size_t most) {
 void write_file(const std::string& path, std::string_view text, int flags) {
     const Fd fd = open_file(path, O_WRONLY | flags, 0644);
     write_full(fd.get(), text, path);
+}
+
+WholeFile::WholeFile(const std::string& path) : path_(path) {
+    struct stat before{};
+    const bool exists = ::stat(path.c_str(), &before) == 0;
+    if (exists && !S_ISREG(before.st_mode)) {
+        fd_ = open_file(path, O_WRONLY | O_TRUNC);
+        return;
+    }
+    // A link stays one, to what is written.
+    const std::unique_ptr<char, decltype(&std::free)> real(exists ? ::realpath(path.c_str(), nullptr) : nullptr,
+                                                           &std::free);
+    if (real) {
+        path_ = real.get();
+        (void)open_file(path_, O_WRONLY);  // who may not write to it may not replace it
+    }
+    static std::atomic<unsigned> number{0};
+    const std::string partial = path_ + "." + std::to_string(::getpid()) + "-" + std::to_string(++number) + ".tmp";
+    fd_ = Fd(::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (!fd_) {
+        throw_errno("open", path_);
+    }
+    partial_ = partial;
+    if (exists) {
+        (void)::fchmod(fd_.get(), before.st_mode & 07777U);
+    }
+}
+
+WholeFile::~WholeFile() {
+    if (!partial_.empty()) {
+        (void)::unlink(partial_.c_str());
+    }
+}
+
+void WholeFile::finish() {
+    if (partial_.empty()) {
+        return;
+    }
+    if (::rename(partial_.c_str(), path_.c_str()) != 0) {
+        throw_errno("rename", path_);
+    }
+    partial_.clear();
 }
 
 }  // namespace sampleblk

@@ -210,8 +210,9 @@ std::string DeviceJournal::text(std::size_t i) const {
 }
 
 void DeviceJournal::save(const std::string& path) const {
-    const Fd file = open_file(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    WholeFile file(path);
     write_full(file.get(), std::span<const std::byte>(bytes_), path);
+    file.finish();
 }
 
 std::vector<std::byte> DeviceJournal::replay(std::uint64_t sequence, std::uint64_t sector,
@@ -247,9 +248,8 @@ namespace {
 
 class LogWriter {
   public:
-    LogWriter(const std::string& path, std::uint32_t sector_bytes)
-        : path_(path), sector_(sector_bytes), fd_(open_file(path, O_WRONLY | O_CREAT | O_TRUNC, 0644)) {
-        write_full(fd_.get(), std::span<const std::byte>(sector_), path_);  // the superblock's place
+    LogWriter(const std::string& path, std::uint32_t sector_bytes) : sector_(sector_bytes), file_(path) {
+        write_full(file_.get(), std::span<const std::byte>(sector_), file_.path());  // the superblock's place
     }
 
     void entry(std::uint64_t sector, std::uint64_t sectors, std::uint64_t flags, std::span<const std::byte> data,
@@ -261,9 +261,9 @@ class LogWriter {
         if (inside) {
             std::memcpy(sector_.data() + sizeof(entry), data.data(), data.size());
         }
-        write_full(fd_.get(), std::span<const std::byte>(sector_), path_);
+        write_full(file_.get(), std::span<const std::byte>(sector_), file_.path());
         if (!inside && !data.empty()) {
-            write_full(fd_.get(), data, path_);
+            write_full(file_.get(), data, file_.path());
         }
         ++entries_;
     }
@@ -273,17 +273,17 @@ class LogWriter {
                                       static_cast<std::uint32_t>(sector_.size())};
         std::ranges::fill(sector_, std::byte{0});
         std::memcpy(sector_.data(), &super, sizeof(super));
-        if (::lseek(fd_.get(), 0, SEEK_SET) < 0) {
-            throw_errno("lseek", path_);
+        if (::lseek(file_.get(), 0, SEEK_SET) < 0) {
+            throw_errno("lseek", file_.path());
         }
-        write_full(fd_.get(), std::span<const std::byte>(sector_), path_);
+        write_full(file_.get(), std::span<const std::byte>(sector_), file_.path());
+        file_.finish();
         return entries_;
     }
 
   private:
-    std::string path_;
     std::vector<std::byte> sector_;
-    Fd fd_;
+    WholeFile file_;
     std::uint64_t entries_ = 0;
 };
 

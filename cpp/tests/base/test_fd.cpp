@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <filesystem>
 
@@ -81,6 +82,47 @@ TEST_F(FdTest, AFullDiskIsAnErrorWithItsPath) {
         EXPECT_EQ(error.code(), ENOSPC);
         EXPECT_EQ(error.path(), "/dev/full");
     }
+}
+
+TEST_F(FdTest, AWholeFileHasItsNameWhenItIsFinished) {
+    const std::string path = (dir_ / "file").string();
+    const std::string link = (dir_ / "link").string();
+    std::filesystem::create_symlink("file", link);
+    write_file(path, "before", O_CREAT | O_TRUNC);
+    std::filesystem::permissions(path, std::filesystem::perms(0600));
+    const Fd reader = open_file(path, O_RDONLY);
+    {
+        WholeFile file(link);
+        write_full(file.get(), "half", file.path());
+    }
+    EXPECT_EQ(read_file(path), "before");
+    {
+        WholeFile file(link);
+        write_full(file.get(), "after", file.path());
+        EXPECT_EQ(read_file(path), "before");
+        file.finish();
+    }
+    EXPECT_EQ(read_file(path), "after");
+    EXPECT_TRUE(std::filesystem::is_symlink(link));
+    EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms(0600));
+    std::array<std::byte, 6> open_since{};
+    EXPECT_EQ(read_full(reader.get(), open_since, path), 6U);
+    EXPECT_EQ(std::to_integer<char>(open_since[0]), 'b');
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir_), {}), 2);
+}
+
+TEST_F(FdTest, WhatIsNoRegularFileIsWrittenInPlace) {
+    const std::string path = (dir_ / "pipe").string();
+    ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    const Fd reader = open_file(path, O_RDONLY | O_NONBLOCK);
+    WholeFile file(path);
+    write_full(file.get(), "text", file.path());
+    file.finish();
+    std::array<std::byte, 4> got{};
+    EXPECT_EQ(read_full(reader.get(), got, path), 4U);
+    EXPECT_TRUE(std::filesystem::is_fifo(path));
+    EXPECT_THROW(WholeFile((dir_ / "none" / "file").string()), SystemError);
+    EXPECT_THROW(WholeFile(dir_.string()), SystemError);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sampleblk_lab import renamed, tasks
+from sampleblk_lab import renamed, run_files, tasks
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.results import machine
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from sampleblk_lab.profiling import Profile
     from sampleblk_lab.tasks import Who
     from sampleblk_lab.workload import FioResult
-
-# The folder of a run that has what a bpftrace script found.
-BPF = "bpf"
 
 # What the files of a run's directory may have (texts.read_json).
 _OPTIONS = {
@@ -91,7 +88,7 @@ class Run:
     @functools.cached_property
     def options(self) -> dict[str, Any]:
         """What the recording was asked for (recording.json); empty for others' files."""
-        return self._told("recording.json", _OPTIONS)
+        return self._told(run_files.RECORDING, _OPTIONS)
 
     def _told(self, name: str, shape: dict[str, Any]) -> dict[str, Any]:
         """One of the directory's files, an object of JSON; empty where there is none."""
@@ -117,7 +114,10 @@ class Run:
 
     @property
     def command(self) -> dict[str, Any]:
-        """The command that was recorded: command, returncode, elapsed_s, user_s, system_s; empty where none was."""
+        """The command that was recorded: command, returncode, elapsed_s, user_s, system_s; empty where none was.
+
+        ``interrupted`` is true where Ctrl-C ended it.
+        """
         return self._told("command.json", _COMMAND)
 
     def profile(self, **options: Any) -> Profile:
@@ -145,31 +145,36 @@ class Run:
         """
         from sampleblk_lab.bpftrace.output import read_bpftrace
 
-        if self.directory is None or not (self.directory / BPF).exists():
+        if self.directory is None or not (self.directory / run_files.BPF).exists():
             raise UnsupportedError(f"what bpftrace found beside {self!r}", "it has none", 'record(bpf="block-latency")')
-        return read_bpftrace(self.directory / BPF)
+        return read_bpftrace(self.directory / run_files.BPF)
 
     def save(self, directory: str | os.PathLike[str]) -> Run:
         """Copies everything of the run into `directory`, which is made, and returns the run opened from there.
+
+        A run that was saved there before is replaced; other files of the directory stay.
 
         That is ``trace.dat``, ``recording.json`` and ``env.json`` (what was asked for, on what machine), for a job
         ``result.json`` and ``report.txt``, for a command ``command.json``, for a profile ``perf.data`` with what it
         takes to read it elsewhere (``kallsyms`` and ``symbols/``), and for a bpftrace script what it found, ``bpf/``.
         """
-        target = Path(directory)
+        target = Path(directory).resolve()
         target.mkdir(parents=True, exist_ok=True)
         if self.directory is None:
-            if self.trace_path.resolve() != (target / "trace.dat").resolve():
+            if self.trace_path.resolve() != target / "trace.dat":
+                run_files.remove_recording(target)
                 shutil.copyfile(self.trace_path, target / "trace.dat")
             return open_run(target, errors=self._errors)
-        if target.resolve() != self.directory.resolve():
-            for file in self.directory.iterdir():
+        if target != self.directory.resolve():
+            run_files.remove_recording(target)
+            for file in [file for file in self.directory.resolve().iterdir() if file not in (target, *target.parents)]:
                 if file.is_dir():
                     shutil.copytree(file, target / file.name, symlinks=True, dirs_exist_ok=True)
                 else:
+                    (target / file.name).unlink(missing_ok=True)
                     shutil.copyfile(file, target / file.name)
-        if (target / "perf.data").exists() and not (target / "symbols").exists():
-            self.profile(inlines=False).save_symbols(target / "symbols")
+        if (target / "perf.data").exists() and not (target / run_files.SYMBOLS).exists():
+            self.profile(inlines=False).save_symbols(target / run_files.SYMBOLS)
         return open_run(target, errors=self._errors)
 
     @functools.cached_property

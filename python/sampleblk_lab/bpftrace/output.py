@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sampleblk_lab import run_files
 from sampleblk_lab._native import core
 from sampleblk_lab.bpftrace.printed import WHOLE, fit, numbers, printed_table
 from sampleblk_lab.bpftrace.script import Key, Script, unit_of
@@ -257,6 +258,7 @@ class BpfOutput:
         """Keeps bpftrace's own output and the script; :func:`read_bpftrace` opens it again."""
         path = Path(directory)
         path.mkdir(parents=True, exist_ok=True)
+        run_files.remove(path, OUTPUT, ERRORS, SCRIPT, INCOMPLETE)  # of another run
         (path / OUTPUT).write_bytes(self._output)
         (path / ERRORS).write_bytes(self._messages)
         if self._script is not None:

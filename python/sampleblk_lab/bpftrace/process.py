@@ -18,6 +18,7 @@ from sampleblk_lab import checked, leftovers, paths, proc, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.blocks import StopsAtEnd
 from sampleblk_lab.errors import InputError, UnsupportedError
+from sampleblk_lab.interrupts import INTERRUPTED, end_of, started
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -259,7 +260,7 @@ def run_beside(tracer: Tracer[Any], command: Sequence[str], cwd: str | None) -> 
     """Runs a command to its end beside a tracer.
 
     Returns:
-        The command's exit status: 128 and the signal where one ended it.
+        The command's exit status: 128 and the signal where one ended it, INTERRUPTED where Ctrl-C did.
 
     Raises:
         InputError: There is no such program.
@@ -268,8 +269,9 @@ def run_beside(tracer: Tracer[Any], command: Sequence[str], cwd: str | None) -> 
     if program is None:
         raise InputError(f"no program {command[0]!r}", expected="one on the PATH, or its path")
     with tracer:
-        status = subprocess.run([program, *command[1:]], cwd=cwd, check=False).returncode
-    return status if status >= 0 else 128 - status
+        ended = end_of(started([program, *command[1:]], cwd=cwd))
+    status = ended.returncode
+    return INTERRUPTED if ended.interrupted else status if status >= 0 else 128 - status
 
 
 def waits_in(pid: int, functions: Collection[str]) -> bool:

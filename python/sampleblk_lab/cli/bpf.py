@@ -12,6 +12,7 @@ from sampleblk_lab.bpftrace.script import find, names
 from sampleblk_lab.bpftrace.tool import find_tool, run_beside_tool
 from sampleblk_lab.cli.output import add_json, show
 from sampleblk_lab.errors import InputError
+from sampleblk_lab.interrupts import GRACE_S
 from sampleblk_lab.paths import located
 from sampleblk_lab.vm import options as vm_options
 
@@ -76,8 +77,12 @@ def _beside(
     command = located(options.words)
     if options.here:
         return run(what, command, **how)
+    from sampleblk_lab.vm.calls import call_to_its_end
+
     with vm_options.build(options) as machine:
-        return machine.call(run, what, command, cwd=str(Path.cwd()), **how)
+        where = {"cwd": str(Path.cwd())}
+        found: tuple[Found, int] = call_to_its_end(machine, GRACE_S, run, (what, command), {**how, **where})
+        return found
 
 
 def _told(found: BpfOutput) -> dict[str, object]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sampleblk_lab.cli.output import add_json, show
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.functions import named
+from sampleblk_lab.interrupts import INTERRUPTED
 from sampleblk_lab.vm.options import add_shape, size_of
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def _explore(options: argparse.Namespace) -> int:
         lines.append(f"report: {found.report(options.report, saved=saved)}")
     show(options, {**found.json(), "saved": saved, "report": options.report}, "\n".join(lines))
     if found.interrupted:
-        return 130
+        return INTERRUPTED
     return 0 if found.ok else 1
 
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 from pathlib import Path
 
+from sampleblk_lab import run_files
 from sampleblk_lab.cli.output import add_json
 from sampleblk_lab.errors import InputError
+from sampleblk_lab.interrupts import GRACE_S, INTERRUPTED
 from sampleblk_lab.paths import located
 from sampleblk_lab.texts import read_text
 from sampleblk_lab.vm import options as vm_options
+
+# Beside what is recorded; of a run that was there before they would be taken for this one's.
+_OF_A_JOB = ("result.json", "report.txt", "trust.json", "counters.json")
 
 
 def configure(parser: argparse.ArgumentParser, *, record: bool = False) -> None:
@@ -73,6 +79,8 @@ def _work(options: argparse.Namespace, recorded: dict[str, object] | None) -> in
     what = _command(options) if options.words else _job(options)
     spec = {**what, "fs": options.fs, "device": options.device, "record": recorded}
     run_dir.mkdir(parents=True, exist_ok=True)
+    run_files.remove_recording(run_dir)
+    run_files.remove(run_dir, *_OF_A_JOB)
     (run_dir / "spec.json").write_text(json.dumps(spec, indent=1) + "\n")
     status = _do(options, run_dir)
     result = run_dir / ("command.json" if options.words else "result.json")
@@ -127,5 +135,6 @@ def _do(options: argparse.Namespace, run_dir: Path) -> int:
             stderr=2,
             env=job_guest.guest_environment(machine),
             timeout=vm_options.timeout_of(options),
+            grace_s=GRACE_S,
         )
-    return done.returncode
+    return INTERRUPTED if done.returncode == -signal.SIGINT else done.returncode

@@ -11,14 +11,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sampleblk_lab.interrupts import INTERRUPTED
 from sampleblk_lab.paths import IN_VM
 
 if TYPE_CHECKING:
     from sampleblk_lab.vm import VM
-
-
-# The exit status of what Ctrl-C ended, as a shell has it.
-INTERRUPTED = 130
 
 
 def guest_environment(machine: VM) -> dict[str, str]:
@@ -33,7 +30,7 @@ def work(run_dir: Path) -> int:
     """Does what ``spec.json`` in `run_dir` says, and writes the result beside it.
 
     Returns:
-        1 when a job failed, INTERRUPTED when Ctrl-C ended the jobs, or the command's status.
+        1 when a job failed, INTERRUPTED when Ctrl-C ended the jobs or the command, else the command's status.
     """
     import inspect
 
@@ -100,8 +97,11 @@ def _command(spec: dict[str, Any], run_dir: Path, device: str, mount: str | None
     run = lab.record(command=words, cwd=spec["cwd"], **spec["record"])
     run.save(run_dir)
     status: int = run.command["returncode"]
-    return status if status >= 0 else 128 - status
+    return INTERRUPTED if run.command.get("interrupted") else status if status >= 0 else 128 - status
 
 
 if __name__ == "__main__":
-    sys.exit(work(Path(sys.argv[1])))
+    try:
+        sys.exit(work(Path(sys.argv[1])))
+    except KeyboardInterrupt:  # before the jobs ran, or after
+        sys.exit(INTERRUPTED)

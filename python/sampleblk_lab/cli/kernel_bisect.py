@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sampleblk_lab.errors import InputError, SampleblkError
+from sampleblk_lab.interrupts import INTERRUPTED
 from sampleblk_lab.kernels import tree as kernel_tree
 from sampleblk_lab.paths import CacheError
 from sampleblk_lab.progress import note
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-GOOD, BAD, SKIP, STOP, INTERRUPTED = 0, 1, 125, 128, 130
+GOOD, BAD, SKIP, STOP = 0, 1, 125, 128
 
 _CALLED = {GOOD: "good", BAD: "bad", SKIP: "skipped"}
 

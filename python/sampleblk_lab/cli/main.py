@@ -9,6 +9,7 @@ from importlib import import_module
 
 import sampleblk_lab
 from sampleblk_lab.errors import InputError, SampleblkError
+from sampleblk_lab.interrupts import INTERRUPTED, ended_like_ctrl_c
 
 # command -> (module, and its function if not configure, one line of help)
 COMMANDS = {
@@ -43,7 +44,7 @@ exit status:
   122  the VM ended under the command      123  the guest's kernel panicked
   124  a deadline passed                   125  the VM could not be started
   126, 127  the command could not be started in the guest, or was not found
-  130  interrupted
+  130, 143  interrupted by Ctrl-C or SIGTERM: what a job has measured until then is shown and kept
 """
 
 
@@ -52,7 +53,7 @@ _BESIDE_A_COMMAND = (["record"], ["bcc"], ["bpf"], ["kernel", "bisect"])
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one command; returns its exit status: 0 well, 1 failed, 2 called wrongly, 122 to 127 the VM failed."""
+    """Runs one command; returns its exit status, as :data:`EPILOG` lists them."""
     parser = argparse.ArgumentParser(
         prog="sampleblk-lab",
         description=sampleblk_lab.__doc__.splitlines()[0],
@@ -74,14 +75,24 @@ def main(argv: list[str] | None = None) -> int:
         end = argv.index("--")
         argv, words = argv[:end], argv[end + 1 :]
     try:
-        options = parser.parse_args(argv)
+        options, others = parser.parse_known_args(argv)
+        if others and hasattr(options, "keys") and not any(word.startswith("-") for word in others):
+            options.keys += others  # argparse takes those only that follow the job file at once
+        elif others:
+            parser.error(f"unrecognized arguments: {' '.join(others)}")
     except SystemExit as ended:
         if bisecting and ended.code:
             ended.code = 128  # 2 would tell git bisect that the commit is bad
         raise
     options.words = words
+    with ended_like_ctrl_c() as came:
+        status = _status_of(options)
+    return 128 + came[0] if came and status == INTERRUPTED else status
+
+
+def _status_of(options: argparse.Namespace) -> int:
     try:
-        status: int = options.run(options)
+        return int(options.run(options))
     except InputError as error:
         print(f"sampleblk-lab: {error}", file=sys.stderr)
         return 2
@@ -92,5 +103,4 @@ def main(argv: list[str] | None = None) -> int:
         print(f"sampleblk-lab: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        return 130
-    return status
+        return INTERRUPTED

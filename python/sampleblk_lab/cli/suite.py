@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sampleblk_lab.cli.output import add_json, show, show_table
 from sampleblk_lab.errors import InputError
+from sampleblk_lab.interrupts import INTERRUPTED
 from sampleblk_lab.vm.options import add_shape
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def _run(options: argparse.Namespace) -> int:
     )
     show(options, ran.json(), ran.text())
     if ran.interrupted:
-        return 130
+        return INTERRUPTED
     return 0 if ran.judged.ok else 1
 
 

@@ -7,6 +7,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.cli.output import add_json, show, show_table
+from sampleblk_lab.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from sampleblk_lab.sweeps.file import File
@@ -85,7 +86,7 @@ def _run(options: argparse.Namespace) -> int:
     made = run(file.spec, workers=workers, client=client, progress=False if options.quiet else None)
     show(options, made.json(), made.text())
     if made.interrupted:
-        return 130
+        return INTERRUPTED
     return 0 if made.complete else 1
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import stat
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,17 @@ if TYPE_CHECKING:
 
 #: A state without its log, as :attr:`State.bare` has it.
 Bare = tuple[int, list[int], list[tuple[int, int, int]]]
+
+
+def _identity(path: Path) -> tuple[int, ...] | None:
+    """What tells a file from one that took its place; None for a device, and where there is none any more."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 class State:
@@ -173,6 +185,7 @@ class Log:
         if size_bytes is None:
             size_bytes = self.base.stat().st_size if self.base else self.native.end_sector * 512
         self.size_bytes = size_bytes
+        self._files = {file: _identity(file) for file in (self.path, self.base) if file is not None}
         beside = self.path.with_name(submitters.FILE)
         self._submitters = submitters.load(beside, (self.path, self.native.file_bytes)) if beside.exists() else {}
         self.order = self.native.by_submission
@@ -230,6 +243,7 @@ class Log:
 
     @functools.cached_property
     def _names(self) -> core.CrashNames:
+        self.check_files()
         return core.CrashNames(self.native, os.fspath(self.base or ""))
 
     def names(self, sequence: int) -> list[tuple[int, int, str]]:
@@ -292,8 +306,22 @@ class Log:
         return int(index[0])
 
     def image(self, path: str | os.PathLike[str]) -> core.CrashImage:
-        """An image of the disk at `path` that takes one state after another; ``""``: it only tells them apart."""
+        """An image of the disk at `path` that takes one state after another; ``""``: it only tells them apart.
+
+        Raises:
+            InputError: `path` is the log or its base, or these are others by now.
+            OSError: It cannot be written.
+        """
+        self.check_files()
+        if (now := _identity(Path(path))) is not None and now in map(_identity, self._files):
+            raise InputError("the image of a state over what it is made of", os.fspath(path), expected="another file")
         return core.CrashImage(self.native, os.fspath(path), os.fspath(self.base or ""), self.size_bytes)
+
+    def check_files(self) -> None:
+        """Raises InputError where the log or its base is another file by now: states of both would never have been."""
+        for file, then in self._files.items():
+            if (now := _identity(file)) is not None and now != then:
+                raise InputError("it has changed since the log was read", str(file), expected="a new Log of it")
 
     def write(self, state: State, path: str | os.PathLike[str]) -> None:
         """Writes the image of a state to a file. Raises InputError for one that the log does not allow, OSError."""
@@ -372,6 +400,7 @@ class Log:
         """
         from sampleblk_lab.crash.explore import Wanted, explore
 
+        self.check_files()
         wanted = Wanted(model or Reorder(), states, seconds, failures, workers, clones, resume, order, progress)
         if vm is None or vm is False:
             return explore(self, check, wanted, client)

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sampleblk_lab import run_files
 from sampleblk_lab.crash import submitters
 from sampleblk_lab.crash.files import copy_start
 from sampleblk_lab.errors import InputError, SampleblkError
@@ -55,7 +56,8 @@ def recording(
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     log = target / "log"
-    (target / submitters.FILE).unlink(missing_ok=True)
+    # Of another recording: its log beside this base would be of states that never were. Who has it open keeps it.
+    run_files.remove(target, "base.img", "log", submitters.FILE)
     os.sync()
     before = _changes(device)
     _copy(device.path, target / "base.img")

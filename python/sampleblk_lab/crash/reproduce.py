@@ -89,6 +89,7 @@ def save(failure: Failure, folder: str | os.PathLike[str]) -> Path:
 
 def pack(log: Log, folder: Path) -> None:
     """Writes the recording of a log to a folder, compressed, for :func:`unpack`."""
+    log.check_files()
     _compress(log.path, folder / _LOG, log.native.file_bytes)
     if log.base is not None:
         _compress(log.base, folder / _BASE, log.base.stat().st_size)

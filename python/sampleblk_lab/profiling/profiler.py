@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from sampleblk_lab import renamed, tasks, trust
+from sampleblk_lab import renamed, run_files, tasks, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.profiling.recorded import Profile, Report, open_profile
@@ -232,12 +232,15 @@ class Profiler:
         profile = self.profile
         target = Path(directory)
         target.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(profile.path, target / "perf.data")
+        moved = target.resolve() != profile.path.parent.resolve()
+        if moved:
+            run_files.remove(target, "perf.data", "kallsyms", run_files.SYMBOLS)  # of another recording
+            shutil.copyfile(profile.path, target / "perf.data")
         if symbols:
             names = profile.path.with_name("kallsyms")
-            if names.exists():
+            if moved and names.exists():
                 shutil.copyfile(names, target / "kallsyms")
-            profile.save_symbols(target / "symbols")
+            profile.save_symbols(target / run_files.SYMBOLS)
         return open_profile(target)
 
     def __repr__(self) -> str:

@@ -8,9 +8,10 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import time
 from typing import TYPE_CHECKING, Any
+
+from sampleblk_lab.interrupts import end_of, kill, started
 
 if TYPE_CHECKING:
     from sampleblk_lab.analysis.run import Run
@@ -35,28 +36,27 @@ def record_command(recorder: Recorder, words: list[str], options: dict[str, Any]
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), words[0])
     if not os.access(program, os.X_OK) or os.path.isdir(program):  # noqa: PTH112
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), words[0])
-    process = subprocess.Popen([*_HELD, os.path.abspath(program), *words[1:]], **options)  # noqa: PTH100
+    process = started([*_HELD, os.path.abspath(program), *words[1:]], **options)  # noqa: PTH100
     try:
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         recorder.add_pids(process.pid)
         recorder.start()
         began = time.monotonic_ns()
         process.send_signal(signal.SIGCONT)
-        _, status, usage = os.wait4(process.pid, 0)
+        ended = end_of(process)
         took = time.monotonic_ns() - began
     except BaseException:
-        process.kill()
-        process.wait()
+        kill(process)
         recorder.close()
         raise
-    process.returncode = os.waitstatus_to_exitcode(status)
     run = recorder.stop()
     told = {
         "command": words,
-        "returncode": process.returncode,
+        "returncode": ended.returncode,
+        "interrupted": ended.interrupted,
         "elapsed_s": took / 1e9,
-        "user_s": usage.ru_utime,
-        "system_s": usage.ru_stime,
+        "user_s": ended.usage.ru_utime,
+        "system_s": ended.usage.ru_stime,
     }
     recorder.attach("command.json", json.dumps(told, indent=1) + "\n")
     return run

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from sampleblk_lab import renamed, tasks, trust
+from sampleblk_lab import renamed, run_files, tasks, trust
 from sampleblk_lab._native import core
-from sampleblk_lab.analysis.run import BPF, Run, open_run
+from sampleblk_lab.analysis.run import Run, open_run
 from sampleblk_lab.analysis.trust import of_recording
 from sampleblk_lab.blocks import StopsAtEnd
 from sampleblk_lab.errors import InputError, TraceCommandError, UnsupportedError
@@ -381,7 +381,7 @@ class Recorder(StopsAtEnd):
                 self._profiler.stop()
                 self._profiler.hand_over(Path(spool.path))
             if self._bpf is not None:
-                _kept(self._bpf).save(Path(spool.path, BPF))
+                _kept(self._bpf).save(Path(spool.path, run_files.BPF))
             if readers is None:
                 readers = core.BufferReaders(session.path, spool.path)
             files = readers.stop()
@@ -416,7 +416,7 @@ class Recorder(StopsAtEnd):
         assert directory is not None
         if Path(name).name != name:
             raise InputError(f"name={name!r}", expected="a file's name without folders")
-        (directory / name).write_text(text)
+        run_files.attach(directory, name, text)
 
     def _note_options(self, directory: Path, missed_probes: int) -> None:
         asked = self._asked
@@ -438,7 +438,7 @@ class Recorder(StopsAtEnd):
             "missed_probes": missed_probes,
             "kernel": platform.release(),
         }
-        (directory / "recording.json").write_text(json.dumps(note, indent=2) + "\n")
+        (directory / run_files.RECORDING).write_text(json.dumps(note, indent=2) + "\n")
         from sampleblk_lab.results.machine import environment
 
         (directory / "env.json").write_text(json.dumps(environment(), indent=1) + "\n")

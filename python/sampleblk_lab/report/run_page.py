@@ -207,7 +207,8 @@ def _summary(run: Run, recordings: list[Recording]) -> dict[str, str]:
     facts: dict[str, str] = {}
     if command := run.command:
         facts["command"] = " ".join(command["command"])
-        facts["exit status"] = f"{command['returncode']} after {command['elapsed_s']:.3f} s"
+        how = ", interrupted," if command.get("interrupted") else ""
+        facts["exit status"] = f"{command['returncode']}{how} after {command['elapsed_s']:.3f} s"
         facts["processor time"] = f"{command['user_s']:.3f} s user, {command['system_s']:.3f} s system"
     if run.result is not None:
         histogram = run.result.histogram()

@@ -27,7 +27,17 @@ def call(machine: VM, function: Callable[..., Any], args: tuple[Any, ...], keywo
     return call_pickled(machine, by_value.dumps((function, args, dict(keywords))), name)
 
 
-def call_pickled(machine: VM, load: bytes, name: str, timeout: float | None = None) -> Any:
+def call_to_its_end(
+    machine: VM, grace_s: float, function: Callable[..., Any], args: tuple[Any, ...], keywords: Mapping[str, Any]
+) -> Any:
+    """The same of a function that knows what Ctrl-C means: it gets that, and its value comes back nevertheless."""
+    name = getattr(function, "__qualname__", repr(function))
+    return call_pickled(machine, by_value.dumps((function, args, dict(keywords))), name, grace_s=grace_s)
+
+
+def call_pickled(
+    machine: VM, load: bytes, name: str, timeout: float | None = None, grace_s: float | None = None
+) -> Any:
     """The same of a function that was pickled with its arguments, perhaps by another process.
 
     Args:
@@ -35,6 +45,7 @@ def call_pickled(machine: VM, load: bytes, name: str, timeout: float | None = No
         load: What cloudpickle makes of (function, arguments, keyword arguments).
         name: The function's, for messages.
         timeout: Seconds until the VM is killed for it, and DeadlineError is raised.
+        grace_s: Seconds that the function has to return once Ctrl-C came; None: KeyboardInterrupt is raised here.
     """
     from sampleblk_lab.results.machine import tell_guest
 
@@ -46,6 +57,7 @@ def call_pickled(machine: VM, load: bytes, name: str, timeout: float | None = No
         stderr=2,
         env={**os.environ, IN_VM: machine.describe()},
         timeout=timeout,
+        grace_s=grace_s,
     )
     outcome: bytes = done.stdout or b""
     if not outcome.startswith(called.MAGIC):
@@ -58,6 +70,8 @@ def call_pickled(machine: VM, load: bytes, name: str, timeout: float | None = No
         raised = pickle.loads(error)
     except Exception:
         raised = None
+    if isinstance(raised, KeyboardInterrupt) and grace_s is not None:
+        raise raised
     if not isinstance(raised, Exception):
         raise CallError(f"{name}(): {text.strip().splitlines()[-1]}") from RemoteTraceback(text)
     raise raised from RemoteTraceback(text)

@@ -627,6 +627,7 @@ class VM:
         timeout: float | None = None,
         window: tuple[int, int] | None = None,
         forward_signals: Sequence[int] = (),
+        grace_s: float | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
         """Runs one command in the guest and waits for it.
 
@@ -641,6 +642,8 @@ class VM:
             window: (rows, columns): the command gets a terminal of that size instead of pipes.
             forward_signals: Signals that, when this process gets them meanwhile, go to the command instead; SIGWINCH
                 becomes the new size of its terminal. Only from the main thread.
+            grace_s: Ctrl-C is the command's, too: it has that many seconds to end as it likes, and nothing is raised
+                here until they are over, or Ctrl-C comes again.
 
         Returns:
             The exit status (minus the signal number, if one ended it) and what was collected.
@@ -658,6 +661,8 @@ class VM:
             raise VMError("the virtual machine is not running")
         if timeout is not None:
             checked.seconds("timeout", timeout, none=True)
+        if grace_s is not None:
+            checked.seconds("grace_s", grace_s)
         environment = dict(os.environ if env is None else env)
         # The command is root's, whoever started it: an ordinary user's PATH has no modprobe.
         environment["PATH"] = search_path(environment.get("PATH", ""))
@@ -666,9 +671,9 @@ class VM:
         if not self._runs.acquire(blocking=False):
             raise VMError("the virtual machine runs another command, and one at a time")
         try:
-            self._link.send(frame)
             with Signals(forward_signals) as signals:
-                status = transfer.run(None if timeout is None else time.monotonic() + timeout, signals)
+                self._link.send(frame)
+                transfer.run(None if timeout is None else time.monotonic() + timeout, signals)
         except TimeoutError:
             registers_then = self._registers()
             stacks = self._stacks()
@@ -679,23 +684,36 @@ class VM:
             raise DeadlineError(f"the command {why}", stacks) from None
         except VMError:
             raise
-        except BaseException:
-            self._cut_short(transfer)
-            raise
+        except BaseException as error:
+            its_own = isinstance(error, KeyboardInterrupt) and grace_s is not None
+            if not transfer.is_over:
+                self._cut_short(transfer, grace_s if its_own else None)
+            if not (its_own and transfer.is_whole):
+                raise
         finally:
             self._runs.release()
-        return subprocess.CompletedProcess(list(argv), status, *transfer.collected())
+        return subprocess.CompletedProcess(list(argv), transfer.status(), *transfer.collected())
 
-    def _cut_short(self, transfer: Transfer) -> None:
-        """Ends the command that runs, for the next one not to be answered by what is left of it."""
+    def _cut_short(self, transfer: Transfer, grace_s: float | None) -> None:
+        """Ends the command that runs, for the next one not to be answered by what is left of it.
+
+        Args:
+            transfer: Its streams.
+            grace_s: How long it has, once it is interrupted, while what it says is still passed on; None: as long as
+                most need, and nothing is.
+        """
         assert self._link is not None
+        interrupted_s = _INTERRUPTED_S if grace_s is None else grace_s
+        steps = (((signal.SIGINT,), interrupted_s), ((signal.SIGHUP, signal.SIGKILL), _KILLED_S))
         try:
-            for numbers, grace_s in (((signal.SIGINT,), _INTERRUPTED_S), ((signal.SIGHUP, signal.SIGKILL), _KILLED_S)):
+            for numbers, wait_s in steps:
                 for number in numbers:
                     self._link.send(channel.signal_frame(number))
-                with contextlib.suppress(TimeoutError):
-                    transfer.discard(time.monotonic() + grace_s)
+                impatient = () if grace_s is None else (KeyboardInterrupt,)
+                with contextlib.suppress(TimeoutError, *impatient):
+                    transfer.finish(time.monotonic() + wait_s, discard=grace_s is None)
                     return
+                grace_s = None
             self._stop()
         except VMError:
             self._stop()

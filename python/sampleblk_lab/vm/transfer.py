@@ -9,6 +9,7 @@ import select
 import selectors
 import signal
 import socket
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +30,21 @@ _MOST_S = 1e6
 
 
 class Signals:
-    """Signals as bytes on a socket, so that they wait their turn in the loop that sends control frames."""
+    """Signals as bytes on a socket, so that they wait their turn in the loop that sends control frames.
+
+    So does Ctrl-C where it would raise KeyboardInterrupt: in the middle of a message it would cost the link.
+    """
 
     def __init__(self, numbers: Sequence[int]) -> None:
-        self._numbers = numbers
+        self._numbers = list(numbers)
+        # What is not the command's is ours. Only the main thread may handle signals, and gets KeyboardInterrupt.
+        self._ctrl_c = (
+            signal.SIGINT not in numbers
+            and threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        )
+        if self._ctrl_c:
+            self._numbers.append(signal.SIGINT)
         self._before: dict[int, Any] = {}
         self._wakeup = -1
         self._read, self._write = socket.socketpair()
@@ -46,22 +58,25 @@ class Signals:
                 self._before[number] = signal.signal(number, lambda *_: None)
         return self
 
-    def __exit__(self, *exc_info: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *exc_info: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         if self._numbers:
             signal.set_wakeup_fd(self._wakeup)
-        self._read.close()
-        self._write.close()
+        with self._read, self._write, contextlib.suppress(BlockingIOError):
+            if self._ctrl_c and kind is None and signal.SIGINT in self._read.recv(256):
+                raise KeyboardInterrupt  # it came when the command had ended
 
     def fileno(self) -> int:
         """Readable when a signal has come."""
         return self._read.fileno()
 
     def frames(self) -> list[bytes]:
-        """The control frames for what has come."""
+        """The control frames for what has come. Raises KeyboardInterrupt."""
         frames = []
         for number in self._read.recv(256):
+            if number == signal.SIGINT and self._ctrl_c:
+                raise KeyboardInterrupt
             if number == signal.SIGWINCH and number in self._before:
                 columns, rows = os.get_terminal_size(1)
                 frames.append(channel.window_size(rows, columns))
@@ -86,6 +101,9 @@ class Transfer:
         self._received = dict.fromkeys(self._sinks, 0)
         self._unread: set[str] = set()
         self._exited: channel.Exited | None = None
+        #: The command has ended, and nothing more comes of it.
+        self.is_over = False
+        self._discarded = False
         # epoll refuses regular files and /dev/null; reading and writing those never waits.
         self._unpollable = {fd for fd in (self._stdin_fd, stdout, stderr) if fd is not None and not _pollable(fd)}
 
@@ -97,22 +115,37 @@ class Transfer:
         )
         return out, err
 
-    def run(self, end: float | None, signals: Signals) -> int:
-        """Carries bytes until the command has ended; returns its status. Raises TimeoutError at `end`."""
-        self._signals = signals
-        self._carry(end)
+    @property
+    def is_whole(self) -> bool:
+        """The same, and all that it wrote has been passed on."""
+        return self.is_over and not self._discarded
+
+    def status(self) -> int:
+        """The status of a command that has ended."""
         assert self._exited is not None
         return self._exited.status
 
-    def discard(self, end: float) -> None:
-        """Reads what is left of a command whose :meth:`run` failed, and forgets it. Raises TimeoutError at `end`."""
+    def run(self, end: float | None, signals: Signals) -> None:
+        """Carries bytes until the command has ended. Raises TimeoutError at `end`, KeyboardInterrupt."""
+        self._signals = signals
+        self._carry(end)
+
+    def finish(self, end: float, *, discard: bool) -> None:
+        """Reads what is left of a command whose :meth:`run` was cut short. Raises TimeoutError at `end`.
+
+        Args:
+            end: When to give up.
+            discard: Forgets what it writes, instead of passing it on.
+        """
         self._stdin_total -= len(self._stdin)
         self._stdin.clear()
         self._stdin_fd = None
-        self._sinks = dict.fromkeys(self._sinks)
-        for pending in self._pending.values():
-            pending.clear()
-        self._unread.update(self._sinks)
+        if discard:
+            self._discarded = True
+            self._sinks = dict.fromkeys(self._sinks)
+            for pending in self._pending.values():
+                pending.clear()
+            self._unread.update(self._sinks)
         with Signals(()) as self._signals:
             self._carry(end)
 
@@ -136,6 +169,7 @@ class Transfer:
         if not self._stdin_ended:
             # What is in the port already is the next command's unless the guest knows how much to throw away.
             self._link.send(channel.stdin_end(self._stdin_total - len(self._stdin)))
+        self.is_over = True
 
     def _finished(self) -> bool:
         done = self._exited

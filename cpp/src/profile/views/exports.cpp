@@ -253,8 +253,7 @@ class PerfettoSamples {
   public:
     PerfettoSamples(const Profile& profile, const std::string& path)
         : profile_(profile),
-          path_(path),
-          fd_(open_file(path, O_WRONLY | O_CREAT | O_TRUNC, 0644)),
+          file_(path),
           stacks_(profile.stacks().size(), false),
           frames_(profile.frames().size(), false) {}
 
@@ -285,6 +284,7 @@ class PerfettoSamples {
             packet(kPacketPerfSample, &profile_.times()[i]);
         }
         flush();
+        file_.finish();
     }
 
   private:
@@ -375,13 +375,12 @@ class PerfettoSamples {
     }
 
     void flush() {
-        write_full(fd_.get(), out_, path_);
+        write_full(file_.get(), out_, file_.path());
         out_.clear();
     }
 
     const Profile& profile_;
-    std::string path_;
-    Fd fd_;
+    WholeFile file_;
     std::vector<bool> stacks_;
     std::vector<bool> frames_;
     std::unordered_set<std::uint64_t> texts_;

@@ -99,7 +99,7 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t to) {
     return (value + to - 1) / to * to;
 }
 
-void copy_file(const Fd& out, const std::string& out_path, const SpoolFile& file) {
+void copy_file(const WholeFile& out, const SpoolFile& file) {
     const Fd in = open_file(file.path, O_RDONLY);
     if (lseek(in.get(), static_cast<off_t>(file.offset), SEEK_SET) < 0) {
         throw_errno("lseek", file.path);
@@ -127,7 +127,7 @@ void copy_file(const Fd& out, const std::string& out_path, const SpoolFile& file
         if (got == 0) {
             throw SystemError("read", file.path, EIO, std::to_string(left) + " bytes are missing at its end");
         }
-        write_full(out.get(), std::span<const std::byte>(buffer).first(got), out_path);
+        write_full(out.get(), std::span<const std::byte>(buffer).first(got), out.path());
         left -= got;
     }
 }
@@ -257,32 +257,24 @@ void write_trace_file(const std::string& path, const TraceHeader& header, const 
             at = round_up(at + bytes, header.page_size);
         }
     }
-    const std::string partial = path + ".tmp";
-    try {
-        const Fd out = open_file(partial, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-        write_full(out.get(), builder.out(), partial);
-        for (const auto& [file, offset] : places) {
-            if (file->bytes == 0) {
-                continue;
-            }
-            if (lseek(out.get(), static_cast<off_t>(offset), SEEK_SET) < 0) {
-                throw_errno("lseek", partial);
-            }
-            copy_file(out, partial, *file);
+    WholeFile out(path);
+    write_full(out.get(), builder.out(), path);
+    for (const auto& [file, offset] : places) {
+        if (file->bytes == 0) {
+            continue;
         }
-        // The last CPU's table entry may point at the page after the end.
-        struct stat info{};
-        if (fstat(out.get(), &info) == 0 && static_cast<std::uint64_t>(info.st_size) < at &&
-            ftruncate(out.get(), static_cast<off_t>(at)) != 0) {
-            throw_errno("ftruncate", partial);
+        if (lseek(out.get(), static_cast<off_t>(offset), SEEK_SET) < 0) {
+            throw_errno("lseek", path);
         }
-        if (rename(partial.c_str(), path.c_str()) != 0) {
-            throw_errno("rename", path);
-        }
-    } catch (...) {
-        (void)unlink(partial.c_str());
-        throw;
+        copy_file(out, *file);
     }
+    // The last CPU's table entry may point at the page after the end.
+    struct stat info{};
+    if (fstat(out.get(), &info) == 0 && static_cast<std::uint64_t>(info.st_size) < at &&
+        ftruncate(out.get(), static_cast<off_t>(at)) != 0) {
+        throw_errno("ftruncate", path);
+    }
+    out.finish();
 }
 
 }  // namespace sampleblk::trace

@@ -21,7 +21,7 @@ namespace {
 // Text or bytes to a file, in large writes.
 class Output {
   public:
-    explicit Output(const std::string& path) : path_(path), fd_(open_file(path, O_WRONLY | O_CREAT | O_TRUNC, 0644)) {}
+    explicit Output(const std::string& path) : file_(path) {}
 
     void put(std::string_view bytes) {
         buffer_ += bytes;
@@ -31,15 +31,18 @@ class Output {
     }
     void flush() {
         check_interrupt();
-        write_full(fd_.get(), buffer_, path_);
+        write_full(file_.get(), buffer_, file_.path());
         buffer_.clear();
+    }
+    void finish() {
+        flush();
+        file_.finish();
     }
 
   private:
     static constexpr std::size_t kFull = std::size_t{1} << 20;
 
-    std::string path_;
-    Fd fd_;
+    WholeFile file_;
     std::string buffer_;
 };
 
@@ -86,7 +89,7 @@ class Perfetto {
                 packet(time, kPacketTrackEvent, event_);
             }
         }
-        out_.flush();
+        out_.finish();
     }
 
   private:
@@ -207,7 +210,7 @@ void write_chrome(const Timeline& timeline, const std::string& path) {
         comma = ", ";
     }
     out.put("}}\n");
-    out.flush();
+    out.finish();
 }
 
 }  // namespace sampleblk::trace

@@ -38,11 +38,12 @@ void become_job(pid_t parent) {
     if (::getppid() != parent) {
         ::_exit(1);  // it died before we could ask to follow it
     }
-    // Ctrl-C goes to the whole terminal group; the parent decides what it means.
-    for (const int ignored : {SIGINT, SIGQUIT, SIGHUP, SIGPIPE, SIGTSTP}) {
+    // Ctrl-C goes to the whole terminal group, and timeout(1)'s SIGTERM to the parent's; the parent decides what they
+    // mean.
+    for (const int ignored : {SIGINT, SIGQUIT, SIGHUP, SIGTERM, SIGPIPE, SIGTSTP}) {
         (void)::signal(ignored, SIG_IGN);
     }
-    for (const int fatal : {SIGTERM, SIGALRM, SIGCHLD, SIGUSR2}) {
+    for (const int fatal : {SIGALRM, SIGCHLD, SIGUSR2}) {
         (void)::signal(fatal, SIG_DFL);
     }
     struct sigaction action{};

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT
+"""What a run's directory is made of, and how one run takes the place of another there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from sampleblk_lab.texts import read_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: What was asked for, and under :data:`ATTACHED` the names of the files that somebody put beside the recording.
+RECORDING = "recording.json"
+ATTACHED = "attached"
+#: The folder that has what a bpftrace script found.
+BPF = "bpf"
+#: The folder that has the files whose functions were sampled.
+SYMBOLS = "symbols"
+
+_RECORDED = ("trace.dat", RECORDING, "env.json", "command.json", "perf.data", "kallsyms", SYMBOLS, BPF)
+
+
+def attach(directory: Path, name: str, text: str) -> None:
+    """Puts a file beside what was recorded in `directory`; it goes when that does."""
+    (directory / name).write_text(text)
+    about = directory / RECORDING
+    told: dict[str, Any] = read_json(about, {ATTACHED: [str]})
+    told[ATTACHED] = sorted({*told.get(ATTACHED, ()), name})
+    about.write_text(json.dumps(told, indent=2) + "\n")
+
+
+def remove_recording(directory: Path) -> None:
+    """Removes what was recorded there before, or nothing; a part of it would be taken for the next recording's.
+
+    Who has it open keeps it: its files are not written over.
+    """
+    attached: list[str] = []
+    with contextlib.suppress(OSError, ValueError):  # of somebody else's, or broken
+        attached = read_json(directory / RECORDING, {ATTACHED: [str]}).get(ATTACHED, [])
+    remove(directory, *_RECORDED, *(name for name in attached if "/" not in name and name not in ("", ".", "..")))
+
+
+def remove(directory: Path, *names: str) -> None:
+    """Removes files and folders of `directory`, where they are."""
+    for name in names:
+        path = directory / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: MIT
+"""Ctrl-C beside a command, and the signals that are like it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sampleblk_lab import interrupts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def pressed() -> Iterator[list[float]]:
+    """Seconds after which Ctrl-C comes to this process alone; a group's would be that of pytest."""
+    times: list[float] = []
+    done = threading.Event()
+
+    def press() -> None:
+        while not times:
+            if done.wait(0.01):
+                return
+        for after in times:
+            if done.wait(after):
+                return
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    yield times
+    done.set()
+    thread.join()
+
+
+def shell(text: str) -> subprocess.Popen[bytes]:
+    return interrupts.started(["sh", "-c", text])
+
+
+def test_the_end_of_a_command_nobody_interrupts() -> None:
+    ended = interrupts.end_of(shell("exit 3"))
+    assert (ended.returncode, ended.interrupted) == (3, False)
+    assert ended.usage.ru_maxrss > 0
+    assert interrupts.end_of(shell("kill -9 $$")).returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_ctrl_c_is_the_command_s(terminal: bool, pressed: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "_TOLD_S", 0.2)
+    monkeypatch.setattr("os.isatty", lambda _: terminal)
+    process = shell("trap 'exit 5' INT; while :; do sleep 0.05; done")
+    pressed.append(0.5)
+    ended = interrupts.end_of(process)
+    assert (ended.returncode, ended.interrupted, process.poll()) == (5, True, 5)
+
+
+def test_a_command_that_ends_of_itself_is_not_told_again(pressed: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one of our terminal, which has got its Ctrl-C already and is cleaning up."""
+    monkeypatch.setattr("os.isatty", lambda _: True)
+    process = shell("trap 'exit 5' INT; sleep 1; exit 4")
+    pressed.append(0.3)
+    ended = interrupts.end_of(process)
+    assert (ended.returncode, ended.interrupted) == (4, True)
+
+
+def test_what_a_command_has_started_ends_with_it(pressed: list[float]) -> None:
+    """A shell waits for what it runs, whoever interrupts it alone."""
+    process = shell("sleep 60; exit 3")
+    pressed.append(0.3)
+    began = time.monotonic()
+    assert interrupts.end_of(process).interrupted
+    assert time.monotonic() - began < 5
+
+
+def test_a_command_that_does_not_end_is_killed(pressed: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "_KILLED_S", 0.5)
+    process = shell("trap '' INT; while :; do sleep 0.05; done")
+    pressed.append(0.3)
+    assert interrupts.end_of(process).returncode == -signal.SIGKILL
+
+
+def test_the_second_ctrl_c_is_ours(pressed: list[float]) -> None:
+    process = shell("trap '' INT; while :; do sleep 0.05; done")
+    pressed.extend((0.3, 0.3))
+    with pytest.raises(KeyboardInterrupt):
+        interrupts.end_of(process)
+    assert process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("ignored", [False, True])
+def test_what_is_like_ctrl_c(number: int, ignored: bool) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        if ignored:  # as a shell's background has it
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        with interrupts.ended_like_ctrl_c() as came:
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), number)
+            child = os.fork()
+            if child == 0:
+                os.kill(os.getpid(), number)
+                time.sleep(10)
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -number
+        assert came == [number]
+        assert signal.getsignal(number) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_what_somebody_handles_or_ignores_stays_his() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
+    try:
+        with interrupts.ended_like_ctrl_c() as came:
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert came == []
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
