@@ -464,7 +464,7 @@ def test_a_command_is_recorded_in_a_vm(tmp_path: Path, capfd: pytest.CaptureFixt
 def test_what_ctrl_c_cut_short_in_a_vm_is_shown(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     endless = "[a]\nsize=64k\nruntime=300\ntime_based\nfilename=DEVICE\n"
-    tells = f"[b]\nstartdelay=1\nsize=4k\nfilename={run_dir}/begun\n"
+    tells = f"[b]\nstartdelay=1\ncreate_on_open=1\nsize=4k\nfilename={run_dir}/begun\n"
     (tmp_path / "job").write_text(endless + tells)
     # Keys may follow options.
     argv = ["run", str(tmp_path / "job"), "--fs", "none", "rw=write", "--run-dir", str(run_dir)]
