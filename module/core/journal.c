@@ -18,7 +18,7 @@ int sblk_journal_init(struct sblk_journal *journal, u64 bytes)
 	struct sampleblk_journal_header *header;
 
 	memset(journal, 0, sizeof(*journal));
-	if (!sblk_pages_charge(sblk_pages_of(bytes)))
+	if (!sblk_pages_charge(sblk_pages_of(bytes), GFP_KERNEL))
 		return -ENOMEM;
 	header = vmalloc_user(bytes);
 	if (!header) {
@@ -249,7 +249,7 @@ static int find_entries(struct sblk_journal *journal, u64 entries, const bool *s
 		u64 more = offsets_pages(room) - offsets_pages(journal->room_offsets);
 		u64 *offsets;
 
-		if (!sblk_pages_charge(more))
+		if (!sblk_pages_charge(more, GFP_KERNEL))
 			return -ENOMEM;
 		offsets = vmalloc(room * sizeof(*offsets));
 		if (!offsets) {

@@ -17,7 +17,7 @@ void sblk_pages_set_limit(u64 pages)
 	page_limit = pages;
 }
 
-bool sblk_pages_charge(u64 count)
+static bool charge(u64 count)
 {
 	if (count > page_limit)
 		return false;
@@ -33,22 +33,21 @@ void sblk_pages_uncharge(u64 count)
 	atomic64_sub(count, &pages_in_use);
 }
 
-/* One who may sleep waits for discarded pages that are on their way. */
-static bool charge(u64 count, gfp_t gfp)
+bool sblk_pages_charge(u64 count, gfp_t gfp)
 {
-	if (likely(sblk_pages_charge(count)))
+	if (likely(charge(count)))
 		return true;
 	if (!gfpflags_allow_blocking(gfp))
 		return false;
 	rcu_barrier();
-	return sblk_pages_charge(count);
+	return charge(count);
 }
 
 void *sblk_page_alloc(gfp_t gfp)
 {
 	void *page;
 
-	if (!charge(1, gfp))
+	if (!sblk_pages_charge(1, gfp))
 		return NULL;
 	page = (void *)__get_free_page(gfp | __GFP_NOWARN);
 	if (!page)
@@ -72,7 +71,7 @@ sblk_slot *sblk_leaf_make(struct sblk_store *store, u64 index, gfp_t gfp)
 	size_t bytes = sizeof(sblk_slot) << store->leaf_shift;
 	sblk_slot *leaf;
 
-	if (!charge(leaf_pages(store), gfp))
+	if (!sblk_pages_charge(leaf_pages(store), gfp))
 		return NULL;
 	/* kvzalloc() may sleep however it is asked; an atomic caller makes do with what the slab has. */
 	if (gfpflags_allow_blocking(gfp))
@@ -254,7 +253,7 @@ int sblk_store_populate(struct sblk_store *store, int node)
 		while (order && (1ULL << order) > pages - index)
 			order--;
 		count = 1ULL << order;
-		if (!charge(count, GFP_KERNEL))
+		if (!sblk_pages_charge(count, GFP_KERNEL))
 			return -ENOMEM;
 		chunk = sblk_chunk_alloc(node, order);
 		if (!chunk) {
@@ -344,7 +343,7 @@ static void *writer_page(struct sblk_writer *writer, const sblk_slot *slot)
 	for (i = 1; i < SBLK_WRITER_PAGES; i++)
 		if (is_page(slot_read(&slot[i])))
 			return sblk_page_alloc(writer->gfp);
-	if (!sblk_pages_charge(SBLK_WRITER_PAGES))
+	if (!sblk_pages_charge(SBLK_WRITER_PAGES, GFP_NOWAIT))
 		return sblk_page_alloc(writer->gfp);
 	if (!sblk_pages_alloc(writer->pages, SBLK_WRITER_ORDER)) {
 		sblk_pages_uncharge(SBLK_WRITER_PAGES);

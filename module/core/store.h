@@ -125,9 +125,9 @@ void sblk_pages_set_limit(u64 pages);
 
 /*
  * Counts pages before they are allocated; false beyond the limit. Discarded pages count until they are free, so one who
- * may sleep waits for those with rcu_barrier() and tries again.
+ * may sleep waits for those.
  */
-bool sblk_pages_charge(u64 count);
+bool sblk_pages_charge(u64 count, gfp_t gfp);
 void sblk_pages_uncharge(u64 count);
 
 /* The same for `bytes` of anything else that is large. */

@@ -210,6 +210,10 @@ TEST(Store, TheLimitHoldsForAllTogether) {
         EXPECT_EQ(sblk_store_write(two.get(), 0, a.data(), a.size(), GFP_NOWAIT), -ENOMEM);
         rcu_read_unlock();
         EXPECT_EQ(sblk_store_write(two.get(), 0, a.data(), a.size(), GFP_KERNEL), 0);
+        // For a journal, too: it begins in a moment in which its pages are on their way.
+        EXPECT_EQ(sblk_store_discard(two.get(), 0, a.size(), GFP_NOWAIT), 0);
+        EXPECT_EQ(sblk_journal_init(&journal, 4 * page), 0);
+        sblk_journal_destroy(&journal);
     }
     sblk_pages_set_limit(~u64{0});
 }
