@@ -111,9 +111,10 @@ def test_a_guest_has_what_is_there_when_it_starts(tmp_path: Path) -> None:
     folder.mkdir()
     file = folder / "file"
     for text in ("one", "two"):
-        file.write_text(text)
-        for _ in range(2):
-            with VM(driver=False, memory_mib=512, resident=[folder]) as vm:
+        for warm in (True, True, False):
+            file.write_text(text)
+            with VM(driver=False, memory_mib=512, resident=[folder], warm=warm) as vm:
+                file.write_text("later")
                 assert vm.run(["cat", str(file)]).stdout == text.encode()
 
 

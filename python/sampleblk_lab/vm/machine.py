@@ -26,7 +26,7 @@ from sampleblk_lab import checked, proc, renamed
 from sampleblk_lab.errors import FormatError, InputError
 from sampleblk_lab.kernels import resolve, store
 from sampleblk_lab.kernels.driver import module_tree
-from sampleblk_lab.paths import CacheError, cache_root, hold, resource, search_path
+from sampleblk_lab.paths import CacheError, cache_root, hold, resource, scratch_directory, search_path
 from sampleblk_lab.progress import note, step
 from sampleblk_lab.vm import channel, copies, initramfs, interpreter, registers, template
 from sampleblk_lab.vm.accel import Verdict, choose
@@ -280,9 +280,9 @@ class VM:
             self.restored = False
         with self._stopped_unless_well():
             end = time.monotonic() + timeout_s
-            self._initramfs = initramfs.whole(self._initramfs, self.kernel)
-            self._launch(())
-            self._await_ready(end)
+            with scratch_directory("boot") as folder:
+                self._launch((), self._with(None, folder))
+                self._await_ready(end)
             self._begin(end)
 
     def _check_not_running(self) -> None:
