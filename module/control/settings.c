@@ -116,6 +116,7 @@ int sblk_tune(struct sblk_device *dev, struct sampleblk_tune *tune)
 
 static int change_capacity(struct sblk_device *dev, u64 capacity_bytes)
 {
+	struct sblk_faults *faults = rcu_dereference_protected(dev->faults, lockdep_is_held(&dev->control));
 	struct sblk_freeze freeze;
 	int err = sblk_freeze(dev, &freeze);
 
@@ -123,7 +124,10 @@ static int change_capacity(struct sblk_device *dev, u64 capacity_bytes)
 		return err;
 	/* What lay below for a snapshot or a clone that is gone. */
 	sblk_medium_merge(&dev->medium);
-	err = sblk_medium_resize(&dev->medium, capacity_bytes);
+	if (faults && capacity_bytes > dev->config.capacity_bytes)
+		err = sblk_faults_grow(faults, capacity_bytes >> SECTOR_SHIFT);
+	if (!err)
+		err = sblk_medium_resize(&dev->medium, capacity_bytes);
 	if (!err)
 		WRITE_ONCE(dev->config.capacity_bytes, capacity_bytes);
 	sblk_unfreeze(dev, &freeze);

@@ -96,6 +96,12 @@ static int rule_check(const struct sampleblk_rule *rule, u64 capacity_sectors)
 	return action_is_valid(rule, capacity_sectors) ? 0 : -EINVAL;
 }
 
+/* How many sectors of a device are bad by a rule that begins within it. */
+static u64 bad_sectors(const struct sampleblk_rule *rule, u64 capacity_sectors)
+{
+	return min_t(u64, rule->last_sector, capacity_sectors - 1) - rule->first_sector + 1;
+}
+
 int sblk_fault_set(struct sblk_faults *faults, u32 index, const struct sampleblk_rule *rule, u64 capacity_sectors)
 {
 	struct sblk_fault_rule *slot;
@@ -114,11 +120,38 @@ int sblk_fault_set(struct sblk_faults *faults, u32 index, const struct sampleblk
 		return 0;
 	if (rule->first_sector >= capacity_sectors)
 		return -EINVAL;
-	slot->nr_bad = min_t(u64, rule->last_sector, capacity_sectors - 1) - rule->first_sector + 1;
+	slot->nr_bad = bad_sectors(rule, capacity_sectors);
 	if (slot->nr_bad > SBLK_MAX_BAD_SECTORS)
 		return -EINVAL;
 	slot->repaired = kvcalloc(BITS_TO_LONGS(slot->nr_bad), sizeof(long), GFP_KERNEL);
 	return slot->repaired ? 0 : -ENOMEM;
+}
+
+int sblk_faults_grow(struct sblk_faults *faults, u64 capacity_sectors)
+{
+	u32 i;
+
+	for (i = 0; i < faults->nr_rules; i++) {
+		struct sblk_fault_rule *slot = faults->rules[i];
+		unsigned long *repaired;
+		u64 nr_bad;
+
+		if (!slot->repaired || slot->rule.first_sector >= capacity_sectors)
+			continue;
+		nr_bad = bad_sectors(&slot->rule, capacity_sectors);
+		if (nr_bad > SBLK_MAX_BAD_SECTORS)
+			return -EINVAL;
+		if (nr_bad <= slot->nr_bad)
+			continue;
+		repaired = kvcalloc(BITS_TO_LONGS(nr_bad), sizeof(long), GFP_KERNEL);
+		if (!repaired)
+			return -ENOMEM;
+		memcpy(repaired, slot->repaired, BITS_TO_LONGS(slot->nr_bad) * sizeof(long));
+		kvfree(slot->repaired);
+		slot->repaired = repaired;
+		slot->nr_bad = nr_bad;
+	}
+	return 0;
 }
 
 struct sampleblk_rule sblk_fault_get(const struct sblk_faults *faults, u32 index)

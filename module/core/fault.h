@@ -64,6 +64,12 @@ void sblk_faults_destroy(struct sblk_faults *faults);
 /* 0, -ENOMEM, or -EINVAL for a rule that says nothing that can be done. May sleep. */
 int sblk_fault_set(struct sblk_faults *faults, u32 index, const struct sampleblk_rule *rule, u64 capacity_sectors);
 
+/*
+ * The device is about to grow: bad sectors go on as far as their rules say. With nobody looking for a match. 0, -ENOMEM, or
+ * -EINVAL when that would be too many for one rule. May sleep.
+ */
+int sblk_faults_grow(struct sblk_faults *faults, u64 capacity_sectors);
+
 /* The rule with its counts. */
 struct sampleblk_rule sblk_fault_get(const struct sblk_faults *faults, u32 index);
 

@@ -126,6 +126,32 @@ TEST(Fault, RulesThatAreThereStayAsTheyAreWhenOthersAreAdded) {
     EXPECT_EQ(acts(faults.get(), SAMPLEBLK_OP_READ, 100, 8, start_ns + 1100).action, u32{SAMPLEBLK_FAULT_ERROR});
 }
 
+TEST(Fault, BadSectorsGoOnWhereTheDeviceGrows) {
+    sampleblk_rule open = rule(reads | writes, SAMPLEBLK_FAULT_BAD_SECTOR);
+    open.first_sector = 990;
+    open.last_sector = ~u64{0};
+    sampleblk_rule closed = open;
+    closed.last_sector = 1099;
+    const Faults faults = table({closed, open});
+    acts(faults.get(), SAMPLEBLK_OP_WRITE, 992, 4);
+    const auto is_bad = [&](u64 sector) {
+        return acts(faults.get(), SAMPLEBLK_OP_READ, sector, 1).action == SAMPLEBLK_FAULT_BAD_SECTOR;
+    };
+    EXPECT_FALSE(is_bad(1000));
+    ASSERT_EQ(sblk_faults_grow(faults.get(), 100'000), 0);
+    EXPECT_TRUE(is_bad(991) && is_bad(996) && is_bad(1000) && is_bad(99'999));
+    EXPECT_FALSE(is_bad(989) || is_bad(992) || is_bad(995) || is_bad(100'000));
+    EXPECT_EQ(sblk_fault_get(faults.get(), 1).arg1, 4U);
+    // It had shrunk, and the rules are of nothing that is there.
+    EXPECT_EQ(sblk_faults_grow(faults.get(), 900), 0);
+    EXPECT_EQ(sblk_faults_grow(faults.get(), u64{1} << 25), -EINVAL);
+    EXPECT_TRUE(is_bad(1000));
+    user_fail_after(0);
+    EXPECT_EQ(sblk_faults_grow(faults.get(), 1 << 20), -ENOMEM);
+    user_fail_after(-1);
+    EXPECT_TRUE(is_bad(1000));
+}
+
 TEST(Fault, RulesThatWereNotAddedLeaveTheOthersWithTheirTable) {
     const Faults faults = table({rule(writes, SAMPLEBLK_FAULT_ERROR, EIO)});
     {

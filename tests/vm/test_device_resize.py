@@ -247,6 +247,26 @@ def test_the_page_cache_forgets_what_is_cut_off_of_its_last_page(mode: str, writ
         assert read(dev.path, 8192, 65536) == b"c" * 512 + bytes(7680)
 
 
+@both_modes
+def test_bad_sectors_go_on_where_the_device_grows(mode: str) -> None:
+    with lab.Device("1M", mode=mode) as dev:
+        dev.set_faults([lab.Fault(action="bad_sector", first_sector=2040, ops=("read", "write"))])
+        write(dev.path, b"r" * 512, 2041 * 512)
+        dev.resize("2M")
+        for sector, bad in ((2039, False), (2040, True), (2041, False), (2048, True), (4095, True)):
+            if bad:
+                with pytest.raises(OSError, match=os.strerror(errno.ENODATA)):
+                    read(dev.path, 512, sector * 512)
+            else:
+                read(dev.path, 512, sector * 512)
+        # A bit for each, of which there are not so many.
+        with pytest.raises(OSError, match=os.strerror(errno.EINVAL)):
+            dev.resize("16G")
+        assert dev.info().capacity_bytes == 2 << 20
+        dev.set_faults([])
+        dev.resize("16G")
+
+
 def test_a_mounted_ext4_grows() -> None:
     with lab.Device("64M") as dev:
         fs = dev.mkfs("ext4")
