@@ -566,24 +566,47 @@ KEPT = """
 """
 
 
+# The session stops while a guest keeps a fixture for a test to come.
+STOPS = """
+    import os
+
+    def pytest_sessionstart(session):
+        global here
+        here = session
+
+    def pytest_runtest_logfinish():
+        if "SAMPLEBLK_VM" not in os.environ:
+            here.shouldstop = "enough"
+"""
+
+
 @pytest.mark.parametrize(
     ("ends", "it", "options", "outcomes", "said"),
     [
         ("assert 0", "subprocess.Popen(['sleep', '60'])", (), {"passed": 2, "errors": 1}, "*assert 0"),
         ("assert 0", "assert 1 == 2", ("-x",), {"failed": 1, "errors": 1}, "*assert 0"),
         pytest.param(
-            "os._exit(3)",
+            "time.sleep(60)",
             "assert 1 == 2",
-            ("-x", "-n1"),
+            ("-x", "--sblk-deadline=9"),
             {"failed": 1, "errors": 1},
+            "the test did not end in 9 s; its virtual machine was killed",
+            marks=slow,
+        ),
+        ("assert 0", "pass", (), {"passed": 1, "errors": 1}, "*assert 0"),
+        pytest.param(
+            "os._exit(3)",
+            "pass",
+            ("-n1",),
+            {"passed": 1, "errors": 1},
             "pytest in the VM ended with status 3 when its tests had ended",
             marks=slow,
         ),
         pytest.param(
             "time.sleep(60)",
-            "assert 1 == 2",
-            ("-x", "--sblk-deadline=9"),
-            {"failed": 1, "errors": 1},
+            "pass",
+            ("--sblk-deadline=9",),
+            {"passed": 1, "errors": 1},
             "what fixtures kept did not end in 10 s; its virtual machine was killed when its tests had ended",
             marks=slow,
         ),
@@ -599,6 +622,8 @@ def test_what_fails_when_a_guest_ends_is_reported(
     said: str,
 ) -> None:
     pytester.makepyfile(test_it=KEPT.format(ends=ends, it=it))
+    if it == "pass":
+        pytester.makeconftest(STOPS)
     with (pytester.path / "stand_in.py").open("a") as more:
         more.write("\nguests._END_S = 1.0\n")
     result = run(*options)
