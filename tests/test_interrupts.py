@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -54,7 +55,7 @@ def test_the_end_of_a_command_nobody_interrupts() -> None:
 @pytest.mark.parametrize("terminal", [False, True])
 def test_ctrl_c_is_the_command_s(terminal: bool, pressed: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interrupts, "_TOLD_S", 0.2)
-    monkeypatch.setattr("os.isatty", lambda _: terminal)
+    monkeypatch.setattr(interrupts, "_is_in_foreground", lambda: terminal)
     process = shell("trap 'exit 5' INT; while :; do sleep 0.05; done")
     pressed.append(0.5)
     ended = interrupts.end_of(process)
@@ -63,7 +64,7 @@ def test_ctrl_c_is_the_command_s(terminal: bool, pressed: list[float], monkeypat
 
 def test_a_command_that_ends_of_itself_is_not_told_again(pressed: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     """As one of our terminal, which has got its Ctrl-C already and is cleaning up."""
-    monkeypatch.setattr("os.isatty", lambda _: True)
+    monkeypatch.setattr(interrupts, "_is_in_foreground", lambda: True)
     process = shell("trap 'exit 5' INT; sleep 1; exit 4")
     pressed.append(0.3)
     ended = interrupts.end_of(process)
@@ -92,6 +93,29 @@ def test_the_second_ctrl_c_is_ours(pressed: list[float]) -> None:
     with pytest.raises(KeyboardInterrupt):
         interrupts.end_of(process)
     assert process.returncode == -signal.SIGKILL
+
+
+def test_a_terminal_s_foreground_is_shared() -> None:
+    """As seen from a session of its own, whose terminal is one of pty(7); standard input is something else."""
+    code = (
+        "import os, pty, sys\n"
+        "from sampleblk_lab import interrupts\n"
+        "pid, terminal = pty.fork()\n"
+        "if pid:\n"
+        "    sys.stdout.write(os.read(terminal, 100).decode()); os.waitpid(pid, 0)\n"
+        "else:\n"
+        "    null = os.open('/dev/null', os.O_RDONLY); os.dup2(null, 0)\n"
+        "    process = interrupts.started(['sleep', '0.1'])\n"
+        "    print(os.getpgid(process.pid) == os.getpgrp(), interrupts.end_of(process).returncode)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["True", "0"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from sampleblk_lab import interrupts; print(interrupts._is_in_foreground())"],
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.communicate()[0] == b"False\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -75,9 +75,21 @@ def started(words: list[str], **options: Any) -> subprocess.Popen[Any]:
     It is of our terminal's foreground, where it may ask something and gets its Ctrl-C; or a group of its own, all of
     which we can tell.
     """
-    if not (os.isatty(0) or options.get("start_new_session")):
+    if not (_is_in_foreground() or options.get("start_new_session")):
         options.setdefault("process_group", 0)
     return subprocess.Popen(words, **options)
+
+
+def _is_in_foreground() -> bool:
+    """Whether Ctrl-C at our terminal is ours, also where standard input is something else."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    finally:
+        os.close(terminal)
 
 
 def end_of(process: subprocess.Popen[Any]) -> Ended:
