@@ -64,7 +64,7 @@ class Signals:
         if self._numbers:
             signal.set_wakeup_fd(self._wakeup)
         with self._read, self._write, contextlib.suppress(BlockingIOError):
-            if self._ctrl_c and kind is None and signal.SIGINT in self._read.recv(256):
+            if self._ctrl_c and signal.SIGINT in self._come() and kind is None:
                 raise KeyboardInterrupt  # it came when the command had ended
 
     def fileno(self) -> int:
@@ -74,15 +74,24 @@ class Signals:
     def frames(self) -> list[bytes]:
         """The control frames for what has come. Raises KeyboardInterrupt."""
         frames = []
-        for number in self._read.recv(256):
+        for number in self._come():
             if number == signal.SIGINT and self._ctrl_c:
                 raise KeyboardInterrupt
-            if number == signal.SIGWINCH and number in self._before:
+            if number == signal.SIGWINCH:
                 columns, rows = os.get_terminal_size(1)
                 frames.append(channel.window_size(rows, columns))
-            elif number in self._before:
+            else:
                 frames.append(channel.signal_frame(number))
         return frames
+
+    def _come(self) -> bytes:
+        """Those of ours that have come. All signals do; the others go to whoever waits for them, such as asyncio."""
+        come = self._read.recv(256)
+        others = bytes(number for number in come if number not in self._before)
+        if others and self._wakeup >= 0:
+            with contextlib.suppress(OSError):
+                os.write(self._wakeup, others)
+        return bytes(number for number in come if number in self._before)
 
 
 class Transfer:
