@@ -128,7 +128,8 @@ def test_names_what_is_missing(name: str) -> None:
 def test_runs(name: str, tmp_path: Path) -> None:
     """Scaled down, on one small file instead of their devices, and not by the hour."""
     shrunk = {
-        "filename": tmp_path / "file",
+        "directory": tmp_path,
+        "filename": "file",
         "size": "1M",
         "io_size": "1M",
         "offset": 0,
