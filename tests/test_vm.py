@@ -33,7 +33,7 @@ from sampleblk_lab.vm import (
     registers,
     template,
 )
-from sampleblk_lab.vm.calls import call_to_its_end
+from sampleblk_lab.vm.calls import call
 from sampleblk_lab.vm.console import Console
 from sampleblk_lab.vm.errors import BootTimeoutError
 
@@ -113,7 +113,7 @@ def _check_its_own_end(vm: VM) -> None:
         signal.raise_signal(signal.SIGINT)
 
     threading.Thread(target=press).start()
-    assert call_to_its_end(vm, 60, _interrupted, (), {}) == "interrupted"
+    assert call(vm, _interrupted, (), {}, grace_s=60) == "interrupted"
     with pytest.raises(InputError, match="grace_s=-1"):
         vm.run(["true"], grace_s=-1)
 

@@ -28,6 +28,24 @@ INTERRUPTED = 128 + signal.SIGINT
 GRACE_S = 60.0
 
 
+def shell_status(returncode: int, *, interrupted: bool = False) -> int:
+    """The exit status that a shell has for a command, of what :class:`subprocess.Popen` has for it.
+
+    Args:
+        returncode: Minus the signal, if one ended it.
+        interrupted: Ctrl-C came, whatever the command made of it.
+    """
+    return INTERRUPTED if interrupted else returncode if returncode >= 0 else 128 - returncode
+
+
+def is_raised_here() -> bool:
+    """Whether Ctrl-C raises KeyboardInterrupt, and in this thread."""
+    return (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+
+
 class RaisedWithin:
     """Takes Ctrl-C of this process over: it is raised within :meth:`block` only, and outside waits for the next one."""
 
@@ -158,10 +176,7 @@ def counted_ctrl_c() -> Iterator[Callable[[], int]]:
         nonlocal count
         count += 1
 
-    ours = (
-        threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    )
+    ours = is_raised_here()
     if ours:
         signal.signal(signal.SIGINT, pressed)
     try:

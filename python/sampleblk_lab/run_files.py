@@ -21,7 +21,13 @@ BPF = "bpf"
 #: The folder that has the files whose functions were sampled.
 SYMBOLS = "symbols"
 
-_RECORDED = ("trace.dat", RECORDING, "env.json", "command.json", "perf.data", "kallsyms", SYMBOLS, BPF)
+#: What is recorded, and about what.
+RECORDED = ("trace.dat", RECORDING, "env.json", "command.json", "perf.data")
+#: What a job, or the command line, puts beside it.
+OF_A_JOB = ("result.json", "report.txt", "trust.json", "counters.json")
+
+# What is there to read the former by, or inside it.
+_BESIDE = ("kallsyms", SYMBOLS, BPF)
 
 
 def attach(directory: Path, name: str, text: str) -> None:
@@ -41,7 +47,9 @@ def remove_recording(directory: Path) -> None:
     attached: list[str] = []
     with contextlib.suppress(OSError, ValueError):  # of somebody else's, or broken
         attached = read_json(directory / RECORDING, {ATTACHED: [str]}).get(ATTACHED, [])
-    remove(directory, *_RECORDED, *(name for name in attached if "/" not in name and name not in ("", ".", "..")))
+    remove(
+        directory, *RECORDED, *_BESIDE, *(name for name in attached if "/" not in name and name not in ("", ".", ".."))
+    )
 
 
 def remove(directory: Path, *names: str) -> None:

@@ -18,7 +18,7 @@ from sampleblk_lab import checked, leftovers, paths, proc, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.blocks import StopsAtEnd
 from sampleblk_lab.errors import InputError, UnsupportedError
-from sampleblk_lab.interrupts import INTERRUPTED, end_of, started
+from sampleblk_lab.interrupts import end_of, shell_status, started
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -270,8 +270,7 @@ def run_beside(tracer: Tracer[Any], command: Sequence[str], cwd: str | None) -> 
         raise InputError(f"no program {command[0]!r}", expected="one on the PATH, or its path")
     with tracer:
         ended = end_of(started([program, *command[1:]], cwd=cwd))
-    status = ended.returncode
-    return INTERRUPTED if ended.interrupted else status if status >= 0 else 128 - status
+    return shell_status(ended.returncode, interrupted=ended.interrupted)
 
 
 def waits_in(pid: int, functions: Collection[str]) -> bool:

@@ -77,11 +77,11 @@ def _beside(
     command = located(options.words)
     if options.here:
         return run(what, command, **how)
-    from sampleblk_lab.vm.calls import call_to_its_end
+    from sampleblk_lab.vm.calls import call
 
+    how["cwd"] = str(Path.cwd())
     with vm_options.build(options) as machine:
-        where = {"cwd": str(Path.cwd())}
-        found: tuple[Found, int] = call_to_its_end(machine, GRACE_S, run, (what, command), {**how, **where})
+        found: tuple[Found, int] = call(machine, run, (what, command), how, grace_s=GRACE_S)
         return found
 
 

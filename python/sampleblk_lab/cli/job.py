@@ -18,9 +18,6 @@ from sampleblk_lab.paths import located
 from sampleblk_lab.texts import read_text
 from sampleblk_lab.vm import options as vm_options
 
-# Beside what is recorded; of a run that was there before they would be taken for this one's.
-_OF_A_JOB = ("result.json", "report.txt", "trust.json", "counters.json")
-
 
 def configure(parser: argparse.ArgumentParser, *, record: bool = False) -> None:
     """Adds the options to the command's parser."""
@@ -80,7 +77,7 @@ def _work(options: argparse.Namespace, recorded: dict[str, object] | None) -> in
     spec = {**what, "fs": options.fs, "device": options.device, "record": recorded}
     run_dir.mkdir(parents=True, exist_ok=True)
     run_files.remove_recording(run_dir)
-    run_files.remove(run_dir, *_OF_A_JOB)
+    run_files.remove(run_dir, *run_files.OF_A_JOB)
     (run_dir / "spec.json").write_text(json.dumps(spec, indent=1) + "\n")
     status = _do(options, run_dir)
     result = run_dir / ("command.json" if options.words else "result.json")

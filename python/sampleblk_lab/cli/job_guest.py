@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab.interrupts import INTERRUPTED
+from sampleblk_lab.interrupts import INTERRUPTED, shell_status
 from sampleblk_lab.paths import IN_VM
 
 if TYPE_CHECKING:
@@ -96,8 +96,7 @@ def _command(spec: dict[str, Any], run_dir: Path, device: str, mount: str | None
             words = [re.sub(rf"\b{name}\b", path, word) for word in words]
     run = lab.record(command=words, cwd=spec["cwd"], **spec["record"])
     run.save(run_dir)
-    status: int = run.command["returncode"]
-    return INTERRUPTED if run.command.get("interrupted") else status if status >= 0 else 128 - status
+    return shell_status(run.command["returncode"], interrupted=run.command.get("interrupted", False))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import os
 import sys
 
 from sampleblk_lab.cli.output import add_json, as_json, show
+from sampleblk_lab.interrupts import shell_status
 from sampleblk_lab.vm import options as vm_options
 from sampleblk_lab.vm.python import run_in_vm
 
@@ -93,7 +94,7 @@ def _run_json(command: list[str], options: argparse.Namespace) -> int:
     with vm_options.build(options) as machine:
         done = machine.run(command, timeout=vm_options.timeout_of(options))
         described = json.loads(machine.describe())
-    status = done.returncode if done.returncode >= 0 else 128 - done.returncode
+    status = shell_status(done.returncode)
     written = {name: (getattr(done, name) or b"").decode(errors="replace") for name in ("stdout", "stderr")}
     print(as_json({"status": status, **written, "vm": described}))
     return status

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sampleblk_lab import plot, trust
+from sampleblk_lab import plot, run_files, trust
 from sampleblk_lab.analysis.run import Run, open_run
 from sampleblk_lab.analysis.trust import of_recording
 from sampleblk_lab.errors import InputError, SampleblkError
@@ -38,10 +38,7 @@ if TYPE_CHECKING:
     from sampleblk_lab.workload import FioResult
 
 # A directory with none of these is not a run's, whatever lies below it: that may be many runs.
-_OF_A_RUN = (
-    *("trace.dat", "perf.data", "result.json", store.MEASUREMENTS, "spec.json", "env.json", "recording.json"),
-    *("command.json", "counters.json", "trust.json", "report.txt"),
-)
+_OF_A_RUN = (*run_files.RECORDED, *run_files.OF_A_JOB, store.MEASUREMENTS, "spec.json")
 # Functions of a call graph that the page names.
 _FUNCTIONS = 30
 # Where a call tree goes down to, unless spec.json says else: the driver.

@@ -21,16 +21,15 @@ if TYPE_CHECKING:
     from sampleblk_lab.vm.machine import VM
 
 
-def call(machine: VM, function: Callable[..., Any], args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
-    """Runs ``function(*args, **keywords)`` in `machine`; see :meth:`VM.call`."""
-    name = getattr(function, "__qualname__", repr(function))
-    return call_pickled(machine, by_value.dumps((function, args, dict(keywords))), name)
-
-
-def call_to_its_end(
-    machine: VM, grace_s: float, function: Callable[..., Any], args: tuple[Any, ...], keywords: Mapping[str, Any]
+def call(
+    machine: VM,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    keywords: Mapping[str, Any],
+    *,
+    grace_s: float | None = None,
 ) -> Any:
-    """The same of a function that knows what Ctrl-C means: it gets that, and its value comes back nevertheless."""
+    """Runs ``function(*args, **keywords)`` in `machine`; see :meth:`VM.call`; `grace_s`: :func:`call_pickled`."""
     name = getattr(function, "__qualname__", repr(function))
     return call_pickled(machine, by_value.dumps((function, args, dict(keywords))), name, grace_s=grace_s)
 
@@ -45,7 +44,8 @@ def call_pickled(
         load: What cloudpickle makes of (function, arguments, keyword arguments).
         name: The function's, for messages.
         timeout: Seconds until the VM is killed for it, and DeadlineError is raised.
-        grace_s: Seconds that the function has to return once Ctrl-C came; None: KeyboardInterrupt is raised here.
+        grace_s: Seconds that a function that knows what Ctrl-C means has to return its value once that came; None:
+            KeyboardInterrupt is raised here.
     """
     from sampleblk_lab.results.machine import tell_guest
 

@@ -9,10 +9,10 @@ import select
 import selectors
 import signal
 import socket
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from sampleblk_lab.interrupts import is_raised_here
 from sampleblk_lab.vm import channel
 from sampleblk_lab.vm.errors import CommandError
 
@@ -37,12 +37,8 @@ class Signals:
 
     def __init__(self, numbers: Sequence[int]) -> None:
         self._numbers = list(numbers)
-        # What is not the command's is ours. Only the main thread may handle signals, and gets KeyboardInterrupt.
-        self._ctrl_c = (
-            signal.SIGINT not in numbers
-            and threading.current_thread() is threading.main_thread()
-            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        )
+        # What is not the command's is ours.
+        self._ctrl_c = signal.SIGINT not in numbers and is_raised_here()
         if self._ctrl_c:
             self._numbers.append(signal.SIGINT)
         self._before: dict[int, Any] = {}
