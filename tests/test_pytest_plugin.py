@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The plugin, as its users meet it: a pytest of its own for each case."""
 
+import fnmatch
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import sys
 import pytest
 
 from sampleblk_lab.paths import cache_root
+from sampleblk_lab.pytest_plugin import kernel_log
 from support import QUICK
 
 HEAVY = ("numpy", "sampleblk_lab._core", "sampleblk_lab.table", "sampleblk_lab.vm", "xdist.dsession", "subprocess")
@@ -68,6 +70,19 @@ def test_a_panic_fails_one_test_and_the_next_gets_a_fresh_vm(pytester: pytest.Py
 
 
 def test_each_test_runs_where_it_belongs(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        import os
+        from _pytest.runner import runtestprotocol
+
+        def pytest_runtest_protocol(item, nextitem):  # as pytest-rerunfailures has it
+            if item.name != "test_once_more" or "SAMPLEBLK_VM" not in os.environ:
+                return None
+            runtestprotocol(item, nextitem=nextitem, log=False)
+            runtestprotocol(item, nextitem=nextitem)
+            return True
+        """
+    )
     pytester.makepyfile(
         test_it="""
         import os
@@ -86,18 +101,34 @@ def test_each_test_runs_where_it_belongs(pytester: pytest.Pytester) -> None:
             with open("/dev/kmsg", "w") as log:
                 log.write("WARNING: CPU: 0 PID: 1 at made/up.c:1\\n")
 
+        @pytest.mark.in_vm
+        def test_tainted():
+            with open("/proc/sys/kernel/tainted", "w") as taint:
+                taint.write("512")
+
+        runs = []
+
+        @pytest.mark.in_vm
+        def test_once_more():
+            runs.append(1)
+            if len(runs) == 2:
+                with open("/dev/kmsg", "w") as log:
+                    log.write("BUG: made up\\n")
+
         def test_host_too():
             assert "SAMPLEBLK_VM" not in os.environ
         """
     )
     result = pytester.runpytest_subprocess("-v", "-p", "no:cacheprovider", "test_it.py")
-    result.assert_outcomes(passed=5, failed=1)
+    result.assert_outcomes(passed=5, failed=3)
     result.stdout.fnmatch_lines(
         [
-            "*collected 6 items*",
+            "*collected 8 items*",
             "*[[]100%[]]*",
             "the kernel complained: *WARNING: CPU: 0*",
             "FAILED *::test_kernel_complains - the kernel complained: *",
+            "FAILED *::test_tainted - the kernel complained: kernel taint 512 *",
+            "FAILED *::test_once_more - the kernel complained: *",
         ]
     )
     assert "[120%]" not in result.stdout.str()
@@ -145,18 +176,35 @@ def test_a_vm_in_which_a_test_left_something_is_retired(pytester: pytest.Pyteste
 
         def test_after_what_is_shared(folder):
             assert Path("/tmp/been-here").exists()
+
+        @pytest.mark.kernel_warning("at made/[a-z]+[.]c")
+        def test_provokes_a_warning():
+            Path("/dev/kmsg").write_text("WARNING: CPU: 0 PID: 1 at made/up.c:1\\n")
+            Path("/proc/sys/kernel/tainted").write_text("512")
+
+        def test_in_a_fresh_one_too():
+            assert not Path("/tmp/been-here").exists()
+
+        @pytest.mark.kernel_warning("at made/", "at other/")
+        def test_also_provokes_what_it_does_not_name():
+            Path("/dev/kmsg").write_text("WARNING: CPU: 0 PID: 1 at made/up.c:1\\n")
+            Path("/dev/kmsg").write_text("BUG: made up\\n")
         """
     )
     strict = ("-W", "error", "-W", "ignore:Module already imported")
     result = pytester.runpytest_subprocess("-v", *QUICK, *strict, timeout=300)
-    result.assert_outcomes(passed=6, warnings=1)
+    result.assert_outcomes(passed=8, failed=1, warnings=2)
     result.stdout.fnmatch_lines(
-        ["*::test_leaves_a_mount left in its VM: mount /tmp/*test_leaves_a_mount0 (tmpfs of none). The next *"]
+        [
+            "the kernel complained: *BUG: made up",
+            "*::test_leaves_a_mount left in its VM: mount /tmp/*test_leaves_a_mount0 (tmpfs of none). The next *",
+            "*::test_also_provokes_what_it_does_not_name left in its VM: the kernel complained: *BUG: made up. The *",
+        ]
     )
 
 
 LEAVES = {
-    "warn": ("Path('/proc/sys/kernel/tainted').write_text('512')", "kernel taint 512 (a warning)"),
+    "warn": ("Path('/proc/sys/kernel/tainted').write_text('512')", "the kernel complained: kernel taint 512 "),
     "complaint": (
         "Path('/dev/kmsg').write_text('WARNING: possible recursive locking detected\\n')",
         "the kernel complained: ",
@@ -186,10 +234,44 @@ def test_what_a_test_left_is_named_with_it(pytester: pytest.Pytester) -> None:
     lines += ["def test_last(damaged): pass", "def test_in_a_fresh_one():", "    assert not MARK.exists()"]
     pytester.makepyfile("\n".join(lines))
     result = pytester.runpytest_subprocess("-v", *QUICK, timeout=600)
-    result.assert_outcomes(passed=len(LEAVES) + 1, failed=1, warnings=len(LEAVES) + 1)
+    result.assert_outcomes(passed=len(LEAVES) - 1, failed=2, errors=1, warnings=len(LEAVES) + 1)
     for name, (_, left) in LEAVES.items():
         result.stdout.re_match_lines([rf".*::test_{name} left in its VM: (.*; )?{re.escape(left)}.*"])
-    result.stdout.re_match_lines([r".*::test_last left in its VM: kernel taint 128 \(an oops\).*"])
+    result.stdout.re_match_lines([r".*::test_last left in its VM: (.*; )?kernel taint 128 \(an oops\).*"])
+
+
+@pytest.mark.full
+def test_a_log_that_ran_over_is_said(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_it="""
+        import pytest
+
+        @pytest.mark.in_vm
+        def test_floods():
+            for _ in range(9000):
+                with open("/dev/kmsg", "w") as log:  # those of one are limited
+                    log.write("<7>nothing\\n")
+        """
+    )
+    result = pytester.runpytest_subprocess("-v", *QUICK, "-W", "error", timeout=300)
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(["*::test_floods: the kernel's log ran over; complaints may have been missed"])
+
+
+@pytest.mark.parametrize(
+    ("mark", "told"),
+    [
+        ("kernel_warning", "kernel_warning() (expected regular expressions, such as 'at fs/btrfs/')"),
+        ("kernel_warning(match='btrfs')", "kernel_warning(match='btrfs') (expected regular expressions, *"),
+        ("kernel_warning('[btrfs')", "kernel_warning('[[]btrfs'): unterminated character set at position 0 *"),
+        ("kernel_warning(7)", "kernel_warning(7): first argument must be string or compiled pattern (expected *"),
+    ],
+)
+def test_a_wrong_kernel_warning_is_named(pytester: pytest.Pytester, mark: str, told: str) -> None:
+    item = pytester.getitem(f"import pytest\n@pytest.mark.{mark}\ndef test_func(): pass")
+    with pytest.raises(pytest.UsageError) as error:
+        kernel_log.allowed(item)
+    assert fnmatch.fnmatch(str(error.value), f"test_*::test_func: {told}")
 
 
 @pytest.mark.full

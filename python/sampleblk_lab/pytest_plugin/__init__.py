@@ -53,6 +53,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "in_vm(deadline=None, fresh=None): run this test inside a virtual machine, for so many seconds at most; in one "
         "of its own (fresh='test'), or of its module ('module')",
     )
+    config.addinivalue_line(
+        "markers",
+        "kernel_warning(*patterns): what the kernel may complain of under this test in a VM, regular expressions that "
+        "are looked for in the lines that fail it otherwise",
+    )
     suites.declare(config)
     options.of(config)
     config.pluginmanager.register(_Order(), "sampleblk-order")

@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import stat
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -268,6 +269,13 @@ def note_not_run(config: pytest.Config, what: str) -> None:
         else session_of(config).not_run
     )
     counts[what] = counts.get(what, 0) + 1
+
+
+def warn(config: pytest.Config, text: str) -> None:
+    """Shows a warning. It is about the machinery, so that no filter makes an error of it."""
+    shown = warnings.WarningMessage(pytest.PytestWarning(text), pytest.PytestWarning, __file__, 0)
+    arguments = {"warning_message": shown, "when": "runtest", "nodeid": "", "location": None}
+    config.hook.pytest_warning_recorded.call_historic(kwargs=arguments)
 
 
 def tell_worker(node: Any) -> None:

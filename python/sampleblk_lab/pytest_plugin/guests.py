@@ -25,7 +25,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sampleblk_lab.errors import InputError
-from sampleblk_lab.pytest_plugin import artefacts, coverage, internals, options, plugins, relay, selection, waiting
+from sampleblk_lab.pytest_plugin import (
+    artefacts,
+    coverage,
+    internals,
+    kernel_log,
+    options,
+    plugins,
+    relay,
+    selection,
+    waiting,
+)
 from sampleblk_lab.pytest_plugin.debugger import HostTerminal, shape_here
 from sampleblk_lab.pytest_plugin.messages import Link, Message, can_be_sent, packed
 from sampleblk_lab.pytest_plugin.worker import Setup
@@ -185,6 +195,7 @@ class Guest:
         self.last: pytest.Item | None = None
         self._is_kept = False
         self.left: list[str] = []
+        self.is_spent = False
         settings = options.of(config)
         chosen = {"--kernel": kernel, "--memory": settings.memory, "--cpus": settings.cpus}
         vm = [part for option, value in chosen.items() if value is not None for part in (option, value)]
@@ -274,7 +285,7 @@ class Guest:
         finally:
             self.kill()
             if self._coverage is not None and not coverage.collect(self._config, self._coverage):
-                _note(self._config, f"coverage of a VM is lost: {self.console.path.name}")
+                artefacts.warn(self._config, f"coverage of a VM is lost: {self.console.path.name}")
             self._coverage = None
 
     def _end(self) -> Iterator[pytest.TestReport]:
@@ -347,7 +358,7 @@ class Guest:
                 self._last_failed = report if report.failed else None
                 yield report
             elif message[0] == "done":
-                _, shouldfail, shouldstop, self.left = message
+                _, shouldfail, shouldstop, self.left, self.is_spent = message
                 item.session.shouldfail = item.session.shouldfail or shouldfail
                 item.session.shouldstop = item.session.shouldstop or shouldstop
                 return
@@ -506,19 +517,12 @@ def _warning(category: type[Warning], text: str) -> Warning:
         return UserWarning(text)
 
 
-def _note(config: pytest.Config, text: str) -> None:
-    """Shows a warning. It is about the machinery, so that no filter makes an error of it."""
-    shown = warnings.WarningMessage(pytest.PytestWarning(text), pytest.PytestWarning, __file__, 0)
-    arguments = {"warning_message": shown, "when": "runtest", "nodeid": "", "location": None}
-    config.hook.pytest_warning_recorded.call_historic(kwargs=arguments)
-
-
 def _asked(item: pytest.Item, name: str) -> Any:
     """What the closest mark that says it gives for a keyword; None: none does. Raises pytest.UsageError."""
     for mark in item.iter_markers("in_vm"):
         if mark.args or not mark.kwargs.keys() <= {"deadline", "fresh"}:
-            given = ", ".join([*map(repr, mark.args), *(f"{key}={value!r}" for key, value in mark.kwargs.items())])
-            raise pytest.UsageError(f"{item.nodeid}: in_vm({given}) (expected the keywords deadline and fresh only)")
+            given = options.written(mark)
+            raise pytest.UsageError(f"{item.nodeid}: {given} (expected the keywords deadline and fresh only)")
         if mark.kwargs.get(name) is not None:
             return mark.kwargs[name]
     return None
@@ -546,7 +550,7 @@ def _setup(
     values = {dest: value for dest, value in vars(config.option).items() if dest not in _SESSION_S}
     left = [dest for dest, value in values.items() if not can_be_sent(value)]
     if left:
-        _note(config, f"the VM is not given options whose values cannot be sent: {', '.join(sorted(left))}")
+        artefacts.warn(config, f"the VM is not given options whose values cannot be sent: {', '.join(sorted(left))}")
     worker = hasattr(config, "workerinput")
     values["basetemp"] = _BASETEMP
     columns, colours = internals.columns_and_colours(config)
@@ -639,6 +643,7 @@ class Guests:
         hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
     def _reports(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[pytest.TestReport]:
+        kernel_log.allowed(item)  # an error of it is told before a VM is started
         guest = self._guest_for(item, nextitem)
         number = guest.number_of(item)
         if number is None:
@@ -647,7 +652,7 @@ class Guests:
         following = guest.number_of(nextitem) if nextitem is not None and stays else None
         try:
             yield from guest.run(item, number, following)
-            if guest.left:
+            if guest.left or guest.is_spent:
                 self._retire(item, guest)
             elif nextitem is None or (selection.needs_guest(nextitem) and not stays):
                 self.close()
@@ -673,11 +678,11 @@ class Guests:
     def _retire(self, item: pytest.Item, guest: Guest) -> None:
         """Ends a guest in which a test left something; the next test gets a fresh one."""
         self.close()
-        if _fresh_of(item) != "test":
+        if guest.left and _fresh_of(item) != "test":
             shown = "; ".join(guest.left[:_SHOWN]) + (
                 f"; and {len(guest.left) - _SHOWN} more" if guest.left[_SHOWN:] else ""
             )
-            _note(self._config, f"{item.nodeid} left in its VM: {shown}. The next test gets a fresh one")
+            artefacts.warn(self._config, f"{item.nodeid} left in its VM: {shown}. The next test gets a fresh one")
 
     def _guest_for(self, item: pytest.Item, nextitem: pytest.Item | None) -> Guest:
         unit = self._unit_of(item)

@@ -154,6 +154,12 @@ def _value(config: pytest.Config, name: str) -> tuple[str, str | None]:
     return f"sblk_{name}", str(config.getini(f"sblk_{name}")).strip() or None
 
 
+def written(mark: pytest.Mark) -> str:
+    """A mark as a test has it."""
+    given = [*map(repr, mark.args), *(f"{key}={value!r}" for key, value in mark.kwargs.items())]
+    return f"{mark.name}({', '.join(given)})"
+
+
 def seconds(name: str, value: object) -> float | None:
     """A deadline; 0 stands for none."""
     try:

@@ -60,7 +60,7 @@ _OURS = "sampleblk"
 
 
 _BUILT_IN_MARKS = frozenset(
-    {"parametrize", "skip", "skipif", "xfail", "usefixtures", "filterwarnings", "in_vm", "sampleblk"}
+    {"parametrize", "skip", "skipif", "xfail", "usefixtures", "filterwarnings", "in_vm", "kernel_warning", "sampleblk"}
 )
 
 _FLAGS = {"store_true": False, "store_false": True, "count": 0}

@@ -35,7 +35,7 @@ _TAINTS = {
 }
 
 # After these the kernel is not what it was, whoever meant to do it.
-_DAMAGE = tuple(f"kernel taint {1 << bit}" for bit in (4, 5, 7, 9, 14))
+_DAMAGE = (4, 5, 7, 9, 14)
 
 _DRIVER = "sampleblk"
 
@@ -96,6 +96,11 @@ def present() -> frozenset[str]:
     return frozenset(line for kind in kinds for line in kind())
 
 
+def damage() -> frozenset[str]:
+    """What of it says that the kernel is not what it was."""
+    return frozenset(map(_taint_line, _DAMAGE)).intersection(_taint())
+
+
 def since(before: frozenset[str]) -> list[str]:
     """What has come since and stays."""
     end = time.monotonic() + _SETTLE_S
@@ -106,7 +111,7 @@ def since(before: frozenset[str]) -> list[str]:
 
 def may_stay(lines: Iterable[str]) -> frozenset[str]:
     """What a fixture may keep for the tests to come: not what is damage."""
-    return frozenset(line for line in lines if not line.startswith(_DAMAGE))
+    return frozenset(lines).difference(map(_taint_line, _DAMAGE))
 
 
 def _texts(paths: list[str]) -> list[str]:
@@ -133,10 +138,13 @@ def _names(path: str) -> list[str]:
         return []
 
 
+def _taint_line(bit: int) -> str:
+    return f"kernel taint {1 << bit}" + (f" ({_TAINTS[bit]})" if bit in _TAINTS else "")
+
+
 def _taint() -> list[str]:
     flags = int(_text("/proc/sys/kernel/tainted") or 0) & ~_OF_OUR_DRIVER
-    bits = [bit for bit in range(flags.bit_length()) if flags >> bit & 1]
-    return [f"kernel taint {1 << bit}" + (f" ({_TAINTS[bit]})" if bit in _TAINTS else "") for bit in bits]
+    return [_taint_line(bit) for bit in range(flags.bit_length()) if flags >> bit & 1]
 
 
 def _modules() -> Iterator[str]:

@@ -219,7 +219,8 @@ class Worker:
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
             # The session counts these itself.
             shouldfail = not 0 < failures <= session.testsfailed and session.shouldfail
-            self._link.send("done", shouldfail, session.shouldstop, self._left_by(item))
+            left, spent = self._left_by(item)
+            self._link.send("done", shouldfail, session.shouldstop, left, spent)
 
     @staticmethod
     def _end_with(item: pytest.Item) -> None:
@@ -229,11 +230,13 @@ class Worker:
         if report.failed:
             item.ihook.pytest_runtest_logreport(report=report)
 
-    def _left_by(self, item: pytest.Item) -> list[str]:
-        """What is to be said of a test that the next one must not meet."""
+    def _left_by(self, item: pytest.Item) -> tuple[list[str], bool]:
+        """What is to be said of a test that the next one must not meet; whether there is what need not be said, too."""
         if not self._setup.shared:
-            return []
-        return [*item.stash.get(kernel_log.COMPLAINTS, []), *residue.since(self._kept)]
+            return [], False
+        spent = kernel_log.is_spent(item)
+        left = residue.since(self._kept)
+        return [*kernel_log.complaints(item), *(residue.may_stay(left) if spent else left)], spent
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Sends a report back."""
