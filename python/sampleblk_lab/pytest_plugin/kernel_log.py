@@ -106,9 +106,7 @@ def check(item: pytest.Item, report: pytest.TestReport) -> None:
     lines = [line for line in read if line is not None]
     if len(lines) != len(read):
         # What does not taint the kernel, such as a hung task, may be missing.
-        artefacts.warn(
-            item.config, f"{item.nodeid}: the kernel's log ran over; complaints may have been missed"
-        )
+        artefacts.warn(item.config, f"{item.nodeid}: the kernel's log ran over; complaints may have been missed")
     splats = [line for line in lines if is_splat(line)]
     patterns = allowed(item)
     told = [line for line in splats if not any(pattern.search(line) for pattern in patterns)]
