@@ -206,7 +206,8 @@ def test_what_was_recorded_of_a_command_that_ctrl_c_ends_is_kept(tmp_path):
         run = lab.record(command=["sh", "-c", f"{deaf}touch {begun}; {ends}"], syscalls=["execve"])
         thread.join()
         assert (run.command["returncode"], run.command["interrupted"]) == (status, True)
-        assert run.syscalls().summary()["calls"]["execve"] >= 3
+        # That of sleep need not have come: the file is there before touch has ended.
+        assert run.syscalls().summary()["calls"]["execve"] >= 2
 
 
 def test_a_command_that_cannot_be_recorded_does_not_stay(tmp_path):
