@@ -100,6 +100,7 @@ def test_each_test_runs_where_it_belongs(pytester: pytest.Pytester) -> None:
         def test_kernel_complains():
             with open("/dev/kmsg", "w") as log:
                 log.write("WARNING: CPU: 0 PID: 1 at made/up.c:1\\n")
+            pytest.skip("which is no excuse")
 
         @pytest.mark.in_vm
         def test_tainted():

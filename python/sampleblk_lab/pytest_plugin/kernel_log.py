@@ -121,9 +121,11 @@ def check(item: pytest.Item, report: pytest.TestReport) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "kernel.log").open("a") as log:
             log.write("\n".join(lines) + "\n")
-    if splats and not (told and report.passed):
+    # One that is skipped has not been judged, but what the kernel did has. An expected failure stays one.
+    fails = bool(told) and (report.passed or (report.skipped and not hasattr(report, "wasxfail")))
+    if splats and not fails:
         report.sections.append(("Kernel log", "\n".join(lines)))
-    if told and report.passed:
+    if fails:
         report.outcome = "failed"
         # In the text itself, so that JUnit has it as well.
         report.longrepr = "\n".join([f"the kernel complained: {told[0]}", "", "--- Kernel log ---", *lines])
