@@ -235,8 +235,8 @@ class Worker:
         if not self._setup.shared:
             return [], False
         spent = kernel_log.is_spent(item)
-        left = residue.since(self._kept)
-        return [*kernel_log.complaints(item), *(residue.may_stay(left) if spent else left)], spent
+        kept = self._kept | residue.damage() if spent else self._kept
+        return [*kernel_log.complaints(item), *residue.since(kept)], spent
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Sends a report back."""
