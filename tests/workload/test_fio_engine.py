@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from beside_fio import needs_fio
 
@@ -32,6 +33,29 @@ def test_both_move_the_same_amount(tmp_path: Path) -> None:
     assert ios[0].keys() == ios[1].keys() == {"read", "write"}
     assert abs(int(ios[0]["read"]) - int(ios[1]["read"])) < 2048 * 0.1
     assert "IO depths" in str(theirs)
+
+
+@pytest.mark.parametrize("engine", ["psync", "libaio"])
+@pytest.mark.parametrize("off", ["gtod_reduce", "disable_clat", "disable_lat", "disable_slat", "disable_bw", "stats"])
+def test_what_a_job_does_not_measure_has_no_log_and_no_figure(tmp_path: Path, engine: str, off: str) -> None:
+    text = f"[job]\nioengine={engine}\nrw=randwrite\nfilename={tmp_path}/f\nsize=64k\n{off}={int(off != 'stats')}\n"
+    logs: list[dict[str, int]] = []
+    figures = []
+    for who in ("mine", "theirs"):
+        folder = tmp_path / who
+        folder.mkdir()
+        keys = "".join(f"write_{kind}_log={folder}/log\n" for kind in ("lat", "bw", "iops"))
+        jobs = lab.JobFile.parse(text + keys)
+        result = jobs.run(progress=False) if who == "mine" else jobs.run_by_fio()
+        logs.append({path.name: len(path.read_text().splitlines()) for path in folder.iterdir()})
+        measured = [job["write"] for job in result.json()["jobs"]] if off != "stats" else []
+        figures.append([[stats[f"{name}_ns"]["max"] > 0 for name in ("slat", "clat", "lat")] for stats in measured])
+        clat = result.summary()["clat_mean"].values if off != "stats" else np.zeros(0)
+        assert np.isnan(clat).all() == (off in ("gtod_reduce", "disable_clat", "stats"))
+    if off == "gtod_reduce":  # fio counts no I/Os for the log then, because it takes no time of them
+        assert [counts.pop("log_iops.1.log") for counts in logs] == [16, 0]
+    assert logs[0] == logs[1]
+    assert figures[0] == figures[1]
 
 
 def test_percentiles_are_fios_within_the_resolution_of_its_histogram(tmp_path: Path) -> None:

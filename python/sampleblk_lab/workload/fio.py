@@ -109,6 +109,12 @@ class FioResult:
         def counts(of: Any) -> np.ndarray[Any, Any]:
             return np.array([of(stats) for _, _, stats in rows], dtype=np.uint64)
 
+        # A latency of which there is no sample (gtod_reduce, disable_clat) is no latency of 0.
+        timed = np.array([stats["clat_ns"]["max"] > 0 for _, _, stats in rows], dtype=bool)
+
+        def latencies(name: str) -> np.ndarray[Any, Any]:
+            return np.where(timed, floats(lambda stats: stats["clat_ns"][name]), np.nan)
+
         columns: dict[str, Any] = {
             "job": [job["jobname"] for job, _, _ in rows],
             "direction": [way for _, way, _ in rows],
@@ -117,11 +123,8 @@ class FioResult:
             "runtime": counts(lambda stats: stats["runtime"] * 1_000_000),
             "bandwidth": floats(lambda stats: stats["bw_bytes"]),
             "iops": floats(lambda stats: stats["iops"]),
-            "clat_mean": floats(lambda stats: stats["clat_ns"]["mean"]),
-            "clat_stddev": floats(lambda stats: stats["clat_ns"]["stddev"]),
-            "clat_min": counts(lambda stats: stats["clat_ns"]["min"]),
-            "clat_max": counts(lambda stats: stats["clat_ns"]["max"]),
         }
+        columns |= {f"clat_{name}": latencies(name) for name in ("mean", "stddev", "min", "max")}
         units = {"bytes": "bytes", "runtime": "ns", "bandwidth": "bytes/s", "iops": "1/s"}
         units |= {name: "ns" for name in columns if name.startswith("clat")}
         return Table.of(columns, units=units, key="job")

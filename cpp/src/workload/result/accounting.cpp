@@ -54,7 +54,8 @@ Accounting::Accounting(const JobPlan& plan, JobShared& shared, std::span<IoLogEn
       clock_(clock),
       logs_(wants_logs(options_) ? std::make_unique<Logs>(plan, measured_) : nullptr),
       keeps_clat_(!options_.disable_clat && options_.stats),
-      keeps_more_(prepares || responds || logs_ || !io_log.empty()),
+      keeps_lat_(!options_.disable_lat && (prepares || options_.disable_clat)),
+      keeps_more_(keeps_lat_ || prepares || responds || logs_ || !io_log.empty()),
       prepares_(prepares),
       responds_(responds) {}
 
@@ -63,7 +64,7 @@ void Accounting::add_more(const Io& io, std::uint64_t end) noexcept {
     const std::uint64_t clat = clock_.ns(end - io.issue_ticks);
     const std::uint64_t lat = prepares_ ? clock_.ns(end - io.start_ticks) : clat;
     const std::uint64_t slat = lat > clat ? lat - clat : 0;
-    if (prepares_ && !options_.disable_lat) {
+    if (keeps_lat_) {
         stats.lat.add(lat);
     }
     if (prepares_ && !options_.disable_slat && !is_synchronous(options_.engine)) {

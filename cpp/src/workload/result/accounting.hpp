@@ -110,6 +110,7 @@ class Accounting {
     bool measuring_ = true;
     bool finished_ = false;
     bool keeps_clat_;
+    bool keeps_lat_;  // apart: where there is no clat that is the same
     bool keeps_more_;
     bool prepares_;
     bool responds_;

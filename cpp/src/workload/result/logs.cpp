@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <utility>
 
 #include "sampleblk/error.hpp"
 #include "sampleblk/fd.hpp"
@@ -28,9 +29,16 @@ void append(std::string& out, std::uint64_t value) {
 Logs::Logs(const JobPlan& plan, Measured& measured) : options_(plan.options), measured_(measured) {
     wanted_[bw] = !options_.write_bw_log.empty();
     wanted_[iops] = !options_.write_iops_log.empty();
-    wanted_[clat] = wanted_[lat] = !options_.write_lat_log.empty();
-    // As in fio, whose log of submissions stays empty where the call does the whole I/O.
-    wanted_[slat] = wanted_[lat] && !is_synchronous(options_.engine);
+    // As in fio: a latency that is not measured has no log, other logs stay empty.
+    const bool latencies = !options_.write_lat_log.empty();
+    wanted_[slat] = latencies && !options_.disable_slat;
+    wanted_[clat] = latencies && !options_.disable_clat;
+    wanted_[lat] = latencies && !options_.disable_lat;
+    if (options_.stats) {
+        std::ranges::copy(wanted_, kept_);
+        kept_[bw] = wanted_[bw] && !options_.disable_bw;
+        kept_[slat] = wanted_[slat] && !is_synchronous(options_.engine);  // there the call does the whole I/O
+    }
 }
 
 void Logs::begin(std::uint64_t epoch_ns) {
@@ -74,7 +82,7 @@ void Logs::add(const Io& io, std::uint64_t end_ns, std::uint64_t slat_ns, std::u
             : static_cast<std::uint64_t>(static_cast<double>(io.length) * 1e9 / 1024 / static_cast<double>(clat_ns)),
         1, slat_ns, clat_ns, lat_ns};
     for (std::uint8_t kind = 0; kind < kinds; ++kind) {
-        if (!wanted_[kind]) {
+        if (!kept_[kind]) {
             continue;
         }
         if (options_.log_avg_ns == 0) {
@@ -107,7 +115,7 @@ void Logs::end_window(std::uint64_t now_ns) {
         for (std::size_t d = 0; d < data_directions; ++d) {
             Window& window = windows_[kind][d];
             if (window.samples == 0 || lines_[kind].size() >= most_lines) {
-                measured_.io_log_lost += window.samples;
+                measured_.io_log_lost += std::exchange(window, Window()).samples;
                 continue;
             }
             const auto rate = [&](double amount) {
@@ -197,9 +205,13 @@ void Logs::write(std::uint64_t now_ns) {
     if (wanted_[iops]) {
         attempt([&] { write_lines(options_.write_iops_log, "iops", iops); });
     }
-    if (wanted_[lat]) {
+    if (wanted_[slat]) {
         attempt([&] { write_lines(options_.write_lat_log, "slat", slat); });
+    }
+    if (wanted_[clat]) {
         attempt([&] { write_lines(options_.write_lat_log, "clat", clat); });
+    }
+    if (wanted_[lat]) {
         attempt([&] { write_lines(options_.write_lat_log, "lat", lat); });
     }
     if (!options_.write_hist_log.empty()) {

@@ -54,7 +54,8 @@ class Logs {
 
     const JobOptions& options_;
     Measured& measured_;
-    bool wanted_[kinds] = {};
+    bool wanted_[kinds] = {};  // have a file
+    bool kept_[kinds] = {};    // have lines in it
     std::vector<Line> lines_[kinds];
     Window windows_[kinds][data_directions];
     std::uint64_t window_end_ns_ = UINT64_MAX;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -45,6 +46,11 @@ struct Identity {
 using U64 = std::vector<std::uint64_t>;
 using F64 = std::vector<double>;
 
+// A latency of which there is no sample is no latency of 0.
+double measured(const LatencyStats& stats, auto value) {
+    return stats.count == 0 ? std::nan("") : static_cast<double>(value);
+}
+
 }  // namespace
 
 Table summary_table(const RunResult& result) {
@@ -58,10 +64,10 @@ Table summary_table(const RunResult& result) {
     F64 iops;
     F64 mean;
     F64 deviation;
-    U64 least;
-    U64 most;
-    std::array<U64, percents.size()> percentiles;
-    U64 response;
+    F64 least;
+    F64 most;
+    std::array<F64, percents.size()> percentiles;
+    F64 response;
     for (const auto& reported : result.reported()) {
         const JobResult& job = *reported;
         for (std::size_t d = 0; d < data_directions; ++d) {
@@ -76,14 +82,14 @@ Table summary_table(const RunResult& result) {
             runtime.push_back(stats.runtime_ns);
             bandwidth.push_back(static_cast<double>(stats.bytes) / seconds);
             iops.push_back(static_cast<double>(stats.ios) / seconds);
-            mean.push_back(stats.clat.mean_ns());
-            deviation.push_back(stats.clat.stddev_ns());
-            least.push_back(stats.clat.min_ns());
-            most.push_back(stats.clat.max_ns);
+            mean.push_back(measured(stats.clat, stats.clat.mean_ns()));
+            deviation.push_back(measured(stats.clat, stats.clat.stddev_ns()));
+            least.push_back(measured(stats.clat, stats.clat.min_ns()));
+            most.push_back(measured(stats.clat, stats.clat.max_ns));
             for (std::size_t i = 0; i < percents.size(); ++i) {
-                percentiles[i].push_back(stats.clat.percentile_ns(percents[i]));
+                percentiles[i].push_back(measured(stats.clat, stats.clat.percentile_ns(percents[i])));
             }
-            response.push_back(stats.response.percentile_ns(99));
+            response.push_back(measured(stats.response, stats.response.percentile_ns(99)));
         }
     }
     std::vector<Column> columns;
@@ -121,7 +127,8 @@ Table series_table(const RunResult& result) {
         std::uint64_t before = 0;
         for (const SeriesPoint& point : job->rates) {
             for (std::size_t d = 0; d < data_directions; ++d) {
-                if (job->measured.data[d].ios == 0) {
+                const DirectionStats& stats = job->measured.data[d];
+                if (stats.ios == 0) {
                     continue;
                 }
                 identity.add(*job, d);
@@ -132,9 +139,10 @@ Table series_table(const RunResult& result) {
                 bytes.push_back(point.bytes[d]);
                 bandwidth.push_back(static_cast<double>(point.bytes[d]) / seconds);
                 iops.push_back(static_cast<double>(point.ios[d]) / seconds);
-                latency.push_back(point.ios[d] == 0 ? 0.0
-                                                    : static_cast<double>(point.latency_sum_ns[d]) /
-                                                          static_cast<double>(point.ios[d]));
+                latency.push_back(stats.clat.count == 0 || point.ios[d] == 0
+                                      ? std::nan("")
+                                      : static_cast<double>(point.latency_sum_ns[d]) /
+                                            static_cast<double>(point.ios[d]));
             }
             before = point.end_ns;
         }
