@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import sampleblk_lab as lab
+from sampleblk_lab.kernels import Kernel
 from sampleblk_lab.sweeps import identity, trial
 
 
@@ -89,6 +90,93 @@ def test_modules_of_the_user_count_and_installed_ones_do_not(tmp_path: Path, mon
     assert identity.is_own("our_helper")
 
 
+# What a function comes to by some way other than by name: each is run with {v} as 1 and as 2.
+WAYS = {
+    "functools.cache": {"m": "import functools\n@functools.cache\ndef h(): return {v}\ndef f(): return h()\n"},
+    "a method in functools.cache": {
+        "m": "import functools\nclass C:\n    @functools.cache\n    def g(self): return {v}\ndef f(): return C().g()\n"
+    },
+    "functools.cached_property": {
+        "m": "import functools\nclass C:\n    @functools.cached_property\n    def p(self): return {v}\n"
+        "def f(): return C().p\n"
+    },
+    "functools.singledispatch": {
+        "m": "import functools\n@functools.singledispatch\ndef h(x): return 0\n@h.register\ndef _(x: int): return {v}\n"
+        "def f(): return h(3)\n"
+    },
+    "a function in an object": {
+        "m": "class O:\n    def __init__(self, op): self.op = op\ndef h(): return {v}\nX = O(h)\n"
+        "def f(): return X.op()\n"
+    },
+    "a decorator that is a class": {
+        "m": "class D:\n    def __init__(self, fn): self.fn = fn\n    def __call__(self): return self.fn()\n"
+        "@D\ndef h(): return {v}\ndef f(): return h()\n"
+    },
+    "a function in a set": {"m": "def h(): return {v}\nL = frozenset([h])\ndef f(): return [x() for x in L][0]\n"},
+    "an object with a set": {
+        "m": "class A:\n    def __init__(self): self.s = {'p', 'q', 'r', 's', 't'}\n    def g(self): return {v}\n"
+        "X = A()\ndef f(): return X.g()\n"
+    },
+    "the setter of a property": {
+        "m": "class C:\n    @property\n    def p(self): return self._p\n"
+        "    @p.setter\n    def p(self, x): self._p = {v}\n"
+        "def f():\n    c = C()\n    c.p = 0\n    return c.p\n"
+    },
+    "a metaclass": {
+        "m": "class M(type):\n    def g(cls): return {v}\nclass A(metaclass=M): pass\ndef f(): return A.g()\n"
+    },
+    "an abstract class": {
+        "m": "import abc\nclass A(abc.ABC):\n    @abc.abstractmethod\n    def g(self): pass\n"
+        "class B(A):\n    def g(self): return {v}\ndef f(): return B().g()\n"
+    },
+    "a function's attribute": {"m": "def h(): return h.x\nh.x = {v}\ndef f(): return h()\n"},
+    "a module that a module imports": {
+        "m": "import lib\ndef f(): return lib.g()\n",
+        "lib": "import detail\ndef g(): return detail.h()\n",
+        "detail": "def h(): return {v}\n",
+    },
+    "a name that a module imports": {
+        "m": "import lib\ndef f(): return lib.V\n",
+        "lib": "from detail import *\n",
+        "detail": "V = {v}\n",
+    },
+    "a module in a package": {
+        "m": "import pkg.sub\ndef f(): return pkg.sub.g()\n",
+        "pkg/__init__": "",
+        "pkg/sub": "from . import other\ndef g(): return other.V\n",
+        "pkg/other": "V = {v}\n",
+    },
+    "an import in the function": {
+        "m": "def f():\n    import lib\n    return lib.g()\n",
+        "lib": "def g(): return {v}\n",
+    },
+    "a name that is imported in the function": {
+        "m": "def f():\n    from pkg.sub import g\n    return g()\n",
+        "pkg/sub": "def g():\n    from .other import V\n    return V\n",
+        "pkg/other": "V = {v}\n",
+    },
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_to_code_of_the_users_own_counts(way: str, tmp_path: Path) -> None:
+    code = "import m; from sampleblk_lab.sweeps import identity; print(identity.of_function(m.f).digest, m.f())"
+    seen = []
+    for value, seed in ((1, "1"), (1, "2"), (2, "1")):
+        for name, text in WAYS[way].items():
+            path = tmp_path / f"{name}.py"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text.replace("{v}", str(value)))
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        )
+        digest, returned = done.stdout.split()
+        assert returned == str(value)
+        seen.append(digest)
+    assert seen[0] == seen[1] != seen[2]
+
+
 def test_the_digest_is_the_same_in_every_process(tmp_path: Path) -> None:
     """Whatever the seed of hashes, which orders sets."""
     (tmp_path / "own_code.py").write_text(
@@ -137,3 +225,24 @@ def test_every_part_of_a_key_counts() -> None:
     # The seed is the parameters' and the repeat's, whatever else changes.
     assert others[0].seed == base.seed
     assert len({one.seed for one in (base, others[1], others[5], others[6])}) == 4
+
+
+def test_the_modules_of_a_kernel_of_ones_own_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system that is built as a module changes, and the image stays."""
+    modules = tmp_path / "lib/modules/6.12.0-mine"
+    (modules / "kernel/fs").mkdir(parents=True)
+    module = modules / "kernel/fs/ext4.ko"
+    module.write_bytes(b"before")
+    (tmp_path / "vmlinux").write_bytes(b"image")
+    own = Kernel("6.12.0-mine", tmp_path / "vmlinux", modules, None)
+    monkeypatch.setattr("sampleblk_lab.kernels.resolve", lambda *_, **__: own)
+    shape = trial.Shape(driver=False)
+
+    def found() -> Any:
+        return trial.Machines(shape, download=False).of("mine")[0]
+
+    before = found()
+    os.utime(module, (1, 1))
+    assert found() == before
+    module.write_bytes(b"after!")
+    assert found() != before

@@ -24,6 +24,14 @@ from sampleblk_lab.sweeps.work import Outcome, Work
 # What a VM's trial may take beside its function: a template that is made, a driver that is built, a busy host.
 _BEFORE_VM_S = 900.0
 
+# What must be the same here as where the sweep was begun.
+_PARTS = {
+    "release": "kernel",
+    "image": "kernel's image",
+    "modules": "digest of the kernel's modules",
+    "driver": "driver's source",
+}
+
 _preparing = threading.Lock()
 
 
@@ -54,9 +62,9 @@ def _prepared(work: Work) -> str:
     with _preparing:
         found, _ = _machines(shape).of(work.kernel)
     assert found is not None
-    for part, name in (("release", "kernel"), ("image", "kernel's image"), ("driver", "driver's source")):
-        if found[part] != wanted[part]:
-            return f"the {name} on this host is not the sweep's: {found[part]}, not {wanted[part]}"
+    for part, name in _PARTS.items():
+        if found.get(part) != wanted.get(part):
+            return f"the {name} on this host is not the sweep's: {found.get(part)}, not {wanted.get(part)}"
     return ""
 
 

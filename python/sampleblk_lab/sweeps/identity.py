@@ -2,19 +2,25 @@
 """What a function is made of, as a digest: another digest, another experiment.
 
 It covers the function's bytecode, its defaults, what its closure holds and the globals that it uses, and the same of
-every function and class of the user's own that it refers to. Comments, names of files and line numbers do not count.
-Installed modules count by name only.
+every function and class of the user's own that it refers to. Of these, comments, names of files and line numbers do not
+count. A module of the user's own that it refers to, or imports while it runs, counts with its whole file, and so do all
+those of the user's own that this one imports. Installed modules count by name only.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dis
 import functools
 import hashlib
+import importlib.machinery
 import inspect
+import io
 import pickle
 import sys
 import sysconfig
 import types
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +29,7 @@ from sampleblk_lab.errors import InputError
 from sampleblk_lab.sweeps.plan import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
 # Where modules are that somebody installed; what lies elsewhere is the user's own.
 _INSTALLED = [
@@ -31,6 +37,9 @@ _INSTALLED = [
     for path in {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 ]
 _PACKAGE = Path(__file__).resolve().parents[1]
+
+# Since Python 3.14 a flag says whether the first constant is the documentation. Before, it is None where there is none.
+_DOCUMENTED: int = getattr(inspect, "CO_HAS_DOCSTRING", 0)
 
 
 @dataclass(frozen=True)
@@ -79,12 +88,105 @@ def is_own(module: str | None) -> bool:
     path = getattr(found, "__file__", None)
     if module == "__main__" or found is None:
         return True
-    if path is None:
-        return False
-    where = Path(path).resolve()
+    return path is not None and _is_own_file(Path(path))
+
+
+def _is_own_file(path: Path) -> bool:
+    where = path.resolve()
     if {"site-packages", "dist-packages"} & set(where.parts):
         return False
     return not any(where.is_relative_to(folder) for folder in (*_INSTALLED, _PACKAGE))
+
+
+def _found(name: str) -> Iterator[tuple[str, Path | None, bool]]:
+    """The name of each package that a module is in, and its own, with the file, and whether it is a package.
+
+    Nothing is imported for it. Ends where one is not found.
+    """
+    places: list[str] | None = None
+    for count in range(name.count(".") + 1):
+        part = ".".join(name.split(".")[: count + 1])
+        module = sys.modules.get(part)
+        spec = getattr(module, "__spec__", None)
+        if spec is None:
+            try:
+                spec = importlib.machinery.PathFinder.find_spec(part, places)
+            except (ImportError, ValueError):
+                return
+        path = getattr(module, "__file__", None) or (spec.origin if spec is not None and spec.has_location else None)
+        within = getattr(module, "__path__", None) or (spec.submodule_search_locations if spec is not None else None)
+        if path is None and within is None:
+            return
+        yield part, None if path is None else Path(path), within is not None
+        places = [] if within is None else list(within)
+
+
+def _imports(code: types.CodeType, package: str) -> Iterator[str]:
+    """The modules that code imports while it runs, without that of the functions within it; some may be none."""
+    before: list[Any] = []
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "IMPORT_NAME":
+            level, names = before[-2:]
+            base = instruction.argval
+            if level:
+                above = package.split(".")[: len(package.split(".")) - (level - 1)]
+                base = ".".join(filter(None, [*above, base]))
+            yield base
+            yield from (f"{base}.{name}" for name in names or ())
+        if instruction.opname != "EXTENDED_ARG":
+            before.append(instruction.argval)
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Code, and that of all functions and classes within it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _package_of(names: dict[str, Any]) -> str:
+    """What relative imports are relative to, by a module's names."""
+    if isinstance(package := names.get("__package__"), str):
+        return package
+    name = str(names.get("__name__", ""))
+    return name if "__path__" in names else name.rpartition(".")[0]
+
+
+def _ordered(values: Iterable[Any]) -> list[Any]:
+    """A set's values in an order that is the same in every process."""
+    return sorted(values, key=lambda one: (type(one).__name__, getattr(one, "__qualname__", None) or repr(one)))
+
+
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes, list, tuple, dict})
+
+
+class _Pickler(pickle.Pickler):
+    """Keeps what has code of the user's own, which pickle would name only, and sets in an order of their own."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, protocol=4)
+        self.kept: list[Any] = []
+
+    def persistent_id(self, value: Any) -> Any:
+        if type(value) in _PLAIN:
+            return None
+        if isinstance(value, (set, frozenset)):
+            return "set", _ordered(value)
+        if _wrapped(value) is None and not (
+            isinstance(value, (types.FunctionType, type)) and is_own(getattr(value, "__module__", None))
+        ):
+            return None
+        self.kept.append(value)
+        return "kept", len(self.kept)
+
+
+def _wrapped(value: object) -> Any:
+    """The function that a callable object stands for, such as that of functools.cache; None where there is none."""
+    if isinstance(value, (types.FunctionType, type)):
+        return None
+    found = inspect.getattr_static(value, "__wrapped__", None)
+    return found if callable(found) else None
 
 
 class _Digest:
@@ -92,6 +194,7 @@ class _Digest:
         self._hash = hashlib.sha256()
         self._seen: dict[int, int] = {}
         self._kept: list[object] = []  # so that an id stays the object's own
+        self._files: set[str] = set()  # modules whose files were added
         self.modules: set[str] = set()
 
     def hex(self) -> str:
@@ -136,7 +239,7 @@ class _Digest:
             return
         self._meet(function)
         self.add("function", function.__name__)
-        self._code(function.__code__)
+        self._code(function.__code__, _package_of(function.__globals__))
         defaults = function.__defaults__ or ()
         self.value(list(defaults), function.__qualname__)
         self.value(dict(function.__kwdefaults__ or {}), function.__qualname__)
@@ -149,19 +252,44 @@ class _Digest:
             self.value(content, name)
         if inspect.unwrap(function) is not function:
             self.callable(inspect.unwrap(function), function.__qualname__)
-        for name in sorted(_names(function.__code__)):
+        names = _names(function.__code__)
+        for name in sorted(names):
             if name in function.__globals__:
                 self.add("global", name)
                 self.value(function.__globals__[name], name)
+                if isinstance(function.__globals__[name], types.ModuleType):
+                    self._within(function.__globals__[name].__name__, names)
+        # What a decorator or the user has attached, such as the functions of functools.singledispatch.
+        for name, member in sorted(vars(function).items()):
+            if not name.startswith("_"):
+                self.add("attribute", name)
+                self.value(member, f"{function.__qualname__}.{name}")
 
-    def _code(self, code: types.CodeType) -> None:
-        self.add("code", code.co_code, code.co_exceptiontable, code.co_argcount, code.co_kwonlyargcount, code.co_flags)
+    def _named(self, function: types.FunctionType, name: str) -> None:
+        """An installed function, with the functions that a decorator of theirs has been given."""
+        self.add("named", function.__module__, function.__qualname__)
+        if function.__closure__ and not self._again(function):
+            for cell in function.__closure__:
+                with contextlib.suppress(ValueError):  # not assigned yet
+                    if isinstance(cell.cell_contents, types.FunctionType) or _wrapped(cell.cell_contents) is not None:
+                        self.value(cell.cell_contents, name)
+
+    def _code(self, code: types.CodeType, package: str) -> None:
+        flags = code.co_flags & ~_DOCUMENTED
+        self.add("code", code.co_code, code.co_exceptiontable, code.co_argcount, code.co_kwonlyargcount, flags)
         self.add(*code.co_varnames, *code.co_names)
+        for name in _imports(code, package):
+            self._imported(name)
         # The documentation is not what runs.
-        documented = bool(code.co_consts) and isinstance(code.co_consts[0], str) and not code.co_name.startswith("<")
+        if _DOCUMENTED:
+            documented = bool(code.co_flags & _DOCUMENTED)
+        else:
+            documented = (
+                bool(code.co_consts) and isinstance(code.co_consts[0], str) and not code.co_name.startswith("<")
+            )
         for number, constant in enumerate(code.co_consts):
             if isinstance(constant, types.CodeType):
-                self._code(constant)
+                self._code(constant, package)
             elif not (number == 0 and documented):
                 self.value(constant, code.co_name)
 
@@ -179,11 +307,17 @@ class _Digest:
             if is_own(value.__module__):
                 self._function(value)
             else:
-                self.add("named", value.__module__, value.__qualname__)
+                self._named(value, name)
         elif isinstance(value, type):
             self._class(value)
         elif isinstance(value, (types.MethodType, functools.partial)):
             self.callable(value, name)
+        elif (wrapped := _wrapped(value)) is not None:
+            if not self._again(value):
+                self.add("wrapper", type(value).__qualname__)
+                self.value(wrapped, name)
+        elif isinstance(value, types.MappingProxyType):
+            self.value(dict(value), name)
         elif isinstance(value, (list, dict)):
             if not self._again(value):
                 self.add(type(value).__name__, len(value))
@@ -194,7 +328,9 @@ class _Digest:
             for one in value:
                 self.value(one, name)
         elif isinstance(value, (set, frozenset)):
-            self.add("set", *sorted(map(repr, value)))
+            self.add("set", len(value))
+            for one in _ordered(value):
+                self.value(one, name)
         elif isinstance(value, (bytes, bytearray, complex, range, slice, type(Ellipsis), float)):
             self.add(type(value).__name__, repr(value))
         else:
@@ -202,37 +338,74 @@ class _Digest:
 
     def _module(self, module: types.ModuleType) -> None:
         self.add("module", module.__name__)
-        path = getattr(module, "__file__", None)
-        if path is not None and is_own(module.__name__) and Path(path).is_file():
-            self.add(Path(path).read_bytes())
+        self._imported(module.__name__)
+
+    def _within(self, package: str, names: set[str]) -> None:
+        """The modules of a package that a function with these names may come to as its attributes."""
+        for other in sorted(sys.modules):
+            if other.startswith(f"{package}.") and names.issuperset(other.removeprefix(f"{package}.").split(".")):
+                self._imported(other)
+
+    def _imported(self, name: str) -> None:
+        """A module of the user's own, those that it is in and those that it imports; nothing of any other."""
+        for part, path, is_package in _found(name):
+            if path is None or not path.is_file():
+                continue
+            if not _is_own_file(path):
+                return
+            if part in self._files:
+                continue
+            self._files.add(part)
+            data = path.read_bytes()
+            self.add("file", part, data)
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # it was told when it was imported
+                    code = compile(data, str(path), "exec", dont_inherit=True)
+            except (SyntaxError, ValueError):  # no Python
+                continue
+            for one in _codes(code):
+                for other in _imports(one, part if is_package else part.rpartition(".")[0]):
+                    self._imported(other)
 
     def _class(self, kind: type) -> None:
         self.add("class", kind.__module__, kind.__qualname__)
         if not is_own(kind.__module__) or self._again(kind):
             return
         self._meet(kind)
-        for base in kind.__bases__:
+        for base in (type(kind), *kind.__bases__):
             self.value(base, kind.__qualname__)
         for name, member in sorted(vars(kind).items()):
-            inner = getattr(member, "__func__", getattr(member, "fget", member))
-            if isinstance(inner, types.FunctionType):
-                self.add(name)
-                self._function(inner)
-            elif not name.startswith("__"):
-                self.add(name)
-                self.value(member, f"{kind.__qualname__}.{name}")
+            if name == "_abc_impl":  # which classes are known to be its subclasses
+                continue
+            if isinstance(member, property):
+                parts: tuple[Any, ...] = (member.fget, member.fset, member.fdel)
+            else:
+                own = member.func if isinstance(member, functools.cached_property) else member
+                parts = (getattr(own, "__func__", own),)
+            for part in parts:
+                if isinstance(part, types.FunctionType):
+                    self.add(name)
+                    self._function(part)
+                elif not name.startswith("__"):
+                    self.add(name)
+                    self.value(part, f"{kind.__qualname__}.{name}")
 
     def _object(self, value: Any, name: str) -> None:
         """An object of some class: what it is pickled as, and the class."""
+        file = io.BytesIO()
+        pickler = _Pickler(file)
         try:
-            data = pickle.dumps(value, protocol=4)
+            pickler.dump(value)
         except Exception as error:
             raise InputError(
                 f"{name!r}, which the function refers to, is of type {type(value).__name__} and has no state that can "
                 f"be told ({error})",
                 expected="plain data; make such an object within the function",
             ) from None
-        self.add("object", data)
+        self.add("object", file.getvalue())
+        for kept in pickler.kept:
+            self.value(kept, name)
         if is_own(type(value).__module__):
             self._class(type(value))
 

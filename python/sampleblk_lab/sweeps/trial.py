@@ -172,7 +172,21 @@ class Machines:
         with found.image.open("rb") as file:
             image = hashlib.file_digest(file, "sha256").hexdigest()
         driver = source_identity() if self._shape.driver else None
-        return {**self._shape.json(), "release": found.release, "image": image, "driver": driver}, found.release
+        about = {**self._shape.json(), "release": found.release, "image": image, "driver": driver}
+        # Those of Debian go with the image. A kernel of the user's own may have others with the same image.
+        if found.modules is not None and not found.suite:
+            about["modules"] = _modules_digest(found.modules)
+        return about, found.release
+
+
+def _modules_digest(folder: Path) -> str:
+    """What is in a kernel's modules."""
+    made = hashlib.sha256()
+    for path in sorted(folder.rglob("*.ko*")):
+        if path.is_file():
+            with path.open("rb") as file:
+                made.update(f"{path.relative_to(folder)}\n{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return made.hexdigest()
 
 
 def kernel_there(asked: str | None, release: str) -> str | None:
