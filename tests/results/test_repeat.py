@@ -40,6 +40,22 @@ def test_a_function_without_a_result_is_timed() -> None:
     assert all(sample > 0 for sample in made.samples)
 
 
+def test_a_time_is_not_taken_for_something_else() -> None:
+    """A function that has forgotten to return its rate."""
+    with pytest.raises(InputError, match=r"returned None, so that its time is taken, and unit='MB/s'"):
+        measure(lambda: None, unit="MB/s")
+    with pytest.raises(InputError, match=r"better='higher'"):
+        measure(lambda: None, better="higher")
+    with pytest.raises(InputError, match="the variant after returned None"):
+        measure_both(lambda: 1.0, lambda: None, unit="us")
+    values = itertools.cycle([5.0, 5.0, None])
+    with pytest.raises(InputError, match="returned numbers before, and None now"):
+        measure(lambda: next(values))
+    values = itertools.cycle([None, 5.0])
+    with pytest.raises(InputError, match=r"returned None before, and 5\.0 now"):
+        measure(lambda: next(values))
+
+
 def test_variants_take_turns() -> None:
     order: list[str] = []
     made = measure_both(

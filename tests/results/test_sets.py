@@ -2,13 +2,14 @@
 """Sets of sessions: stored, listed, compared, and refused."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sampleblk_lab import FormatError, InputError, compare_sets, runs
+from sampleblk_lab import FormatError, InputError, compare_sets, measure, runs
 from sampleblk_lab.results import machine, store
 from sampleblk_lab.results.sets import DRIFT, Row, failures, text, to_json
 
@@ -236,6 +237,22 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(FileNotFoundError, match=r"env.json"):
         runs(tmp_path / "runs")
+
+
+def test_what_is_not_known_at_all_is_read_again(tmp_path: Path) -> None:
+    """One sample far off, the others all but the same: the interval is from 0 to infinity."""
+    values = iter([1000.001, 1000.002, 1000.003, 1000.001, 1000.002, 500.0])
+    made = measure(lambda: next(values), warmup=0, min_repeats=6, max_repeats=6)
+    assert (made.estimate.low, made.estimate.high) == (0, math.inf)
+    store.write(tmp_path / "runs/a/0001/t", "t", {}, [made.to_json()])
+    text = (tmp_path / "runs/a/0001/t/measurements.json").read_text()
+    json.loads(text, parse_constant=pytest.fail)
+    table = runs(tmp_path / "runs")
+    assert (table["low"][0], table["high"][0]) == (0, math.inf)
+    (row,) = compare_sets(store.load(tmp_path / "runs"), store.load(tmp_path / "runs"))
+    assert row.verdict == "no difference shown"
+    store.write(tmp_path / "large/a/0001/t", "t", {}, [measure(lambda: 1e30, max_repeats=10).to_json()])
+    assert runs(tmp_path / "large")["value"][0] == pytest.approx(1e30)
 
 
 _JSON = st.recursive(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -56,7 +57,8 @@ class Measurement:
             "samples": list(self.samples),
             "value": self.estimate.value,
             "low": self.estimate.low,
-            "high": self.estimate.high,
+            # JSON has no infinity.
+            "high": self.estimate.high if math.isfinite(self.estimate.high) else None,
             "confidence": self.estimate.confidence,
             "stopped": self.stopped,
         }
@@ -103,26 +105,62 @@ class Plan:
             )
 
 
-def take(function: Callable[[], Any], what: str, allow: Iterable[str] = ()) -> float:
-    """One sample: what `function` returns, or the nanoseconds that it took if it returns None.
+class _Taker:
+    """Takes samples of a function.
 
-    Raises:
-        TrustError: What it measured is in doubt, by something else than the kinds in `allow`.
+    Args:
+        function: Returns a number, or None: then the nanoseconds that it took are the sample.
+        what: It, for errors.
+        unit: Of the samples, as the user said.
+        better: Which of them are, likewise.
+        allow: What may be in doubt.
     """
-    with trust.collected() as said:
-        begin = time.perf_counter_ns()
-        value = function()
-        taken = time.perf_counter_ns() - begin
-    if doubts := said.doubts(allow):
-        raise trust.TrustError(doubts)
-    if value is None:
-        return float(taken)
-    if isinstance(value, bool) or not hasattr(value, "__float__"):
-        raise InputError(f"{what} returned {value!r}", expected="a number above 0, or None to have its time taken")
-    number = float(value)
-    if not 0 < number < float("inf"):
-        raise InputError(f"{what} returned {number:g}", expected="a number above 0")
-    return number
+
+    def __init__(self, function: Callable[[], Any], what: str, unit: str, better: str, allow: Iterable[str]) -> None:
+        self._function = function
+        self._what = what
+        self._said = (unit, better)
+        self._allow = allow
+        self._returns: bool | None = None
+
+    def __call__(self) -> float:
+        """One sample.
+
+        Raises:
+            InputError: It is not a number above 0; or a time, where something else is measured.
+            TrustError: What it measured is in doubt, by something else than the kinds that are allowed.
+        """
+        with trust.collected() as said:
+            begin = time.perf_counter_ns()
+            value = self._function()
+            taken = time.perf_counter_ns() - begin
+        if doubts := said.doubts(self._allow):
+            raise trust.TrustError(doubts)
+        if self._returns is None:
+            self._returns = value is not None
+        if value is None:
+            self._check_time()
+            return float(taken)
+        if not self._returns:
+            raise InputError(f"{self._what} returned None before, and {value!r} now", expected="one of the two")
+        if isinstance(value, bool) or not hasattr(value, "__float__"):
+            raise InputError(
+                f"{self._what} returned {value!r}", expected="a number above 0, or None to have its time taken"
+            )
+        number = float(value)
+        if not 0 < number < float("inf"):
+            raise InputError(f"{self._what} returned {number:g}", expected="a number above 0")
+        return number
+
+    def _check_time(self) -> None:
+        unit, better = self._said
+        if self._returns:
+            raise InputError(f"{self._what} returned numbers before, and None now", expected="one of the two")
+        if (unit, better) != ("ns", "lower"):
+            raise InputError(
+                f"{self._what} returned None, so that its time is taken, and unit={unit!r}, better={better!r}",
+                expected="a number above 0; of times unit='ns', better='lower'",
+            )
 
 
 def _interval(samples: list[float], plan: Plan) -> stats.Interval:
@@ -174,17 +212,18 @@ def measure(
         plan: The fields of :class:`Plan`: width, budget_s, min_repeats, max_repeats, warmup, confidence, seed.
 
     Raises:
-        InputError: A value is out of range, or `function` returned something else.
+        InputError: A value is out of range; `function` returned something else, or None though something else than
+            a time in ns is measured.
         TrustError: A job or a recording of this thread in `function` is in doubt, as its ``checks`` have it.
     """
     _check_better(better)
     chosen = Plan(**plan)
-    allowed = trust.kinds(allow)
+    take = _Taker(function, "the measured function", unit, better, trust.kinds(allow))
     for _ in range(chosen.warmup):
-        take(function, "the measured function", allowed)
+        take()
     samples: list[float] = []
     estimate, stopped = _repeat(
-        lambda: samples.append(take(function, "the measured function", allowed)),
+        lambda: samples.append(take()),
         lambda: _interval(samples, chosen),
         chosen,
     )
@@ -235,16 +274,18 @@ def measure_variants(
         raise InputError(f"names={names!r}", expected="two names that differ")
     chosen = Plan(**plan)
     allowed = trust.kinds(allow)
+    take_before = _Taker(before, "the variant before", unit, better, allowed)
+    take_after = _Taker(after, "the variant after", unit, better, allowed)
     for _ in range(chosen.warmup):
-        take(before, "the variant before", allowed)
-        take(after, "the variant after", allowed)
+        take_before()
+        take_after()
     first: list[float] = []
     second: list[float] = []
 
     def step() -> None:
-        turns = [(first, before, "the variant before"), (second, after, "the variant after")]
-        for samples, function, what in turns if len(first) % 2 == 0 else reversed(turns):
-            samples.append(take(function, what, allowed))
+        turns = [(first, take_before), (second, take_after)]
+        for samples, take in turns if len(first) % 2 == 0 else reversed(turns):
+            samples.append(take())
 
     confidence, seed = chosen.confidence, chosen.seed
     _, stopped = _repeat(step, lambda: stats.paired_ratio(first, second, confidence=confidence, seed=seed), chosen)

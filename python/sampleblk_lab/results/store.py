@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 from dataclasses import dataclass
@@ -79,12 +80,11 @@ def write(directory: Path, test: str, spec: dict[str, Any], measurements: Iterab
 
 # What a stored measurement must have for the table and for comparisons.
 _TEXTS = ("name", "unit", "better", "stopped")
-_FIGURES = ("value", "low", "high")
 _MOST = 1 << 63
 
 
 def _is_figure(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < _MOST
+    return type(value) in (int, float) and 0 < value < (_MOST if type(value) is int else math.inf)
 
 
 def measurements(path: Path) -> list[dict[str, Any]]:
@@ -101,9 +101,17 @@ def measurements(path: Path) -> list[dict[str, Any]]:
                 raise FormatError(str(path), 0, f"{where} to have {name!r}, a string")
         if one["better"] not in BETTER:
             raise FormatError(str(path), 0, f"{where} to have 'better', {' or '.join(map(repr, BETTER))}")
-        for name in _FIGURES:
-            if not _is_figure(one.get(name)):
-                raise FormatError(str(path), 0, f"{where} to have {name!r}, a number above 0")
+        low: Any = one.get("low")
+        high: Any = one.get("high")
+        if not _is_figure(one.get("value")):
+            raise FormatError(str(path), 0, f"{where} to have 'value', a number above 0")
+        # Nothing may be known of it: then the interval is all that there is, and JSON has null for infinity.
+        if high is None and "high" in one:
+            one["high"] = high = math.inf
+        if not (_is_figure(low) or (type(low) in (int, float) and low == 0)):
+            raise FormatError(str(path), 0, f"{where} to have 'low', a number")
+        if not (_is_figure(high) or high == math.inf):
+            raise FormatError(str(path), 0, f"{where} to have 'high', a number above 0 or null")
         samples = one.get("samples")
         if not isinstance(samples, list) or not samples or not all(map(_is_figure, samples)):
             raise FormatError(str(path), 0, f"{where} to have 'samples', numbers above 0")
