@@ -459,6 +459,21 @@ def test_comparisons_along_an_axis(tmp_path: Path) -> None:
         made.compare("fs", "time", before="btrfs")
 
 
+def test_a_comparison_says_which_repeats_are_missing(tmp_path: Path) -> None:
+    """What is left may be the fast ones."""
+
+    def measured(fs: str, repeat: int) -> float:
+        if fs == "xfs" and repeat >= 7:
+            raise RuntimeError("too slow")
+        return {"ext4": 10.0, "xfs": 20.0}[fs] + 0.01 * repeat
+
+    made = lab.sweep(measured, fs=["ext4", "xfs"], repeat=9, folder=tmp_path)
+    [row] = made.compare("fs")
+    assert row.comparison is not None
+    assert row.comparison.notes == ("2 repeats are missing (2 error) of fs=xfs",)
+    assert "2 repeats are missing (2 error) of fs=xfs" in made.report(tmp_path / "page.html").read_text()
+
+
 def test_unlike_hosts_are_not_compared(tmp_path: Path) -> None:
     made = lab.sweep(lambda a, repeat: 1.0 + a + repeat / 100, a=[1, 2], repeat=6, folder=tmp_path)
     path = tmp_path / "journal.jsonl"

@@ -128,13 +128,13 @@ def _medians(page: Page, sweep: Sweep, metrics: Sequence[str]) -> None:
 
 def _compared(page: Page, sweep: Sweep, axis: str, metric: str, better: str, across: Sequence[str]) -> None:
     rows = sweep.compare(axis, metric, better=better, across=across)
-    made = [row for row in rows if row.comparison is not None][:_ROWS]
+    made = [row for row in rows if row.comparison is not None]
     heading = f"Along {axis}: {metric}"
     if not made:
         if rows and sweep.plan.about.get("repeat", 1) >= stats.MIN_SAMPLES:
             page.add_text(heading, "\n".join(f"{row.test}: {row.refused}" for row in rows[:20]), "Not compared.")
         return
-    found = [(row, row.comparison) for row in made if row.comparison is not None]
+    found = [(row, row.comparison) for row in made[:_ROWS] if row.comparison is not None]
     columns: dict[str, Any] = {
         "combination": [row.test for row, _ in found],
         "verdict": [one.verdict for _, one in found],
@@ -142,11 +142,14 @@ def _compared(page: Page, sweep: Sweep, axis: str, metric: str, better: str, acr
         "low": np.array([one.ratio.low for _, one in found]),
         "high": np.array([one.ratio.high for _, one in found]),
     }
+    if any(one.notes for _, one in found):
+        columns["notes"] = ["; ".join(one.notes) for _, one in found]
     refused = len(rows) - len(made)
     sure = f"{found[0][1].ratio.confidence:.0%}"
     first = sweep.called()({axis: sweep.values_of(axis)[0]})[axis]
     note = f"Against {axis}={first}; {better} is better; low and high bound the ratio at {sure}."
-    page.add_table(heading, Table.of(columns), note + (f" {refused} could not be compared." if refused else ""))
+    note += f" {refused} could not be compared." if refused else ""
+    page.add_table(heading, Table.of(columns), f"{note} {_of(len(found), len(made))}".strip())
 
 
 def _history(page: Page, sweep: Sweep, metric: str, better: str, across: Sequence[str]) -> None:

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import html
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -190,6 +192,8 @@ class Sweep:
         """Compares the values of an axis with its first one, for each combination of the other axes.
 
         The repeats are the samples, so `repeat` must have been 6 or more. Hosts that are not alike are not compared.
+        Where repeats are missing a note says how many, and why: those that ran into the deadline may have been the slow
+        ones.
 
         Args:
             axis: Whose values are compared.
@@ -221,7 +225,8 @@ class Sweep:
         found = Comparisons()
         called = self.called()
         before_word = describe(called({axis: first}))
-        for others, sides in self._groups(axis):
+        absent = self._absent_by_combination()
+        for others, sides, keys in self._groups(axis):
             for value in values:
                 if canonical(value) == canonical(first):
                     continue
@@ -229,7 +234,16 @@ class Sweep:
                 name = f"{others} {word}".strip()
                 old, new = sides.get(canonical(first), []), sides.get(canonical(value), [])
                 if canonical(first) in sides or canonical(value) in sides:
-                    found.append(_compared(name, metric, old, new, (before_word, word), better, allowed, confidence))
+                    row = _compared(name, metric, old, new, (before_word, word), better, allowed, confidence)
+                    if row.comparison is not None:
+                        notes = [
+                            f"{absent[keys[canonical(one)]]} of {label}"
+                            for one, label in ((first, before_word), (value, word))
+                            if keys.get(canonical(one)) in absent
+                        ]
+                        made = row.comparison
+                        row = replace(row, comparison=replace(made, notes=(*made.notes, *notes)))
+                    found.append(row)
         return found
 
     def history(
@@ -365,14 +379,23 @@ class Sweep:
             words[axis] = dict(zip(map(canonical, values), named([[value] for value in values]), strict=True))
         return lambda some: {axis: words[axis][canonical(value)] for axis, value in some.items()}
 
-    def _groups(self, axis: str) -> list[tuple[str, dict[str, list[dict[str, Any]]]]]:
-        """The other axes' values, in their order, each with the done trials' rows by this one's values."""
-        found: dict[str, tuple[str, dict[str, list[dict[str, Any]]]]] = {}
+    def _absent_by_combination(self) -> dict[str, str]:
+        """What is missing of a combination, in words, by its text."""
+        kinds: dict[str, Counter[str]] = {}
+        for trial, why in self._absent():
+            kinds.setdefault(canonical(trial.parameters), Counter())[why["kind"]] += 1
+        told = {text: ", ".join(f"{found[kind]} {kind}" for kind in sorted(found)) for text, found in kinds.items()}
+        return {text: f"{kinds[text].total()} repeats are missing ({words})" for text, words in told.items()}
+
+    def _groups(self, axis: str) -> list[tuple[str, dict[str, list[dict[str, Any]]], dict[str, str]]]:
+        """The other axes' values, in their order; by this one's values the done trials' rows, and the combination."""
+        found: dict[str, tuple[str, dict[str, list[dict[str, Any]]], dict[str, str]]] = {}
         called = self.called()
         for parameters, done in self.by_combination():
             others = _without(parameters, axis)
-            _, sides = found.setdefault(canonical(others), (describe(called(others)), {}))
+            _, sides, texts = found.setdefault(canonical(others), (describe(called(others)), {}, {}))
             sides[canonical(parameters[axis])] = done
+            texts[canonical(parameters[axis])] = canonical(parameters)
         return list(found.values())
 
     def json(self) -> dict[str, Any]:
