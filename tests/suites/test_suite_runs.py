@@ -213,6 +213,23 @@ def test_an_earlier_run_is_a_folder_or_its_results(tmp_path: Path) -> None:
         known.baseline(tmp_path / "none")
 
 
+def test_what_an_earlier_run_was_of_is_told(tmp_path: Path) -> None:
+    with Folder(tmp_path / "run", PLAN):
+        pass
+    assert known.origin(tmp_path / "run", "xfstests") == "ext4 on sampleblk, Linux 6.1.0-56-amd64"
+    setup = {"fs": "xfs", "device": "sampleblk", "mode": "bio", "mkfs": "-m crc=0", "mount": ""}
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({"suite": "xfstests", "release": "6.12.1", "setup": setup, "tests": []}))
+    assert known.origin(path, "xfstests") == "xfs on bio of sampleblk, mkfs -m crc=0, Linux 6.12.1"
+    path.write_text(json.dumps({"tests": []}))
+    assert known.origin(path, "xfstests") == ""
+    with pytest.raises(InputError, match="has a run of xfstests"):
+        known.origin(tmp_path / "run", "blktests")
+    (tmp_path / "theirs/generic").mkdir(parents=True)
+    (tmp_path / "theirs/check.log").write_text("Kernel version: 6.6.1\nRan: generic/001\nPassed all 1 tests\n")
+    assert known.origin(tmp_path / "theirs", "xfstests") == "Linux 6.6.1"
+
+
 # --- which tests
 
 TESTS = [

@@ -35,6 +35,14 @@ def test_xfstests_that_was_not_run_has_not_passed(tmp_path: Path) -> None:
     assert (found.status, found.reason) == ("notrun", "fsverity utility required, skipped this test")
 
 
+def test_xfstests_of_a_test_that_was_run_again_the_last_run_counts(tmp_path: Path) -> None:
+    failed = (
+        "Ran: generic/001\nFailures: generic/001\nFailed 1 of 1 tests\n\nKernel version: 6.1.0\nMon Nov 23 12:30:00\n"
+    )
+    assert _xfstests(tmp_path / "a", f"{failed}Ran: generic/001\nPassed all 1 tests\n", "").status == "passed"
+    assert _xfstests(tmp_path / "b", failed, "").status == "unjudged"
+
+
 @pytest.mark.parametrize(
     ("output", "reason"),
     [

@@ -105,6 +105,7 @@ def _run(options: argparse.Namespace) -> int:
     # Before the long part: a name that is wrong is told at once.
     known_failures = [line for name in options.known for line in known.read(Path(name))]
     before = known.baseline(Path(options.baseline)) if options.baseline else None
+    beside = known.origin(Path(options.baseline), options.suite) if options.baseline else ""
     lacking = packages.check(options.suite)
     excluded = words_of_excludes(options.exclude_file) if options.exclude_file else []
     selection = Selection(
@@ -167,6 +168,7 @@ def _run(options: argparse.Namespace) -> int:
         workers=options.workers,
         known_failures=known_failures,
         before=before,
+        beside=beside,
         progress=not options.quiet,
     )
     show(options, ran.json(), ran.text())

@@ -8,6 +8,7 @@ changed: it is what counts. ``results.json`` and ``junit.xml`` are made of both,
 from __future__ import annotations
 
 import json
+import math
 import os
 import xml.etree.ElementTree as ET
 from dataclasses import asdict, dataclass
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.errors import FormatError, InputError
-from sampleblk_lab.paths import append_whole, locked
+from sampleblk_lab.paths import append_whole, locked, replace_file
 from sampleblk_lab.suites.suite import BAD, HANG, NOTRUN, PANIC, STATUSES, UNJUDGED, Setup
 
 if TYPE_CHECKING:
@@ -104,9 +105,12 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
     for line in data[: data.rfind(b"\n") + 1].split(b"\n")[:-1]:
         try:
             value = json.loads(line)
-            if not isinstance(value["test"], str) or value["status"] not in STATUSES:
+            texts = (value["test"], value["reason"], value["output"])
+            if value["status"] not in STATUSES or not all(isinstance(text, str) for text in texts):
                 raise ValueError
-        except (ValueError, TypeError, KeyError):
+            if not math.isfinite(float(value["seconds"])):
+                raise ValueError
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             raise FormatError(str(path), at, "a test that ended") from None
         found.append(value)
         at += len(line) + 1
@@ -145,7 +149,7 @@ class Folder:
                 if differs := self.plan.differs(Plan.load(self.path)):
                     raise InputError(f"{self.path} has another run: {'; '.join(differs)}", expected="another folder")
             else:
-                (self.path / ABOUT).write_text(json.dumps(self.plan.json(), indent=1) + "\n")
+                replace_file(self.path / ABOUT, (json.dumps(self.plan.json(), indent=1) + "\n").encode())
             for record in read_journal(self.path / JOURNAL):
                 self._take(record)
             self._descriptor = os.open(self.path / JOURNAL, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import fnmatch
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +95,41 @@ def baseline(path: Path) -> dict[str, str]:
     except (ValueError, TypeError, KeyError):
         raise FormatError(str(path), 0, "the results.json of a run of a suite") from None
     return found
+
+
+def origin(path: Path, suite: str) -> str:
+    """What an earlier run was of, in words: ``ext4 on brd, Linux 6.1.0-56-amd64``.
+
+    Args:
+        path: As for :func:`baseline`, which has read it.
+        suite: The suite that is run now.
+
+    Raises:
+        InputError: It was another suite's.
+    """
+    if path.is_dir() and not (path / folder.ABOUT).exists():
+        ended = others.read(path)
+        fs, kernels = (
+            {each for each in one if each} for one in zip(*((one.fs, one.kernel) for one in ended), strict=True)
+        )
+        return _told(", ".join(sorted(fs)), "", ", ".join(sorted(kernels)))
+    if path.is_dir():
+        plan = folder.Plan.load(path)
+        about: dict[str, Any] = {"suite": plan.suite, "release": plan.release, "setup": asdict(plan.setup)}
+    else:
+        # An older one may lack some of it.
+        about = read_json(path, {"suite": str, "release": str, "setup": {...: object}})
+    if about.get("suite") not in (None, suite):
+        raise InputError(f"{path} has a run of {about['suite']}", expected=f"one of {suite}")
+    setup = {name: str(value) for name, value in (about.get("setup") or {}).items() if value}
+    options = [f"{name} {setup[name]}" for name in ("mkfs", "mount") if name in setup]
+    mode = f"{setup.get('mode', '')} of" if setup.get("mode", "mq") != "mq" else ""
+    device = " ".join(filter(None, ("on", mode, setup["device"]))) if "device" in setup else ""
+    return _told(setup.get("fs", ""), ", ".join(filter(None, (device, *options))), about.get("release") or "")
+
+
+def _told(fs: str, rest: str, release: str) -> str:
+    return ", ".join(filter(None, (" ".join(filter(None, (fs, rest))), f"Linux {release}" if release else "")))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from sampleblk_lab.errors import InputError
 from sampleblk_lab.interrupts import counted_ctrl_c
 from sampleblk_lab.kernels import config, resolve
 from sampleblk_lab.memory import QEMU_MIB
+from sampleblk_lab.paths import replace_file
 from sampleblk_lab.progress import Line
 from sampleblk_lab.suites import SUITES, checkout, guest, known
 from sampleblk_lab.suites import folder as folders
@@ -161,6 +162,7 @@ class Ran:
         judged: What came of it, beside what is known.
         interrupted: Whether Ctrl-C ended it.
         seconds: How long this part of it took.
+        beside: What the earlier run was of that it is held against; empty: there was none.
     """
 
     path: Path
@@ -168,6 +170,7 @@ class Ran:
     judged: Judged
     interrupted: bool
     seconds: float
+    beside: str = ""
 
     def table(self) -> Table:
         """A row for each test that ended."""
@@ -206,6 +209,7 @@ class Ran:
             "folder": str(self.path),
             "ok": self.judged.ok,
             "interrupted": self.interrupted,
+            "beside": self.beside,
             "counts": self.counts(),
             "notrun": dict(self.reasons()),
             "new": self.judged.new,
@@ -226,6 +230,8 @@ class Ran:
         counts = ", ".join(f"{count} {status}" for status, count in self.counts().items()) or "none ended"
         about = " ".join(filter(None, (self.plan.suite, self.plan.setup.fs, f"on {self.plan.setup.device}")))
         parts.append(f"{about}, Linux {self.plan.release}: {len(self.plan.tests)} tests: {counts}")
+        if self.beside:
+            parts.append(f"beside an earlier run: {self.beside}")
         parts += [f"  not run, {count}: {reason}" for reason, count in self.reasons()]
         for title, tests in (
             ("new failures", judged.new),
@@ -248,6 +254,7 @@ def run(
     workers: int | None = None,
     known_failures: Sequence[Known] = (),
     before: dict[str, str] | None = None,
+    beside: str = "",
     progress: bool = True,
 ) -> Ran:
     """Runs the tests that have not ended yet.
@@ -258,6 +265,7 @@ def run(
         workers: Tests at a time; None: as many as there are processors and memory for.
         known_failures: Failures that are no news.
         before: What came of each test in an earlier run, see :func:`sampleblk_lab.suites.known.baseline`.
+        beside: What that run was of, see :func:`sampleblk_lab.suites.known.origin`.
         progress: Whether to show how far it is, and what fails.
 
     Raises:
@@ -269,9 +277,9 @@ def run(
         loop.run()
     plan, records = folders.results(path)
     judged = known.judge(plan, records, known_failures, before)
-    ran = Ran(path, plan, judged, loop.interrupted, time.monotonic() - begin)
-    (path / folders.RESULTS).write_text(json.dumps(ran.json(), indent=1, default=str) + "\n")
-    (path / folders.JUNIT).write_bytes(folders.junit(plan, judged.rows))
+    ran = Ran(path, plan, judged, loop.interrupted, time.monotonic() - begin, beside)
+    replace_file(path / folders.RESULTS, (json.dumps(ran.json(), indent=1, default=str) + "\n").encode())
+    replace_file(path / folders.JUNIT, folders.junit(plan, judged.rows))
     return ran
 
 
