@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,27 +114,49 @@ def test_nothing_is_worked_out_before_it_is_asked_for() -> None:
         ({"filename": "x:y", "directory": "/one:/two"}, ["/one/x", "/one/y"]),
         ({"filename": "/x", "directory": "/one/"}, ["/one/x"]),
         ({"directory": "/one"}, ["/one"]),
-        ({"directory": "/one:/two"}, ["/one", "/two"]),
+        ({"directory": "/one:/two", "numjobs": 3}, ["/one", "/two", "/one"]),
+        ({"filename_format": "/one/$jobname.$jobnum/$filenum", "numjobs": 2}, ["/one/job.0", "/one/job.1"]),
+        ({"filename_format": "two/$filenum", "directory": "/one", "nrfiles": 9}, ["/one/two"]),
+        ({"opendir": "/one", "directory": "/two"}, ["/one"]),
+        ({"read_iolog": "log", "directory": "/one"}, None),
+        ({"read_iolog": "log", "replay_redirect": "x", "directory": "/one"}, ["/one/x"]),
+        ({"read_iolog": "log", "replay_redirect": "/x", "directory": "/one"}, ["/x"]),
+        ({"filename": "/x", "ioengine": "null"}, []),
         ({"filename": "x", "directory": r"/one\:two"}, ["/one:two/x"]),
         ({}, ["."]),
     ],
 )
-def test_where_the_files_of_a_job_are(settings: dict[str, str], files: list[str]) -> None:
-    assert list(map(str, checks._files(settings))) == files
+def test_where_the_files_of_a_job_are(settings: dict[str, Any], files: list[str] | None) -> None:
+    jobs = checks.as_told(lab.Job(rw="write", size="4k", **settings)._jobs)
+    found = [str(path) for job in jobs for path in job.places or ()]
+    assert (found if all(job.places is not None for job in jobs) else None) == files
+
+
+def test_where_a_job_s_files_are_is_where_it_makes_them(tmp_path: Path) -> None:
+    folders = [tmp_path / "one", tmp_path / "\udcff"]  # as bytes: no text
+    for folder in folders:
+        folder.mkdir()
+    keys = "rw=write\nsize=4k\nnumjobs=3\nnrfiles=2\nfilename_format=deep/$jobnum.$filenum\ndirectory="
+    (tmp_path / "file").write_bytes(f"[job]\n{keys}".encode() + b":".join(map(os.fsencode, folders)))
+    job = lab.JobFile(tmp_path / "file")
+    (tmp_path / "file").unlink()
+    job.run(progress=False)
+    places = [place for each in checks.as_told(job._jobs) for place in each.places or ()]
+    assert {path.parent for path in tmp_path.rglob("*") if path.is_file()} == set(places)
 
 
 @pytest.mark.parametrize(
     ("keys", "direct"),
     [
-        ("", "0"),
-        ("direct=1", "1"),
-        ("buffered=0", "1"),
-        ("direct=1\nbuffered=1", "0"),
-        ("buffered=0\ndirect=0", "0"),
-        ("buffered=1\ndirect=true", "1"),
+        ("", False),
+        ("direct=1", True),
+        ("buffered=0", True),
+        ("direct=1\nbuffered=1", False),
+        ("buffered=0\ndirect=0", False),
+        ("buffered=1\ndirect=true", True),
     ],
 )
-def test_the_last_word_on_the_page_cache_counts(keys: str, direct: str) -> None:
+def test_the_last_word_on_the_page_cache_counts(keys: str, direct: bool) -> None:
     """Else counters are held against jobs that they know nothing of. As fio 3.33, by strace."""
     jobs = core.JobSet.parse(f"[global]\n{keys}\n[j]\nsize=4k\n", "a test")
-    assert [settings["direct"] for settings in checks.settings_of_jobs(jobs)] == [direct]
+    assert [job.direct for job in checks.as_told(jobs)] == [direct]

@@ -59,6 +59,15 @@ py::dict job_dict(const JobOptions& job) {
     out["settings"] = printable_settings(job.given);
     out["globals"] = job.globals;
     out["direct"] = job.direct;
+    out["places"] = py::none();
+    if (const auto places = places_of(job)) {
+        py::list paths;
+        for (const std::string& path : *places) {
+            paths.append(py::reinterpret_steal<py::object>(
+                PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<py::ssize_t>(path.size()))));
+        }
+        out["places"] = paths;
+    }
     return out;
 }
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sampleblk_lab.workload import checks
@@ -25,7 +27,8 @@ def test_a_key_that_is_set_to_nothing_is_none(
     keys: dict[str, str], told: bool, raw: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checks, "_on", lambda _path: (3, True))
-    jobs = [{"name": name, "filename": "/dev/sampleblk3", "direct": "1", **keys} for name in ("a", "b")]
+    places = (Path("/dev/sampleblk3"),)
+    jobs = [checks.AsTold(name, keys, direct=True, places=places) for name in ("a", "b")]
     uses = checks._uses(jobs)
     assert bool(uses) is told
     if told:

@@ -30,8 +30,6 @@ _PASS_THROUGH = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "libai
 _UNCOUNTED = frozenset({"verify", "ramp_time", "pre_read", "experimental_verify", "unified_rw_reporting"})
 # What a key is set to so that it does nothing.
 _OFF = frozenset({"0", "none"})
-# Those that touch no file.
-_NO_FILES = frozenset({"null", "cpuio"})
 # The default of a job without ioengine= (fio(1)).
 _DEFAULT_ENGINE = "psync"
 
@@ -45,6 +43,27 @@ _READINGS = 5
 # fio tells runtimes in whole milliseconds.
 _RESOLUTION_NS = 1_000_000
 _RATE = 1.01
+
+
+@dataclass(frozen=True)
+class AsTold:
+    """What a job file says of one job.
+
+    Attributes:
+        name: Its name.
+        settings: Its own and those of ``[global]`` above it, by the first names of their keys.
+        direct: What ``direct`` and ``buffered`` come to: the last counts.
+        places: Its files, or the directory of those that it makes; None where a log that it replays names them.
+    """
+
+    name: str
+    settings: Mapping[str, str]
+    direct: bool
+    places: tuple[Path, ...] | None
+
+    def sets(self, key: str) -> bool:
+        """Whether a key is set to something."""
+        return self.settings.get(key, "0") not in _OFF
 
 
 @dataclass
@@ -111,38 +130,24 @@ def _on(path: Path) -> tuple[int, bool] | None:
     return None if found is None else (int(found[1]), is_device)
 
 
-def _files(settings: Mapping[str, str]) -> list[Path]:
-    """Where a job's files are: given names in the first of its directories, those that it makes up in all of them."""
-    folders, names = (
-        [part.replace("\\:", ":") for part in re.split(r"(?<!\\):", settings.get(key, "")) if part]
-        for key in ("directory", "filename")
-    )
-    if not names:
-        return [Path(folder) for folder in folders or ["."]]
-    return [Path(f"{folders[0]}/{name}" if folders else name) for name in names]
-
-
-def _is_set(settings: Mapping[str, str], key: str) -> bool:
-    return settings.get(key, "0") not in _OFF
-
-
-def _uses(jobs: Sequence[Mapping[str, str]]) -> dict[int, _Use]:
-    names = [settings.get("name", "") for settings in jobs]
-    if any(_is_set(settings, "group_reporting") for settings in jobs) and len(set(names)) > 1:
+def _uses(jobs: Sequence[AsTold]) -> dict[int, _Use]:
+    if any(job.sets("group_reporting") for job in jobs) and len({job.name for job in jobs}) > 1:
         return {}
     places: dict[str, set[tuple[int, bool] | None]] = {}
-    for name, settings in zip(names, jobs, strict=True):
-        places.setdefault(name, set()).update(_on(path) for path in _files(settings))
+    for job in jobs:
+        if job.places is None:
+            return {}  # any of the devices may be its own
+        places.setdefault(job.name, set()).update(_on(path) for path in job.places)
     uses: dict[int, _Use] = {}
     unclear: set[int] = set()
-    for name, settings in zip(names, jobs, strict=True):
-        for index, is_device in filter(None, places[name]):
+    for job in jobs:
+        for index, is_device in filter(None, places[job.name]):
             use = uses.setdefault(index, _Use())
-            use.jobs.add(name)
-            passes = settings.get("ioengine", _DEFAULT_ENGINE) in _PASS_THROUGH
-            use.direct = use.direct and settings["direct"] == "1" and passes
-            use.raw = use.raw and is_device and not any(_is_set(settings, key) for key in _UNCOUNTED)
-            if len({place[0] if place else None for place in places[name]}) > 1:
+            use.jobs.add(job.name)
+            passes = job.settings.get("ioengine", _DEFAULT_ENGINE) in _PASS_THROUGH
+            use.direct = use.direct and job.direct and passes
+            use.raw = use.raw and is_device and not any(job.sets(key) for key in _UNCOUNTED)
+            if len({place[0] if place else None for place in places[job.name]}) > 1:
                 unclear.add(index)  # it is not told how much of the job went where
     return {index: use for index, use in uses.items() if index not in unclear}
 
@@ -155,11 +160,11 @@ class Watch:
     """Knows before and after jobs what others say of them.
 
     Args:
-        jobs: The settings of each job, as its file has them.
+        jobs: The jobs, as :func:`as_told` has them.
         lays_out: Whether what is watched also lays the files out, which no job counts.
     """
 
-    def __init__(self, jobs: Sequence[Mapping[str, str]], *, lays_out: bool = False) -> None:
+    def __init__(self, jobs: Sequence[AsTold], *, lays_out: bool = False) -> None:
         self._jobs = jobs
         self._lays_out = lays_out
         self._uses: dict[int, _Use] = {}
@@ -216,14 +221,14 @@ class Watch:
         return found
 
 
-def _of_ramps(jobs: Sequence[Mapping[str, str]], result: Result | FioResult) -> Iterable[Check]:
+def _of_ramps(jobs: Sequence[AsTold], result: Result | FioResult) -> Iterable[Check]:
     """A doubt for each job of which nothing was measured, because its work was done before the ramp's end."""
     seen = set(map(str, result.summary()["job"]))
-    for settings in jobs:
-        told = not (_is_set(settings, "group_reporting") or _is_set(settings, "create_only"))
-        told = told and settings.get("stats") not in _OFF
-        if told and _is_set(settings, "ramp_time") and settings["name"] not in seen:
-            yield Check("lost", f"job {settings['name']}", "no I/O", "it ended within its ramp_time", is_doubt=True)
+    for job in jobs:
+        told = not (job.sets("group_reporting") or job.sets("create_only"))
+        told = told and job.settings.get("stats") not in _OFF
+        if told and job.sets("ramp_time") and job.name not in seen:
+            yield Check("lost", f"job {job.name}", "no I/O", "it ended within its ramp_time", is_doubt=True)
 
 
 def _of_limit(index: int, use: _Use, moved: Sequence[_Moved], limit: int, elapsed_ns: int) -> Check:
@@ -255,20 +260,16 @@ def _of_clocks(begin: _Moment, end: _Moment) -> Iterable[Check]:
         yield Check("clock", what, f"{off / 1e6:+.3f} ms in {steady / 1e9:.3f} s", verdict, is_doubt=jumped)
 
 
-def of_files(jobs: Iterable[Mapping[str, str]], device: str) -> list[Check]:
+def of_files(jobs: Iterable[AsTold], device: str) -> list[Check]:
     """A doubt, if files of the jobs are neither a device nor on its file system, which is mounted now.
 
     Args:
-        jobs: The settings of each job, as :func:`settings_of_jobs` has them.
+        jobs: The jobs, as :func:`as_told` has them.
         device: The device's path.
     """
     mounts = leftovers.mounts()
     elsewhere = dict.fromkeys(
-        str(path.absolute())
-        for settings in jobs
-        if settings.get("ioengine") not in _NO_FILES
-        for path in _files(settings)
-        if not _is_on(path.resolve(), device, mounts)
+        str(path.absolute()) for job in jobs for path in job.places or () if not _is_on(path.resolve(), device, mounts)
     )
     if not elsewhere:
         return []
@@ -294,16 +295,16 @@ def _first_names() -> dict[str, str]:
     return {alias: name for name, aliases, *_ in core.job_keys() for alias in aliases.split()}
 
 
-def settings_of_jobs(jobs: Any) -> list[dict[str, str]]:
-    """The settings of each job of a ``core.JobSet`` and of ``[global]`` above it, by the first names of their keys.
-
-    ``direct`` is what they come to, as ``"0"`` or ``"1"``: the last of it and of ``buffered`` counts.
-    """
+def as_told(jobs: Any) -> list[AsTold]:
+    """What a ``core.JobSet`` says of each of its jobs."""
     names = _first_names()
     shared = jobs.globals
     return [
-        {"name": job["name"]}
-        | {names.get(key, key): value for key, value in [*shared[: job["globals"]], *job["settings"]]}
-        | {"direct": f"{job['direct']:d}"}
+        AsTold(
+            name=job["name"],
+            settings={names.get(key, key): value for key, value in [*shared[: job["globals"]], *job["settings"]]},
+            direct=job["direct"],
+            places=None if job["places"] is None else tuple(map(Path, job["places"])),
+        )
         for job in jobs.jobs
     ]

@@ -11,7 +11,7 @@ from sampleblk_lab import renamed, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import UnsupportedError
 from sampleblk_lab.table import Table
-from sampleblk_lab.workload.checks import Watch, of_files, settings_of_jobs
+from sampleblk_lab.workload.checks import Watch, as_told, of_files
 from sampleblk_lab.workload.result import JobError
 from sampleblk_lab.workload.run import JobRun, Progress, run_to_end
 
@@ -90,7 +90,7 @@ class Workload:
         """
         if self._by_fio:
             raise UnsupportedError("prepare()", 'engine="fio" runs the real fio, which lays out and runs in one go')
-        return JobRun(core.JobRun(self._jobs), Watch(self._watched()))
+        return JobRun(core.JobRun(self._jobs), Watch(as_told(self._jobs)))
 
     def doubts_of_files(self, device: str) -> list[Check]:
         """Whether files of the jobs are elsewhere than on a device that is meant for them, which is in use now.
@@ -101,11 +101,7 @@ class Workload:
         Returns:
             One check, or none where all is well.
         """
-        return of_files(self._watched(), device)
-
-    def _watched(self) -> list[dict[str, str]]:
-        """The settings of the jobs of which it is known where their files are."""
-        return settings_of_jobs(self._jobs)
+        return of_files(as_told(self._jobs), device)
 
     def run(
         self,
@@ -188,7 +184,7 @@ class Workload:
 
         keys = [key for key, _ in self._jobs.globals]
         keys += [key for job in self._jobs.jobs for key, _ in job["settings"]]
-        watch = Watch(self._watched(), lays_out=True)
+        watch = Watch(as_told(self._jobs), lays_out=True)
         watch.begin()
         result = run_fio(self.to_job_file(), keys, check=check)
         watch.end()

@@ -56,9 +56,6 @@ class Replay(Workload):
             table = _calls(table)
         super().__init__(core.JobSet.replay(table._table, requests, [("name", name), *settings_of(keys)]))  # noqa: SLF001
 
-    def _watched(self) -> list[dict[str, str]]:
-        return []  # the recorded names say where
-
 
 def _requests(table: Table) -> Table:
     """The block view's table as the replay takes it: by the time at which a request was queued, or else issued.

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,10 @@ struct RunProgress {
     std::uint32_t finished = 0;
     std::uint32_t jobs = 0;
 };
+
+// Where a job's files are or will be, by its options alone: the files that these name, or else the directory of those
+// that it makes. Empty for a job without files; nothing where the log that it replays names them.
+[[nodiscard]] std::optional<std::vector<std::string>> places_of(const JobOptions& options);
 
 // The jobs of a set, each a process of its own (or a thread of one, with thread=1), forked from this
 // process. They run no code but the core's, write their results into shared memory, and die with

@@ -35,21 +35,27 @@ std::vector<std::string> split_names(const std::string& text) {
     return names;
 }
 
-std::string below_directory(const JobOptions& options, const std::string& name, std::size_t number) {
+std::string directory_of(const JobOptions& options, std::size_t number) {
     const std::vector<std::string> directories = split_names(options.directory);
-    if (directories.empty()) {
-        return name;
-    }
-    const std::string& directory = directories[number % directories.size()];
+    return directories.empty() ? std::string() : directories[number % directories.size()];
+}
+
+std::string below(const std::string& directory, const std::string& name) {
+    const bool joined = directory.empty() || directory.ends_with('/') || name.starts_with('/');
+    return joined ? directory + name : directory + "/" + name;
+}
+
+std::string below_directory(const JobOptions& options, const std::string& name, std::size_t number) {
+    const std::string directory = directory_of(options, number);
     // One that is misspelt is not made, on whatever disk it would be.
     struct stat status{};
-    if (::stat(directory.c_str(), &status) != 0) {
+    if (!directory.empty() && ::stat(directory.c_str(), &status) != 0) {
         throw_errno("directory", directory);
     }
-    if (!S_ISDIR(status.st_mode)) {
+    if (!directory.empty() && !S_ISDIR(status.st_mode)) {
         throw SystemError("directory", directory, ENOTDIR);
     }
-    return directory.ends_with('/') || name.starts_with('/') ? directory + name : directory + "/" + name;
+    return below(directory, name);
 }
 
 }  // namespace sampleblk::workload

@@ -29,8 +29,11 @@ struct FileIdentity {
 // "a:b" are two names; "\:" is a colon in one.
 [[nodiscard]] std::vector<std::string> split_names(const std::string& text);
 
-// A job's file: absolute names too are below its directory, as in fio. Of several directories the first, or, counted
-// round, the one with that number. Throws SystemError where there is no such directory.
+// A job's directory: of several the first, or, counted round, the one with that number. Empty where it has none.
+[[nodiscard]] std::string directory_of(const JobOptions& options, std::size_t number = 0);
+// Absolute names too are below a directory, as in fio.
+[[nodiscard]] std::string below(const std::string& directory, const std::string& name);
+// A job's file in its directory. Throws SystemError where there is no such directory.
 [[nodiscard]] std::string below_directory(const JobOptions& options, const std::string& name, std::size_t number = 0);
 
 struct FileTarget {

@@ -23,6 +23,7 @@
 #include "sampleblk/fd.hpp"
 #include "sampleblk/interrupt.hpp"
 #include "sampleblk/linux_headers.hpp"
+#include "sampleblk/workload/job_run.hpp"
 
 namespace sampleblk::workload {
 
@@ -39,6 +40,16 @@ void replace_all(std::string& text, std::string_view word, const std::string& va
     for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + value.size())) {
         text.replace(at, word.size(), value);
     }
+}
+
+// One of nrfiles, where filename= does not give them.
+std::string made_up_name(const JobOptions& options, std::uint32_t number) {
+    std::string name = options.filename_format.empty() ? "$jobname.$jobnum.$filenum" : options.filename_format;
+    replace_all(name, "$jobname", options.name);
+    replace_all(name, "$jobnum", std::to_string(options.subjob_number));
+    replace_all(name, "$filenum", std::to_string(number));
+    replace_all(name, "$clientuid", "");
+    return name;
 }
 
 std::vector<std::string> file_names(const JobOptions& options) {
@@ -69,13 +80,8 @@ std::vector<std::string> file_names(const JobOptions& options) {
         return names;
     }
     for (std::uint32_t i = 0; i < options.nrfiles; ++i) {
-        std::string name = options.filename_format.empty() ? "$jobname.$jobnum.$filenum" : options.filename_format;
-        replace_all(name, "$jobname", options.name);
-        replace_all(name, "$jobnum", std::to_string(options.subjob_number));
-        replace_all(name, "$filenum", std::to_string(i));
-        replace_all(name, "$clientuid", "");
         // The copies of a job take several directories in rotation.
-        names.push_back(below_directory(options, name, options.subjob_number));
+        names.push_back(below_directory(options, made_up_name(options, i), options.subjob_number));
     }
     return names;
 }
@@ -380,6 +386,31 @@ void lay_out_replay(JobPlan& plan) {
 }
 
 }  // namespace
+
+std::optional<std::vector<std::string>> places_of(const JobOptions& options) {
+    std::vector<std::string> places;
+    if (!options.has_files()) {
+        return places;
+    }
+    if (options.replay || !options.read_iolog.empty()) {
+        if (options.replay_redirect.empty()) {
+            return std::nullopt;
+        }
+        const std::string& path = options.replay_redirect;
+        places.push_back(path.starts_with('/') ? path : below(directory_of(options), path));
+    } else if (!options.opendir.empty()) {
+        places.push_back(options.opendir);
+    } else if (!options.filename.empty()) {
+        for (const std::string& name : split_names(options.filename)) {
+            places.push_back(below(directory_of(options), name));
+        }
+    } else {
+        const std::string name = below(directory_of(options, options.subjob_number), made_up_name(options, 0));
+        const std::size_t slash = name.rfind('/');
+        places.push_back(slash == std::string::npos ? "." : name.substr(0, slash + 1));
+    }
+    return places;
+}
 
 JobPlan prepare_files(const JobOptions& options, std::uint64_t seed) {
     JobPlan plan;
