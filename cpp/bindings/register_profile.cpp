@@ -188,6 +188,12 @@ void register_profile(py::module_& module) {
             },
             py::arg("path"))
         .def(
+            "below",
+            [](const StackTree& self, const std::vector<std::string>& functions) {
+                return std::make_shared<StackTree>(profile::stacks_below(self, functions));
+            },
+            py::arg("functions"), py::call_guard<py::gil_scoped_release>())
+        .def(
             "merged",
             [](const StackTree& self, const StackTree& other) {
                 auto out = std::make_shared<StackTree>(self.unit());

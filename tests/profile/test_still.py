@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -97,6 +98,28 @@ def test_below_keeps_what_a_function_called(stacks: lab.Stacks) -> None:
     assert stacks.below("read", "exit").total == 31
     with pytest.raises(lab.InputError, match="no stack has nonesuch"):
         stacks.below("nonesuch")
+
+
+def test_below_a_kernel_function_all_is_the_kernels(tmp_path: Path) -> None:
+    (tmp_path / "stacks").write_text("fio;main;sys_write_[k];copy_[k] 3\n")
+    below = lab.read_folded(tmp_path / "stacks").below("sys_write")
+    kinds = re.findall(r'<svg class="f (\w) [^"]*"[^>]*><title>(\w+)', below.flamegraph().svg)
+    assert kinds == [("n", "all"), ("k", "sys_write"), ("k", "copy")]
+    assert list(below.functions()["total"]) == [3, 3]
+    exported = json.loads(below.export_speedscope(tmp_path / "x.json").read_text())
+    names = [frame["name"] for frame in exported["shared"]["frames"]]
+    assert [names[frame] for frame in exported["profiles"][0]["samples"][0]] == ["sys_write", "copy"]
+
+
+def test_what_two_recordings_lost_is_told_together(stacks: lab.Stacks) -> None:
+    notes = {"lost_records": "5", "damage_truncated": "1"}
+    one = lab.Stacks(stacks.native, "one", notes)
+    two = lab.Stacks(stacks.native, "two", {"lost_records": "3"})
+    assert (one + two).notes == {"lost_records": "8", "damage_truncated": "1"}
+    assert one.notes == notes
+    svg = stacks.flamegraph(before=one).svg
+    assert "lost_records before: 5" in svg
+    assert "lost_records: " not in svg
 
 
 def test_a_thread_may_have_any_name(tmp_path: Path) -> None:

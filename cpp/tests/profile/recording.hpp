@@ -41,6 +41,12 @@ class Recording {
     void run(std::uint64_t time, std::int32_t tid, const std::vector<std::string>& stack) {
         add(sample(clock, time, tid, stack).finish(0));
     }
+    // The same without a stack, of what the CPU ran instead of this kernel: PERF_RECORD_MISC_GUEST_KERNEL and its like.
+    void run_beyond(std::uint64_t time, std::int32_t tid, std::uint16_t mode) {
+        RecordMaker record(PERF_RECORD_SAMPLE, mode);
+        record.put(std::uint64_t{clock}).put(tid).put(tid).put(time).put(std::uint64_t{0}).put(std::uint64_t{0});
+        add(record.finish(0));
+    }
     void switch_out(std::uint64_t time, std::int32_t tid, std::int64_t state, std::int32_t next,
                     const std::vector<std::string>& stack) {
         auto record = sample(switched, time, tid, stack);

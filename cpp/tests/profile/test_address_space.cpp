@@ -32,6 +32,13 @@ TEST(AddressSpace, AForkSeesWhatItsParentHadThen) {
     EXPECT_EQ(processes.parents().at(2), 1);
 }
 
+TEST(AddressSpace, ANumberThatIsUsedAgainHasNoNameOfBefore) {
+    Processes processes;
+    processes.name(2, 2, 5, false);
+    processes.fork(2, 2, 1, 1, false);
+    EXPECT_EQ(processes.comm(2), -1);
+}
+
 TEST(AddressSpace, AnExecBeginsAnew) {
     Processes processes;
     processes.map(1, {0x1000, 0x2000, 0, 7});

@@ -103,6 +103,18 @@ TEST(OffCpu, TheWallClockIsBoth) {
     EXPECT_EQ(wall.nodes()[wall.find(under)].total, 2 * kMs);
 }
 
+TEST(Profile, WhatAGuestRanIsNotLookedUpAmongOurFunctions) {
+    Recording recording;
+    recording.run_beyond(1, 7, PERF_RECORD_MISC_GUEST_KERNEL);
+    recording.run_beyond(2, 7, PERF_RECORD_MISC_GUEST_USER);
+    recording.run_beyond(3, 7, PERF_RECORD_MISC_HYPERVISOR);
+    const Profile profile = recording.profile();
+    ASSERT_EQ(profile.size(), 3U);
+    EXPECT_EQ(profile.stack(0), std::vector<std::string>{"[guest kernel]"});
+    EXPECT_EQ(profile.stack(1), std::vector<std::string>{"[guest user]"});
+    EXPECT_EQ(profile.stack(2), std::vector<std::string>{"[hypervisor]"});
+}
+
 TEST(OffCpu, OfOtherCpusThereIsNothing) {
     const Profile profile = written();
     SampleSelection selection = writer();

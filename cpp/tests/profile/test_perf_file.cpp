@@ -147,5 +147,28 @@ TEST(PerfFile, EventsOfDifferentLayoutsAreToldApartByTheirIds) {
     EXPECT_EQ(second->period, 7U);
 }
 
+TEST(PerfFile, ASampleOfNoKnownEventIsOfNone) {
+    constexpr std::uint64_t type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TIME;
+    Bytes bytes;
+    add(bytes, std::as_bytes(std::span(std::string_view("PERFILE2"))));
+    const std::uint64_t header = 16;
+    add(bytes, std::as_bytes(std::span(&header, 1)));
+    for (const std::uint64_t id : {10, 20}) {
+        perf_event_attr attr{};
+        attr.size = sizeof(attr);
+        attr.type = PERF_TYPE_SOFTWARE;
+        attr.sample_type = type;
+        add(bytes, RecordMaker(kRecordHeaderAttr, 0).put_bytes(&attr, sizeof(attr)).put(id).finish(0));
+    }
+    add(bytes, RecordMaker(PERF_RECORD_SAMPLE, 0).put(std::uint64_t{30}).put(std::uint64_t{1}).finish(0));
+    add(bytes, RecordMaker(PERF_RECORD_SAMPLE, 0).put(std::uint64_t{20}).put(std::uint64_t{2}).finish(0));
+    const PerfFile file(bytes, "made up", OnDamage::skip);
+    ASSERT_EQ(file.records().size(), 2U);
+    EXPECT_FALSE(file.sample(file.records()[0]));
+    EXPECT_EQ(file.sample(file.records()[1]).value().event, 1U);
+    const PerfFile strict(bytes, "made up");
+    EXPECT_THROW((void)strict.sample(strict.records()[0]), FormatError);
+}
+
 }  // namespace
 }  // namespace sampleblk::profile

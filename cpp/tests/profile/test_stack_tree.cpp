@@ -61,6 +61,18 @@ TEST(StackTree, MergingAddsUp) {
     EXPECT_EQ(sum.nodes()[sum.find({"fio", "main", "fadvise"})].total, 55U);
 }
 
+TEST(StackTree, WhatLiesBelowKeepsWhatItIs) {
+    const StackTree tree = stacks_below(read_folded(kFolded, "test", "samples"), {"ext4_write", "copy", "none"});
+    EXPECT_EQ(tree.total(), 50U);
+    const auto& top = tree.nodes()[tree.find({"ext4_write"})];
+    EXPECT_EQ(top.kind, FrameKind::kernel);
+    EXPECT_EQ(tree.nodes()[tree.find({"ext4_write", "copy"})].kind, FrameKind::kernel);
+    // It is a function, not a thread's name.
+    const Table table = function_table(tree);
+    ASSERT_EQ(table.rows(), 2U);
+    EXPECT_EQ(table.find("total")->values<std::uint64_t>()[0], 50U);
+}
+
 TEST(FlameGraph, HasEveryFrameWithItsShare) {
     const std::string svg = flame_graph(read_folded(kFolded, "test", "samples"), {});
     EXPECT_NE(svg.find("<title>ext4_write\n50 samples, 25.00%\nself 15.00%</title>"), std::string::npos);

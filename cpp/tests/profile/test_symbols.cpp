@@ -46,14 +46,37 @@ TEST(KernelSymbols, OneNameAPlaceAsPerfChooses) {
     EXPECT_EQ(symbols.find(0xffffffffa0000000).symbol, "");
 }
 
-TEST(KernelSymbols, AnotherBootIsShiftedButForItsModules) {
+TEST(KernelSymbols, AnotherBootIsShiftedAndItsModulesLayElsewhere) {
     KernelSymbols symbols;
     symbols.read(kKallsyms, 0x1000);
     symbols.finish();
     EXPECT_EQ(symbols.find(0xffffffff81001010).symbol, "__startup_secondary");
-    EXPECT_EQ(symbols.find(0xffffffffc0000080).symbol, "ext4_thing");
+    EXPECT_EQ(symbols.find(0xffffffffc0000080).symbol, "");
     EXPECT_EQ(kallsyms_address(kKallsyms, "short"), 0xffffffff81000080U);
     EXPECT_EQ(kallsyms_address(kKallsyms, "none"), 0U);
+}
+
+TEST(KernelSymbols, AModuleIsWhereItWasLoaded) {
+    KernelSymbols symbols;
+    symbols.loaded("[ext4]", 0xffffffffc0000100, 0xffffffffc0001000);
+    symbols.loaded("[xfs]", 0xffffffffc0001000, 0xffffffffc0002000);
+    symbols.read(kKallsyms, 0);
+    symbols.finish();
+    EXPECT_EQ(symbols.find(0xffffffffc0000080).symbol, "");
+    EXPECT_EQ(symbols.find(0xffffffffc0000180).symbol, "ext4_other");
+    // One whose symbols are not known is still known by its place.
+    const Place module = symbols.find(0xffffffffc0001f00);
+    EXPECT_EQ(module.symbol, "");
+    EXPECT_EQ(module.module, "[xfs]");
+    EXPECT_EQ(module.kind, FrameKind::module);
+}
+
+TEST(KernelSymbols, ARecordedProgramIsNotALaterOne) {
+    KernelSymbols symbols;
+    symbols.add(0xffffffffc0000000, 0xffffffffc0000100, "bpf_prog_recorded", "");
+    symbols.read("ffffffff81000000 T _text\nffffffffc0000040 t bpf_prog_later\t[bpf]\n", 0);
+    symbols.finish();
+    EXPECT_EQ(symbols.find(0xffffffffc0000080).symbol, "bpf_prog_recorded");
 }
 
 std::string output_of(const std::string& command) {

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
 # What of a profile's metadata goes with every picture, when it is not nothing.
-_LOSSES = ("lost_records", "lost_samples", "throttled", "unwound_to_the_end_of_the_copy")
+_LOSSES = ("lost_records", "lost_samples", "throttled", "unwound_to_the_end_of_the_copy", "unwound_to_unknown_code")
 
 
 class Report(Table):
@@ -226,7 +226,12 @@ class Profile:
         return self.event_names[0]
 
     def _notes(self) -> dict[str, str]:
-        return {name: value for name, value in self.metadata.items() if name in _LOSSES and value != "0"}
+        # The kinds of damage are the core's.
+        return {
+            name: value
+            for name, value in self.metadata.items()
+            if (name in _LOSSES or name.startswith("damage_")) and value != "0"
+        }
 
     def __repr__(self) -> str:
         return f"<Profile {self.path}: {len(self)} samples of {', '.join(self.event_names)}>"

@@ -12,7 +12,7 @@ from sampleblk_lab import checked
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.profiling.pictured import bundle
-from sampleblk_lab.profiling.still import still, unfolded
+from sampleblk_lab.profiling.still import still
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
@@ -65,6 +65,9 @@ class Stacks:
         if self.unit != other.unit:
             raise InputError(f"stacks in {self.unit} and in {other.unit}", expected="stacks of one unit")
         notes = {**self.notes, **other.notes}
+        for name in self.notes.keys() & other.notes.keys():
+            if self.notes[name].isdecimal() and other.notes[name].isdecimal():  # both lost some
+                notes[name] = str(int(self.notes[name]) + int(other.notes[name]))
         return Stacks(self._tree.merged(other.native), f"{self.title} and {other.title}", notes)
 
     def weight(self, *path: str) -> int:
@@ -83,15 +86,9 @@ class Stacks:
         Raises:
             InputError: No stack has one of them.
         """
-        wanted = set(functions)
-        out: list[str] = []
-        for frames, weight in unfolded(self.folded()):
-            first = next((number for number, frame in enumerate(frames) if frame in wanted), None)
-            if first is not None:
-                out.append(f"{';'.join(frames[first:])} {weight}")
-        if not out:
+        tree = self._tree.below(functions)
+        if tree.total == 0:
             raise InputError(f"no stack has {' or '.join(functions)}", expected="a function of these stacks")
-        tree = core.read_folded("\n".join(out).encode(), "<stacks>", self.unit)
         return Stacks(tree, f"{self.title}, below {' or '.join(functions)}", self.notes)
 
     def picture(
@@ -180,7 +177,9 @@ class Stacks:
             The graph: ``svg`` is its text, and a notebook shows it.
         """
         checked.percent("min_percent", min_percent)
-        subtitle = ", ".join(f"{name}: {value}" for name, value in self.notes.items())
+        notes = [f"{name}: {value}" for name, value in self.notes.items()]
+        notes += [f"{name} before: {value}" for name, value in before.notes.items()] if before is not None else []
+        subtitle = ", ".join(notes)
         title = title or self.title
         if before is None:
             svg = self._tree.flamegraph(title=title, subtitle=subtitle, min_percent=min_percent, inverted=inverted)

@@ -42,6 +42,8 @@ class StackTree {
     // The child of that label, made when it is new.
     [[nodiscard]] std::uint32_t child(std::uint32_t parent, std::string_view label, FrameKind kind,
                                       std::int32_t module = -1);
+    // Of a text in labels(), for a node's module.
+    [[nodiscard]] std::int32_t code(std::string_view text) { return labels_->intern(text); }
     void add(std::uint32_t node, std::uint64_t weight) { nodes_[node].self += weight; }
     // Merges another tree into this one; both in the same unit.
     void merge(const StackTree& other);
@@ -85,6 +87,9 @@ class TreeBuilder {
     struct State;
     std::unique_ptr<State> state_;
 };
+
+// Only what these functions called: each stack from the outermost of them inwards.
+[[nodiscard]] StackTree stacks_below(const StackTree& tree, const std::vector<std::string>& functions);
 
 // "comm;outer;inner 12" a line, in order of the alphabet. ';' in names becomes ':'.
 [[nodiscard]] std::string folded_text(const StackTree& tree);

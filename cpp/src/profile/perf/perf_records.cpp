@@ -115,7 +115,7 @@ std::uint64_t time_of(const PerfContents& file, std::span<const std::byte> recor
                : 0;
 }
 
-// nullopt: of which event a record is cannot be known, nor how it is laid out.
+// nullopt: of which event a record is cannot be known.
 std::optional<std::size_t> PerfFile::event_of(std::uint64_t id, const Record& record) const {
     if (contents_->events.size() == 1) {
         return 0;
@@ -126,7 +126,7 @@ std::optional<std::size_t> PerfFile::event_of(std::uint64_t id, const Record& re
     if (contents_->on_damage == OnDamage::strict) {
         throw FormatError(contents_->path, offset_of(record), "the id of a recorded event, not " + std::to_string(id));
     }
-    return contents_->one_layout ? std::optional<std::size_t>(0) : std::nullopt;
+    return std::nullopt;
 }
 
 std::optional<Sample> PerfFile::sample(const Record& record) const {
@@ -164,7 +164,11 @@ std::optional<Sample> PerfFile::sample(const Record& record) const {
         id = in.number<std::uint64_t>();
     }
     if (!contents_->identifier) {
-        out.event = event_of(id, record).value_or(0);  // all are laid out alike
+        const auto event = event_of(id, record);
+        if (!event) {
+            return std::nullopt;
+        }
+        out.event = *event;
     }
     // Only now: what else an event chose for itself decides on the fields behind its id alone.
     const perf_event_attr& attr = contents_->events[out.event].attr;
@@ -196,6 +200,8 @@ std::optional<Sample> PerfFile::sample(const Record& record) const {
         constexpr std::uint64_t hw_index = 1U << 17U;  // PERF_SAMPLE_BRANCH_HW_INDEX
         in.skip((attr.branch_sample_type & hw_index) != 0 ? 8 : 0);
         in.skip_many(count, 24);
+        constexpr std::uint64_t counters = 1U << 19U;  // PERF_SAMPLE_BRANCH_COUNTERS
+        in.skip_many((attr.branch_sample_type & counters) != 0 ? count : 0, 8);
     }
     if (has(PERF_SAMPLE_REGS_USER)) {
         out.user_abi = in.number<std::uint64_t>();

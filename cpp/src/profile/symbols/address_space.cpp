@@ -48,6 +48,8 @@ void Processes::fork(std::int32_t pid, std::int32_t tid, std::int32_t parent_pid
     if (const auto named = comms_.find(parent_tid); named != comms_.end()) {
         const std::int32_t comm = named->second;
         comms_[tid] = comm;
+    } else {
+        comms_.erase(tid);  // of a thread before it, whose number it has
     }
     if (pid == parent_pid) {
         return;  // a thread

@@ -37,11 +37,41 @@ std::int32_t KernelSymbols::module_number(std::string_view name) {
     return number;
 }
 
+void KernelSymbols::loaded(std::string_view module, std::uint64_t start, std::uint64_t end) {
+    loaded_.push_back({start, end, module_number(module)});
+}
+
+bool KernelSymbols::outside(std::int32_t module, std::uint64_t address) const noexcept {
+    bool known = false;
+    for (const Loaded& place : loaded_) {
+        if (place.module == module) {
+            if (address >= place.start && address < place.end) {
+                return false;
+            }
+            known = true;
+        }
+    }
+    return known;
+}
+
 void KernelSymbols::read(std::string_view kallsyms, std::uint64_t shift) {
+    const std::vector<SymbolEntry> recorded(symbols_.entries().begin(), symbols_.entries().end());
+    const auto elsewhere = [&](const KallsymsLine& line) {
+        if (line.module.empty()) {
+            return false;
+        }
+        if (line.module == "[bpf]" && std::ranges::any_of(recorded, [&](const SymbolEntry& program) {
+                return line.address >= program.start && line.address < program.end;
+            })) {
+            return true;  // a later program, where the recording had that one
+        }
+        return shift != 0 || outside(module_number(line.module), line.address);
+    };
     for_each_kallsyms_line(kallsyms, [&](const KallsymsLine& line) {
         // symbol_type__filter(): code and data, no per-CPU offsets and constants.
         const int kind = std::toupper(static_cast<unsigned char>(line.type));
-        if ((kind == 'T' || kind == 'W' || kind == 'D' || kind == 'B') && line.name[0] != '$' && line.address != 0) {
+        if ((kind == 'T' || kind == 'W' || kind == 'D' || kind == 'B') && line.name[0] != '$' && line.address != 0 &&
+            !elsewhere(line)) {
             const Binding binding = line.type == 'W'                                           ? Binding::weak
                                     : std::isupper(static_cast<unsigned char>(line.type)) != 0 ? Binding::global
                                                                                                : Binding::local;
@@ -58,6 +88,7 @@ void KernelSymbols::add(std::uint64_t start, std::uint64_t end, std::string_view
 
 void KernelSymbols::finish() {
     symbols_.finish(true);
+    std::ranges::sort(loaded_, {}, &Loaded::start);
 }
 
 Place KernelSymbols::find(std::uint64_t address) const {
@@ -65,11 +96,16 @@ Place KernelSymbols::find(std::uint64_t address) const {
     place.kind = FrameKind::kernel;
     place.key = address;
     place.module = modules_.front();
-    if (const SymbolEntry* symbol = symbols_.find(address); symbol != nullptr) {
+    // A module's last symbol would reach into what lies behind the module.
+    if (const SymbolEntry* symbol = symbols_.find(address); symbol != nullptr && !outside(symbol->group, address)) {
         place.symbol = symbols_.name(*symbol);
         place.key = symbol->start;
         place.module = modules_[static_cast<std::size_t>(symbol->group)];
         place.kind = symbol->group == 0 ? FrameKind::kernel : FrameKind::module;
+    } else if (auto after = std::ranges::upper_bound(loaded_, address, {}, &Loaded::start);
+               after != loaded_.begin() && address < (--after)->end) {
+        place.module = modules_[static_cast<std::size_t>(after->module)];
+        place.kind = FrameKind::module;
     }
     return place;
 }

@@ -68,6 +68,9 @@ void each_stack(const StackTree& tree, Functions& functions, Take&& take) {
         for (; tree.nodes()[at].parent != 0; at = tree.nodes()[at].parent) {
             stack.push_back(functions.of(tree.nodes()[at]));
         }
+        if (tree.nodes()[at].kind != FrameKind::note) {
+            stack.push_back(functions.of(tree.nodes()[at]));  // what stacks_below() left is below no thread
+        }
         take(at, stack, tree.nodes()[i].self);
     }
 }

@@ -20,6 +20,20 @@ constexpr std::uint64_t kContextKernel = static_cast<std::uint64_t>(PERF_CONTEXT
 constexpr std::uint64_t kContextUser = static_cast<std::uint64_t>(PERF_CONTEXT_USER);
 constexpr std::uint64_t kContextMax = static_cast<std::uint64_t>(PERF_CONTEXT_MAX);
 
+// What a CPU ran that this kernel does not see into: of such code no address is one of ours. Empty for other modes.
+std::string_view beyond_this_kernel(std::uint16_t mode) noexcept {
+    switch (mode) {
+        case PERF_RECORD_MISC_HYPERVISOR:
+            return "[hypervisor]";
+        case PERF_RECORD_MISC_GUEST_KERNEL:
+            return "[guest kernel]";
+        case PERF_RECORD_MISC_GUEST_USER:
+            return "[guest user]";
+        default:
+            return {};
+    }
+}
+
 std::map<std::string, std::string> build_id_map(const PerfFile& file) {
     std::map<std::string, std::string> out;
     for (const BuildId& build_id : file.build_ids()) {
@@ -32,15 +46,32 @@ std::string base_name(const std::string& path) {
     return path.substr(path.rfind('/') + 1);
 }
 
-// The recorded start of the kernel's text, and the symbol that it is of: what tells one boot's addresses from
-// another's.
-struct KernelStart {
-    std::string symbol;
+// "/lib/modules/6.1.0/kernel/fs/ext4/ext4.ko.xz", as perf records it, to "[ext4]", as kallsyms has it.
+std::string module_of(const std::string& name) {
+    if (name.starts_with('[')) {
+        return name;
+    }
+    std::string out = base_name(name);
+    out.resize(std::min(out.size(), out.rfind(".ko")));
+    std::ranges::replace(out, '-', '_');
+    return "[" + out + "]";
+}
+
+// Where the recorded kernel lay: what tells one boot's addresses from another's.
+struct KernelPlace {
+    std::string symbol;  // at the start of its text
     std::uint64_t address = 0;
+    struct Module {
+        std::string name;
+        std::uint64_t start;
+        std::uint64_t end;
+    };
+    std::vector<Module> modules;
 };
 
-KernelStart kernel_start(const PerfFile& file) {
+KernelPlace kernel_place(const PerfFile& file) {
     constexpr std::string_view prefix = "[kernel.kallsyms]";
+    KernelPlace out;
     for (const Record& record : file.records()) {
         const auto header = record.header();
         if (header.type != PERF_RECORD_MMAP && header.type != PERF_RECORD_MMAP2) {
@@ -49,15 +80,21 @@ KernelStart kernel_start(const PerfFile& file) {
         ByteReader in(record.body());
         in.skip(8);  // pid, tid
         const auto start = in.number<std::uint64_t>();
-        in.skip(8);
+        const auto length = in.number<std::uint64_t>();
         const auto offset = in.number<std::uint64_t>();
         in.skip(header.type == PERF_RECORD_MMAP2 ? 32 : 0);
         const std::string name = in.c_string();
-        if (name.starts_with(prefix) && name.size() > prefix.size()) {
-            return {name.substr(prefix.size()), offset != 0 ? offset : start};
+        if (name.starts_with(prefix)) {
+            if (out.symbol.empty() && name.size() > prefix.size()) {
+                out.symbol = name.substr(prefix.size());
+                out.address = offset != 0 ? offset : start;
+            }
+        } else if ((header.misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_KERNEL && !name.empty() &&
+                   length <= ~0ULL - start) {
+            out.modules.push_back({module_of(name), start, start + length});
         }
     }
-    return {};
+    return out;
 }
 
 }  // namespace
@@ -74,7 +111,24 @@ ProfileBuilder::ProfileBuilder(Profile& profile, const SymbolSources& sources)
 
 void ProfileBuilder::load_kernel_symbols(const SymbolSources& sources) {
     const PerfFile& file = profile_.file();
-    const KernelStart start = kernel_start(file);
+    const KernelPlace recorded = kernel_place(file);
+    for (const auto& module : recorded.modules) {
+        kernel_.loaded(module.name, module.start, module.end);
+    }
+    // Programs that the kernel compiled while recording (BPF) and what ftrace allocated.
+    for (const Record& record : file.records()) {
+        if (record.header().type == PERF_RECORD_KSYMBOL) {
+            ByteReader in(record.body());
+            const auto address = in.number<std::uint64_t>();
+            const auto length = in.number<std::uint32_t>();
+            in.skip(2);
+            const auto flags = in.number<std::uint16_t>();
+            const std::string name = in.c_string();
+            if ((flags & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER) == 0 && !in.overrun() && !name.empty()) {
+                kernel_.add(address, address + length, name, "");
+            }
+        }
+    }
     std::vector<std::string> places;
     if (!sources.kallsyms.empty()) {
         places.push_back(sources.kallsyms);
@@ -98,52 +152,42 @@ void ProfileBuilder::load_kernel_symbols(const SymbolSources& sources) {
     std::string why = "no kallsyms beside the recording or in a build-id cache";
     const auto take = [&](const std::string& text, const std::string& from, bool any_boot) {
         std::uint64_t shift = 0;
-        if (!start.symbol.empty()) {
-            const std::uint64_t there = kallsyms_address(text, start.symbol);
+        if (!recorded.symbol.empty()) {
+            const std::uint64_t there = kallsyms_address(text, recorded.symbol);
             if (there == 0) {
-                why = from + " has no address of " + start.symbol;
+                why = from + " has no address of " + recorded.symbol;
                 return false;
             }
-            shift = start.address - there;
-            // Another boot's modules lie elsewhere, and nothing says where.
+            shift = recorded.address - there;
             if (shift != 0 && !any_boot) {
                 why = from + " is of another boot";
                 return false;
             }
         }
         kernel_.read(text, shift);
-        profile_.metadata_["kernel_symbols"] = from;
+        profile_.metadata_["kernel_symbols"] =
+            from + (shift != 0 ? ", of another boot: without its modules" : std::string());
         return true;
     };
-    bool found = !file.kallsyms().empty() && take(std::string(file.kallsyms()), "the recording", true);
-    for (std::size_t i = 0; i < places.size() && !found; ++i) {
-        std::string text;
-        try {
-            text = read_file(places[i]);
-        } catch (const SystemError&) {
-            if (!sources.kallsyms.empty()) {
-                throw;
+    bool found = false;
+    // Another boot's modules lie elsewhere, and nothing says where: only if there are none of this one.
+    for (const bool any_boot : {false, true}) {
+        found = found || (!file.kallsyms().empty() && take(std::string(file.kallsyms()), "the recording", any_boot));
+        for (std::size_t i = 0; i < places.size() && !found; ++i) {
+            std::string text;
+            try {
+                text = read_file(places[i]);
+            } catch (const SystemError&) {
+                if (!sources.kallsyms.empty()) {
+                    throw;
+                }
+                continue;
             }
-            continue;
+            found = take(text, places[i], any_boot && places[i] != "/proc/kallsyms");
         }
-        found = take(text, places[i], places[i] != "/proc/kallsyms");
     }
     if (!found) {
         profile_.metadata_["kernel_symbols"] = "none: " + why;
-    }
-    // Programs that the kernel compiled while recording (BPF) and what ftrace allocated.
-    for (const Record& record : file.records()) {
-        if (record.header().type == PERF_RECORD_KSYMBOL) {
-            ByteReader in(record.body());
-            const auto address = in.number<std::uint64_t>();
-            const auto length = in.number<std::uint32_t>();
-            in.skip(2);
-            const auto flags = in.number<std::uint16_t>();
-            const std::string name = in.c_string();
-            if ((flags & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER) == 0 && !in.overrun() && !name.empty()) {
-                kernel_.add(address, address + length, name, "");
-            }
-        }
     }
     kernel_.finish();
 }
@@ -215,7 +259,8 @@ void ProfileBuilder::on_mmap(std::span<const std::byte> body, std::uint16_t misc
     mapping.start = in.number<std::uint64_t>();
     const auto length = in.number<std::uint64_t>();
     mapping.offset = in.number<std::uint64_t>();
-    if ((misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_KERNEL || length > ~0ULL - mapping.start) {
+    const auto mode = static_cast<std::uint16_t>(misc & PERF_RECORD_MISC_CPUMODE_MASK);
+    if (mode == PERF_RECORD_MISC_KERNEL || !beyond_this_kernel(mode).empty() || length > ~0ULL - mapping.start) {
         return;
     }
     mapping.end = mapping.start + length;
@@ -355,8 +400,9 @@ std::uint32_t ProfileBuilder::leaf_of(Sample sample, std::uint16_t misc) {
 
 std::uint32_t ProfileBuilder::build_stack(const Sample& sample, const AddressSpace& space, std::uint16_t misc) {
     std::vector<std::uint32_t> frames;  // innermost first
+    const auto beyond = beyond_this_kernel(misc);
     bool kernel = misc == PERF_RECORD_MISC_KERNEL;
-    bool skip = false;
+    bool skip = !beyond.empty();
     bool in_kernel = false;  // any of the chain
     const auto add = [&](std::uint64_t address) {
         if (kernel) {
@@ -378,7 +424,13 @@ std::uint32_t ProfileBuilder::build_stack(const Sample& sample, const AddressSpa
             add(address);
         }
     }
-    if (frames.empty()) {
+    if (!beyond.empty()) {
+        Place place;
+        place.module = beyond;
+        place.symbol = beyond;
+        frames.insert(frames.begin(), intern(place));
+    } else if (frames.empty()) {
+        kernel = misc == PERF_RECORD_MISC_KERNEL;
         add(sample.ip);
     } else if (misc == PERF_RECORD_MISC_KERNEL && !in_kernel) {
         // perf record --user-callchains: the kernel's part was left out, but the sample is of the kernel.

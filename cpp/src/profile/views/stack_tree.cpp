@@ -58,7 +58,7 @@ void StackTree::merge(const StackTree& other) {
     nodes_[0].self += other.nodes_[0].self;
     for (std::size_t i = 1; i < other.nodes_.size(); ++i) {
         const Node& node = other.nodes_[i];
-        const std::int32_t module = node.module < 0 ? -1 : labels_->intern(other.labels_->at(node.module));
+        const std::int32_t module = node.module < 0 ? -1 : code(other.labels_->at(node.module));
         here[i] = child(here[node.parent], other.label(node), node.kind, module);
         nodes_[here[i]].self += node.self;
     }
@@ -163,6 +163,28 @@ StackTree stack_tree(const Profile& profile, const SampleSelection& selection, W
     }
     tree.finish();
     return tree;
+}
+
+StackTree stacks_below(const StackTree& tree, const std::vector<std::string>& functions) {
+    std::vector<bool> wanted(tree.labels().size(), false);
+    for (const std::string& function : functions) {
+        if (const auto code = tree.labels().find(function)) {
+            wanted[static_cast<std::size_t>(*code)] = true;
+        }
+    }
+    StackTree out(tree.unit());
+    std::vector<std::uint32_t> there(tree.nodes().size(), 0);  // 0: above them
+    for (std::size_t i = 1; i < tree.nodes().size(); ++i) {
+        const StackTree::Node& node = tree.nodes()[i];
+        const std::uint32_t parent = there[node.parent];
+        if (parent != 0 || wanted[static_cast<std::size_t>(node.label)]) {
+            const std::int32_t module = node.module < 0 ? -1 : out.code(tree.labels().at(node.module));
+            there[i] = out.child(parent, tree.label(node), node.kind, module);
+            out.add(there[i], node.self);
+        }
+    }
+    out.finish();
+    return out;
 }
 
 std::string folded_text(const StackTree& tree) {
@@ -323,7 +345,7 @@ Table function_table(const StackTree& tree) {
             --open[label];
             continue;
         }
-        const bool function = step.node != 0 && node.parent != 0;
+        const bool function = step.node != 0 && (node.parent != 0 || node.kind != FrameKind::note);
         if (function) {
             self[label] += node.self;
             if (open[label]++ == 0) {
