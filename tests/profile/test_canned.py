@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -36,6 +37,17 @@ def test_the_top_50_are_perf_report_s(canned: tuple[str, lab.Profile]) -> None:
     theirs = rows_of_report((DATA / f"{name}.report").read_text())
     assert len(theirs) >= 50
     assert_same(profile, theirs)
+
+
+def test_another_kernel_s_functions_are_not_this_one_s(tmp_path: Path) -> None:
+    # Neither has KASLR: both kernels begin at one address.
+    name = "5.10-ours" if os.uname().release.startswith("7.2") else "7.2-ours"
+    shutil.copyfile(DATA / f"{name}.data", tmp_path / "perf.data")
+    profile = lab.open_profile(tmp_path, use_paths=False)
+    assert profile.metadata["kernel_symbols"].startswith("none: ")
+    kernel = {str(row["symbol"]) for row in profile.report().rows() if row["space"] == "k"}
+    assert kernel
+    assert all(re.fullmatch("(0x)?[0-9a-f]{16}", symbol) for symbol in kernel), kernel
 
 
 def test_the_calls_of_the_job_are_there(canned: tuple[str, lab.Profile]) -> None:

@@ -279,10 +279,11 @@ def open_profile(
         errors: ``"strict"`` raises on the first damage, ``"skip"`` reads what there is and counts the rest in
             :attr:`Profile.metadata`.
         kallsyms: The recorded kernel's symbols. None: a ``kallsyms`` beside the file, a build-id cache's, or the
-            running kernel's if the recording is of this boot.
+            running kernel's if the recording is of it and of this boot.
         symbols: Build-id directories as perf keeps them, looked at before ``symbols`` beside the file and ``~/.debug``.
         root: Put before recorded paths, as ``perf report --symfs`` does.
         use_paths: Whether recorded paths are looked at at all; a file is used only if its build id is the recorded one.
+            Those that the recording has none for are named in :attr:`Profile.metadata`.
         inlines: Whether functions that were inlined get frames, where the file or its separate debugging information
             has DWARF.
 

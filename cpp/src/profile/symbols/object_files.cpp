@@ -151,6 +151,9 @@ void ObjectFiles::look_for(ObjectFile& file) {
         missing_[file.path] = why;
         return;
     }
+    if (file.build_id.empty()) {
+        unverified_.insert(file.path);
+    }
     found_[file.path] = {file.info->build_id, file.here};
     look_for_debug(file);
 }

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -44,6 +45,8 @@ class ObjectFiles {
     [[nodiscard]] const ObjectFile& file(std::uint32_t number);
     // Files that were asked for and not found, and why.
     [[nodiscard]] const std::map<std::string, std::string>& missing() const noexcept { return missing_; }
+    // Those that lay where they were when recording, of which no build id says that they are the same.
+    [[nodiscard]] const std::set<std::string>& unverified() const noexcept { return unverified_; }
     // Those that were found: recorded path -> (build id, path here).
     [[nodiscard]] const std::map<std::string, std::pair<std::string, std::string>>& found() const noexcept {
         return found_;
@@ -59,6 +62,7 @@ class ObjectFiles {
     std::vector<std::unique_ptr<ObjectFile>> files_;
     std::unordered_map<std::string, std::uint32_t> numbers_;
     std::map<std::string, std::string> missing_;
+    std::set<std::string> unverified_;
     std::map<std::string, std::pair<std::string, std::string>> found_;
 };
 

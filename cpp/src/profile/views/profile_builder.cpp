@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "views/profile_builder.hpp"
 
+#include <sys/utsname.h>
+
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -11,6 +13,7 @@
 #include "sampleblk/fd.hpp"
 #include "sampleblk/interrupt.hpp"
 #include "sampleblk/text.hpp"
+#include "symbols/elf_symbols.hpp"
 
 namespace sampleblk::profile {
 
@@ -18,6 +21,7 @@ namespace {
 
 constexpr std::uint64_t kContextKernel = static_cast<std::uint64_t>(PERF_CONTEXT_KERNEL);
 constexpr std::uint64_t kContextUser = static_cast<std::uint64_t>(PERF_CONTEXT_USER);
+constexpr const char* kRunning = "/proc/kallsyms";
 constexpr std::uint64_t kContextMax = static_cast<std::uint64_t>(PERF_CONTEXT_MAX);
 
 // What a CPU ran that this kernel does not see into: of such code no address is one of ours. Empty for other modes.
@@ -97,6 +101,27 @@ KernelPlace kernel_place(const PerfFile& file) {
     return out;
 }
 
+// Whether it is another kernel than the running one that was recorded. Where it lay does not tell: kernels without
+// KASLR all lie at one address.
+bool of_another_kernel(const PerfFile& file) {
+    std::string notes;
+    try {
+        notes = read_file("/sys/kernel/notes");
+    } catch (const SystemError&) {
+        notes.clear();
+    }
+    const std::string running = build_id_in_notes(std::as_bytes(std::span(notes)));
+    for (const BuildId& build_id : file.build_ids()) {
+        if (build_id.path == "[kernel.kallsyms]" && !running.empty()) {
+            return build_id.id != running;
+        }
+    }
+    struct utsname machine{};
+    (void)uname(&machine);
+    const auto release = file.header().find("os_release");
+    return release != file.header().end() && release->second != machine.release;
+}
+
 }  // namespace
 
 ProfileBuilder::ProfileBuilder(Profile& profile, const SymbolSources& sources)
@@ -146,12 +171,20 @@ void ProfileBuilder::load_kernel_symbols(const SymbolSources& sources) {
             }
         }
         if (sources.use_running_kernel) {
-            places.emplace_back("/proc/kallsyms");
+            places.emplace_back(kRunning);
         }
     }
     std::string why = "no kallsyms beside the recording or in a build-id cache";
     const auto take = [&](const std::string& text, const std::string& from, bool any_boot) {
         std::uint64_t shift = 0;
+        if (from == kRunning && sources.kallsyms.empty() && of_another_kernel(file)) {
+            why = from + " is of another kernel";
+            return false;
+        }
+        if (from == kRunning && recorded.symbol.empty() && sources.kallsyms.empty()) {
+            why = "the recording does not say where its kernel lay";
+            return false;
+        }
         if (!recorded.symbol.empty()) {
             const std::uint64_t there = kallsyms_address(text, recorded.symbol);
             if (there == 0) {
@@ -183,7 +216,7 @@ void ProfileBuilder::load_kernel_symbols(const SymbolSources& sources) {
                 }
                 continue;
             }
-            found = take(text, places[i], any_boot && places[i] != "/proc/kallsyms");
+            found = take(text, places[i], any_boot && places[i] != kRunning);
         }
     }
     if (!found) {
@@ -549,6 +582,13 @@ void ProfileBuilder::finish() {
     }
     if (!missing.empty()) {
         metadata["files_without_symbols"] = missing;
+    }
+    std::string unverified;
+    for (const std::string& path : objects_.unverified()) {
+        unverified.append(unverified.empty() ? "" : "; ").append(plain_text(path));
+    }
+    if (!unverified.empty()) {
+        metadata["files_without_build_ids"] = unverified;
     }
     profile_.symbol_files_ = objects_.found();
     profile_.parents_ = processes_.parents();
