@@ -58,11 +58,13 @@ TEST(KernelSymbols, AnotherBootIsShiftedAndItsModulesLayElsewhere) {
 
 TEST(KernelSymbols, AModuleIsWhereItWasLoaded) {
     KernelSymbols symbols;
-    symbols.loaded("[ext4]", 0xffffffffc0000100, 0xffffffffc0001000);
     symbols.loaded("[xfs]", 0xffffffffc0001000, 0xffffffffc0002000);
+    symbols.loaded("[ext4]", 0xffffffffc0000100, 0xffffffffc0001000);
+    symbols.loaded("[jbd2]", 0xffffffffc0000000, 0xffffffffc0000200);
     symbols.read(kKallsyms, 0);
     symbols.finish();
     EXPECT_EQ(symbols.find(0xffffffffc0000080).symbol, "");
+    EXPECT_EQ(symbols.find(0xffffffffc0000080).module, "[jbd2]");
     EXPECT_EQ(symbols.find(0xffffffffc0000180).symbol, "ext4_other");
     // One whose symbols are not known is still known by its place.
     const Place module = symbols.find(0xffffffffc0001f00);

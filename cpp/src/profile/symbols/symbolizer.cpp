@@ -38,20 +38,19 @@ std::int32_t KernelSymbols::module_number(std::string_view name) {
 }
 
 void KernelSymbols::loaded(std::string_view module, std::uint64_t start, std::uint64_t end) {
-    loaded_.push_back({start, end, module_number(module)});
+    const Loaded place{start, end, module_number(module)};
+    loaded_.insert(std::ranges::upper_bound(loaded_, start, {}, &Loaded::start), place);
 }
 
-bool KernelSymbols::outside(std::int32_t module, std::uint64_t address) const noexcept {
-    bool known = false;
-    for (const Loaded& place : loaded_) {
-        if (place.module == module) {
-            if (address >= place.start && address < place.end) {
-                return false;
-            }
-            known = true;
-        }
-    }
-    return known;
+std::int32_t KernelSymbols::loaded_at(std::uint64_t address) const noexcept {
+    // From 6.4 on a module's size has its data, which lie elsewhere: the next module's code may begin before its end.
+    auto after = std::ranges::upper_bound(loaded_, address, {}, &Loaded::start);
+    return after != loaded_.begin() && address < (--after)->end ? after->module : 0;
+}
+
+bool KernelSymbols::displaced(std::int32_t module, std::uint64_t address) const noexcept {
+    const std::int32_t there = loaded_at(address);
+    return there != 0 && there != module && std::ranges::find(loaded_, module, &Loaded::module) != loaded_.end();
 }
 
 void KernelSymbols::read(std::string_view kallsyms, std::uint64_t shift) {
@@ -65,7 +64,7 @@ void KernelSymbols::read(std::string_view kallsyms, std::uint64_t shift) {
             })) {
             return true;  // a later program, where the recording had that one
         }
-        return shift != 0 || outside(module_number(line.module), line.address);
+        return shift != 0 || displaced(module_number(line.module), line.address);
     };
     for_each_kallsyms_line(kallsyms, [&](const KallsymsLine& line) {
         // symbol_type__filter(): code and data, no per-CPU offsets and constants.
@@ -88,7 +87,6 @@ void KernelSymbols::add(std::uint64_t start, std::uint64_t end, std::string_view
 
 void KernelSymbols::finish() {
     symbols_.finish(true);
-    std::ranges::sort(loaded_, {}, &Loaded::start);
 }
 
 Place KernelSymbols::find(std::uint64_t address) const {
@@ -97,14 +95,13 @@ Place KernelSymbols::find(std::uint64_t address) const {
     place.key = address;
     place.module = modules_.front();
     // A module's last symbol would reach into what lies behind the module.
-    if (const SymbolEntry* symbol = symbols_.find(address); symbol != nullptr && !outside(symbol->group, address)) {
+    if (const SymbolEntry* symbol = symbols_.find(address); symbol != nullptr && !displaced(symbol->group, address)) {
         place.symbol = symbols_.name(*symbol);
         place.key = symbol->start;
         place.module = modules_[static_cast<std::size_t>(symbol->group)];
         place.kind = symbol->group == 0 ? FrameKind::kernel : FrameKind::module;
-    } else if (auto after = std::ranges::upper_bound(loaded_, address, {}, &Loaded::start);
-               after != loaded_.begin() && address < (--after)->end) {
-        place.module = modules_[static_cast<std::size_t>(after->module)];
+    } else if (const std::int32_t module = loaded_at(address); module != 0) {
+        place.module = modules_[static_cast<std::size_t>(module)];
         place.kind = FrameKind::module;
     }
     return place;

@@ -29,7 +29,7 @@ class KernelSymbols {
     // Where a module ("[ext4]") lay while recording. To be told before read().
     void loaded(std::string_view module, std::uint64_t start, std::uint64_t end);
     // Reads a kallsyms text. `shift` is added to every address of the kernel itself: another boot's KASLR. Its modules
-    // lay elsewhere then, and are left out, as is what lies outside of where its module was loaded.
+    // lay elsewhere then, and are left out, as is what lies where another module was loaded.
     void read(std::string_view kallsyms, std::uint64_t shift);
     // What the recording itself names, such as a BPF program; before read(), whose names of that place are of another
     // time.
@@ -45,11 +45,13 @@ class KernelSymbols {
         std::int32_t module = 0;
     };
     [[nodiscard]] std::int32_t module_number(std::string_view name);
-    // Of a module whose place is known.
-    [[nodiscard]] bool outside(std::int32_t module, std::uint64_t address) const noexcept;
+    // The module that was loaded there; 0: none that is known.
+    [[nodiscard]] std::int32_t loaded_at(std::uint64_t address) const noexcept;
+    // Whether another module lay there, and this one elsewhere.
+    [[nodiscard]] bool displaced(std::int32_t module, std::uint64_t address) const noexcept;
 
     SymbolList symbols_;
-    std::vector<Loaded> loaded_;
+    std::vector<Loaded> loaded_;  // sorted by start
     std::vector<std::string> modules_{"[kernel.kallsyms]"};
     std::map<std::string, std::int32_t, std::less<>> numbers_;
 };
