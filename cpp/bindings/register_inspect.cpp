@@ -29,10 +29,13 @@ py::dict type_dict(const BtfType& type) {
     out["count"] = type.count;
     out["encoding"] = type.encoding;
     out["flag"] = type.flag;
+    // Half of the unsigned ones are negative as signed.
+    const bool is_unsigned = type.kind == BtfKind::enumeration64 && !type.flag;
     py::list members;
     for (const auto& member : type.members) {
         members.append(
-            py::make_tuple(member.name, member.type, member.bit_offset, member.bit_field_size, member.value));
+            py::make_tuple(member.name, member.type, member.bit_offset, member.bit_field_size,
+                           is_unsigned ? py::int_(static_cast<std::uint64_t>(member.value)) : py::int_(member.value)));
     }
     out["members"] = std::move(members);
     return out;

@@ -79,6 +79,7 @@ void use_exports(const profile::Profile& profile) {
         (void)profile::speedscope_json(tree, "fuzz");
         (void)profile::pprof_profile(tree);
         (void)profile::flame_graph(tree, {});
+        (void)profile::difference_flame_graph(profile::stack_tree(profile, {}, profile::Weight::period), tree, {});
         // What we wrote we can read, and it says the same.
         const std::string text = profile::folded_text(tree);
         if (tree.total() != 0 && profile::read_folded(text, "fuzz", "samples").total() != tree.total()) {
@@ -140,6 +141,31 @@ int folded(const std::uint8_t* data, std::size_t size) {
         (void)profile::speedscope_json(tree, "fuzz");
         (void)profile::pprof_profile(tree);
         (void)profile::function_table(tree);
+        profile::StackTree twice("samples");
+        twice.merge(tree);
+        twice.merge(tree);
+        if (twice.total() != 2 * tree.total()) {
+            std::abort();
+        }
+        // All is below the threads; what they call is some of it.
+        std::vector<std::string> threads;
+        std::vector<std::string> called;
+        for (std::size_t i = 1; i < tree.nodes().size(); ++i) {
+            const auto& node = tree.nodes()[i];
+            (node.parent == 0 ? threads : called).push_back(tree.label(node));
+        }
+        if (profile::stacks_below(tree, threads).total() != tree.total()) {
+            std::abort();
+        }
+        const auto below = profile::stacks_below(tree, called);
+        if (below.total() > tree.total()) {
+            std::abort();
+        }
+        (void)profile::folded_text(below);
+        (void)profile::flame_graph(below, {});
+        (void)profile::function_table(below);
+        (void)profile::speedscope_json(below, "fuzz");
+        (void)profile::pprof_profile(below);
     } catch (const InputError&) {
     }
     return 0;
