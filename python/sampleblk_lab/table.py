@@ -170,7 +170,8 @@ class Table:
 
         Args:
             columns: Name to values, every one of the same length: a numpy array, whose type the column gets; strings,
-                None where one is missing; ints (int64, or uint64 where they need it); floats, NaN where one is missing.
+                None where one is missing; ints (int64, or uint64 where they need it); floats, NaN where one is missing;
+                bools, which beside a missing one are the floats 0 and 1.
             units: Name to unit, of columns of numbers.
             metadata: What must travel with the table, such as loss counts.
             key: The string column whose values name the rows.
@@ -455,7 +456,9 @@ def _column(name: str, values: Any, unit: str) -> core.Column:
         if unit and not listed:  # a column of no rows with a unit is one of numbers
             return core.Column(name, np.zeros(0), unit)
         return core.Column.of_strings(name, listed)
-    if all(issubclass(kind, (bool, np.bool_)) for kind in kinds) and None not in listed:
+    if all(issubclass(kind, (bool, np.bool_)) for kind in kinds):
+        if None in listed:
+            return core.Column(name, np.array([np.nan if v is None else float(v) for v in listed]), unit)
         return core.Column(name, np.array(listed, dtype=bool), unit)
     whole = all(issubclass(kind, (int, np.integer)) and not issubclass(kind, bool) for kind in kinds)
     if whole and None not in listed:

@@ -175,9 +175,25 @@ def test_values_that_read_alike_stay_apart_in_tables_and_comparisons(tmp_path: P
     rows = made.compare("x")
     assert len({row.test for row in rows}) == len(values) - 1
     assert len({row[0] for row in cells(made.report(tmp_path / "page.html").read_text(), "Medians")}) == len(values)
-    for alike in ([1, 1.0], [2**53, 2**53 + 1, 0.5]):
+    for alike in ([1, 1.0], [2**53, 2**53 + 1, 0.5], [2**53, 2**53 + 1, None]):
         table = lab.sweep(one_and_more, x=alike, folder=tmp_path / "t").table()
-        assert set(table["x"]) == set(map(str, alike))
+        assert set(table["x"]) == {None if value is None else str(value) for value in alike}
+
+
+@pytest.mark.parametrize("values", [[True, None], [2**53 + 1, None], [2**53 + 1, 0.5], [1, None], [2**64, None]])
+def test_every_table_has_the_same_values_of_an_axis(values: list[Any], tmp_path: Path) -> None:
+    def failing(x: Any) -> float:
+        raise RuntimeError(x)
+
+    def left(x: Any, directory: Path) -> float:
+        (directory / "note").write_text(str(x))
+        return 1.0
+
+    missing = lab.sweep(failing, x=values, folder=tmp_path / "s").missing()
+    made = lab.sweep(left, x=values, folder=tmp_path / "s", revision="r1")
+    tables = (missing, made.table(), made.artefacts(), made.history().table())
+    assert len({tuple(sorted(map(repr, table["x"]))) for table in tables}) == 1
+    made.report(tmp_path / "page.html")
 
 
 def ranged(low: int) -> dict[str, float]:

@@ -279,12 +279,14 @@ def distinct(values: list[Any]) -> list[Any]:
     """An axis's values as :func:`uniform` has them; as JSON where otherwise two were the same, such as 1 and "1"."""
     made = uniform(values)
     kinds = {type(value) for value in values if value is not None}
+    # Beside a float or a missing value ints become floats, and one may be none that a float is equal to.
+    floats = int in kinds and (float in kinds or None in made) and str not in map(type, made)
+    if floats and any(type(value) is int and int(float(value)) != value for value in made):
+        return [None if value is None else canonical(value) for value in values]
     if len(kinds) <= 1 and kinds <= {bool, int, float, str} and len(set(made)) == len(set(values)):
         return made
-    # As a column of numbers has them: an int may be one that no float is equal to.
-    shown = {float(value) for value in made if value is not None} if float in map(type, made) else set(made)
     told = {canonical(value) for value in values}
-    if len(shown - {None}) + (None in made) == len(told):
+    if len(set(made)) == len(told):
         return made
     return [None if value is None else canonical(value) for value in values]
 
