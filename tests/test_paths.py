@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -34,6 +35,29 @@ def _holder() -> tuple[subprocess.Popen[str], Path]:
     process = subprocess.Popen([sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     return process, Path(process.stdout.readline().strip())
+
+
+def test_a_lock_is_not_its_childrens(tmp_path: Path) -> None:
+    """A pool's workers are forked while it is held, and live on."""
+    begun, wait = os.pipe(), os.pipe()
+    with paths.locked(tmp_path / "one") as mine:
+        assert mine
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(BaseException):
+                os.close(wait[1])
+                os.write(begun[1], b".")
+                os.read(wait[0], 1)
+            os._exit(0)
+        os.read(begun[0], 1)
+        with paths.locked(tmp_path / "one", wait=False) as another:
+            assert not another
+    try:
+        with paths.locked(tmp_path / "one", wait=False) as again:
+            assert again
+    finally:
+        os.close(wait[1])
+        os.waitpid(child, 0)
 
 
 def test_a_killed_process_leaves_its_folder_to_the_next() -> None:

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import time
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import sampleblk_lab
 from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
@@ -150,19 +150,37 @@ def module_source() -> Path:
     return checkout if checkout.exists() else resource("_module")
 
 
+# The lock files that this process has open.
+_open_locks: set[IO[bytes]] = set()
+
+
+def _leave_locks() -> None:
+    """In a forked child: a lock is its parent's alone, which a pool's worker would hold for as long as it lives."""
+    for file in _open_locks:
+        file.close()
+    _open_locks.clear()
+
+
+os.register_at_fork(after_in_child=_leave_locks)
+
+
 @contextlib.contextmanager
 def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
     """Holds an exclusive lock on `path` + ``.lock``; yields False when `wait` is off and another process has it."""
     with writing_cache(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = Path(f"{path}.lock").open("w")  # noqa: SIM115
+        lock = Path(f"{path}.lock").open("wb", buffering=0)  # noqa: SIM115
     with lock as file:
+        _open_locks.add(file)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-            return
-        yield True
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+        finally:
+            _open_locks.discard(file)
 
 
 def is_kept(folder: Path) -> bool:
