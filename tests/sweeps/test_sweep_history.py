@@ -192,3 +192,18 @@ def test_axes_may_be_called_as_the_columns_are(tmp_path: Path) -> None:
     assert set(table["verdict"]) == {"x"}
     assert list(made.history().changes()["verdict_"]) == ["slower", "slower"]
     assert "Revisions: value" in made.report(tmp_path / "page.html").read_text()
+
+
+def test_the_order_of_the_axes_is_none_of_the_revision_s(tmp_path: Path) -> None:
+    def measured(a: int, b: int = 1, c: int = 1) -> float:
+        return 10.0 * a + b + c
+
+    lab.sweep(measured, a=[1, 2], b=[3, 4], revision="r1", folder=tmp_path)
+    made = lab.sweep(measured, b=[3, 4], a=[1, 2], revision="r2", folder=tmp_path)
+    history = made.history()
+    assert history.revisions == ["r1", "r2"]
+    assert list(zip(history.table()["a"], history.table()["b"], strict=True))[::2] == [(1, 3), (2, 3), (1, 4), (2, 4)]
+    # Revisions that were measured with other axes are counted.
+    history = lab.sweep(measured, a=[1, 2], c=[3], revision="r3", folder=tmp_path).history()
+    assert history.revisions == ["r3"]
+    assert history.table().metadata["other_axes"] == "8"

@@ -118,10 +118,14 @@ class History:
         self._compared = compared
         outcomes, _ = store.read_journal(folder)
         done: dict[str, dict[str, Any]] = {}
+        others: set[str] = set()
         for outcome in outcomes:
             about = outcome.get("trial", {})
-            if outcome["type"] == "done" and "revision" in about and list(about["parameters"]) == self.axes:
-                done.setdefault(outcome["key"], outcome)
+            if outcome["type"] == "done" and "revision" in about:
+                if about["parameters"].keys() == set(self.axes):
+                    done.setdefault(outcome["key"], outcome)
+                else:
+                    others.add(outcome["key"])
         if not done:
             raise InputError(f"no trial in {folder} was run with a revision", expected="revision='git', or a name")
         # The journal's order, not that of started_ns: a clock may be set back between two runs.
@@ -142,11 +146,14 @@ class History:
         counted = [outcome for outcome in done.values() if _is_latest(outcome["trial"], latest)]
         #: How many outcomes do not count: of a function, driver or VM that was another one under the same revision.
         self.superseded = len(done) - len(counted)
+        #: How many are of revisions that were measured with other axes.
+        self.other_axes = len(others)
         found: dict[str, tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]] = {}
         names: dict[str, None] = {}
         for outcome in sorted(counted, key=lambda one: one["trial"]["repeat"]):
             about = outcome["trial"]
-            _, sides = found.setdefault(canonical(about["parameters"]), (about["parameters"], {}))
+            parameters = {name: about["parameters"][name] for name in self.axes}
+            _, sides = found.setdefault(canonical(parameters), (parameters, {}))
             row = {**outcome["values"], **outcome["facts"], "seconds": outcome["seconds"]}
             sides.setdefault(about["revision"], []).append(row)
             names.update(
@@ -165,7 +172,8 @@ class History:
         """A row for each combination and revision.
 
         Where a revision has been measured with two codes of the function, or two builds of the driver, that of the
-        sweep's last run counts; the metadata has how many outcomes do not (`superseded`).
+        sweep's last run counts; the metadata has how many outcomes do not (`superseded`), and how many are of revisions
+        that were measured with other axes (`other_axes`).
 
         Returns:
             The axes; revision; started_ns, when the revision was first measured; repeats; median; low and high, its
@@ -208,7 +216,11 @@ class History:
         return Table.of(
             {name: np.array(values, numbers[name]) if name in numbers else values for name, values in made.items()},
             units={own["started_ns"]: "ns"},
-            metadata={"metric": self.metric, **({"superseded": str(self.superseded)} if self.superseded else {})},
+            metadata={
+                "metric": self.metric,
+                **({"superseded": str(self.superseded)} if self.superseded else {}),
+                **({"other_axes": str(self.other_axes)} if self.other_axes else {}),
+            },
         )
 
     def beside(self, name: str) -> str:
