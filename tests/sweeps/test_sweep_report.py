@@ -180,6 +180,14 @@ def test_values_that_read_alike_stay_apart_in_tables_and_comparisons(tmp_path: P
         assert set(table["x"]) == {None if value is None else str(value) for value in alike}
 
 
+def test_a_time_is_told_by_the_end_of_its_name() -> None:
+    for name in ("seconds", "run_seconds", "p99_s", "p99_ms", "p99_us", "p99_ns", "run_milliseconds", "nanoseconds"):
+        assert shown(name)(1)[-1] == "s", name
+    assert shown("run_milliseconds")(5) == shown("run_ms")(5) == shown("run_ns")(5e6)
+    for name in ("value", "ops", "bytes_per_s", "MB_s", "mib_s", "iops_s", "reads_per_second", "errors", "us"):
+        assert shown(name)(450) == "450", name
+
+
 @pytest.mark.parametrize("values", [[True, None], [2**53 + 1, None], [2**53 + 1, 0.5], [1, None], [2**64, None]])
 def test_every_table_has_the_same_values_of_an_axis(values: list[Any], tmp_path: Path) -> None:
     def failing(x: Any) -> float:

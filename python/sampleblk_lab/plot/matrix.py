@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +29,18 @@ _LOGARITHMIC = 20
 _ON_DARK, _ON_LIGHT = "#fefefe", "#000000"
 
 
+# The words that a name of a time ends in, in ns; not those of a rate, such as bytes_per_s, MB_s, kiops_s.
+_TIME = re.compile(r"(?:^|_)(?:(seconds|milliseconds|microseconds|nanoseconds)|(?<=_)(s|ms|us|ns))$")
+_RATE = re.compile(r"(?:^|_)(per|[kmgt]?i?b|[kmgt]?i?bytes|[kmgt]?bits?|[km]?i?ops)_[a-z]+$", re.IGNORECASE)
+_NS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
+_NS |= {"seconds": 1e9, "milliseconds": 1e6, "microseconds": 1e3, "nanoseconds": 1.0}
+
+
 def shown(metric: str) -> Callable[[float], str]:
     """How a value of a result is written, by the unit that its name ends in."""
-    for name, factor in (("seconds", 1e9), ("_s", 1e9), ("_ms", 1e6), ("_us", 1e3), ("_ns", 1.0)):
-        if metric.endswith(name):
-            return lambda value: duration(value * factor)
+    if (time := _TIME.search(metric)) and not _RATE.search(metric):
+        factor = _NS[time[1] or time[2]]
+        return lambda value: duration(value * factor)
     return lambda value: f"{value:.3g}" if abs(value) < 1e3 else f"{value:,.0f}" if abs(value) < 1e7 else f"{value:.2e}"
 
 
