@@ -114,6 +114,19 @@ def test_the_distribution_is_the_histogram_s(result: lab.Result) -> None:
     assert middle == pytest.approx(result.percentiles([50])[0], rel=0.03)
 
 
+def test_a_ratio_of_which_nothing_is_known_touches_the_line() -> None:
+    unknown = lab.compare(
+        [1000.001, 1000.002, 1000.003, 1000.001, 1000.002, 500.0], [2000.0 + n / 1000 for n in range(6)]
+    )
+    assert unknown.ratio.high == float("inf")
+    figure = plot.comparison({"a": unknown, "b": lab.compare([1.0, 1.1] * 3, [2.0, 2.1] * 3)}).figure()
+    [(low, high), (second, _)] = [
+        segment[:, 0] for line in figure.axes[0].collections for segment in line.get_segments()
+    ]
+    assert low < 1 < second < high < 10
+    assert "to inf: no difference shown" in [text.get_text() for text in figure.axes[0].texts]
+
+
 def test_the_bars_are_the_requests(block: Block) -> None:
     axes = plot.block_life(block, most=5).figure().axes[0]
     assert "the first 5 of 12" in axes.get_title(loc="left")

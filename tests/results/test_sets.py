@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Sets of sessions: stored, listed, compared, and refused."""
 
+import concurrent.futures
 import json
 import math
 from pathlib import Path
@@ -237,6 +238,17 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(FileNotFoundError, match=r"env.json"):
         runs(tmp_path / "runs")
+
+
+def test_sessions_that_end_together_have_rounds_of_their_own(tmp_path: Path) -> None:
+    def save(number: int) -> str:
+        (tmp_path / f"{number}/test").mkdir(parents=True)
+        made = store.add_round(tmp_path / "runs", "a", [tmp_path / f"{number}/test"])
+        assert made is not None
+        return made.name
+
+    with concurrent.futures.ThreadPoolExecutor(16) as sessions:
+        assert sorted(sessions.map(save, range(200))) == [f"{number + 1:04d}" for number in range(200)]
 
 
 def test_what_is_not_known_at_all_is_read_again(tmp_path: Path) -> None:

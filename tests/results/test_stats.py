@@ -91,6 +91,8 @@ def test_cliffs_delta() -> None:
 def test_verdicts_follow_what_is_better() -> None:
     low, high = [1.0, 1.01, 1.02, 1.0, 1.01, 1.02], [2.0, 2.01, 2.02, 2.0, 2.01, 2.02]
     assert compare(low, high).verdict == "slower"
+    assert "at 98%, " in compare(low, high).text()
+    assert "at 99.5%, " in compare(low, high, confidence=0.995).text()
     assert compare(low, high, better="higher").verdict == "faster"
     assert compare(high, low).verdict == "faster"
     assert compare(low, low[::-1]).verdict == "no difference shown"

@@ -34,16 +34,19 @@ def comparison(comparisons: Comparison | Mapping[str, Comparison]) -> Plot:
 
         colours = [entry["color"] for entry in mpl.rcParams["axes.prop_cycle"]]
         dim = mpl.rcParams["xtick.color"]
+        # What is hardly known has an interval up to infinity, at worst: that is told, and the others stay in sight.
+        end = 3 * max(1.0, *(made.ratio.value for made in named.values()))
         for row, made in enumerate(named.values()):
             mark, colour = _MARKS.get(made.verdict, ("D", None))
             ink = dim if colour is None else colours[colour % len(colours)]
-            reach = [[made.ratio.value - made.ratio.low], [made.ratio.high - made.ratio.value]]
+            high = min(made.ratio.high, end)
+            reach = [[made.ratio.value - made.ratio.low], [high - made.ratio.value]]
             axes.errorbar(
                 made.ratio.value, row, xerr=reach, fmt=mark, color=ink, capsize=4, markersize=7, linestyle="none"
             )
             axes.annotate(
-                made.verdict,
-                (made.ratio.high, row),
+                made.verdict if high == made.ratio.high else f"to {made.ratio.high:.3g}: {made.verdict}",
+                (high, row),
                 xytext=(8, 0),
                 textcoords="offset points",
                 va="center",
@@ -54,8 +57,7 @@ def comparison(comparisons: Comparison | Mapping[str, Comparison]) -> Plot:
         axes.set_ylim(len(named) - 0.4, -0.6)
         axes.margins(x=0.25)
         axes.grid(visible=False, axis="y")
-        confidence = next(iter(named.values())).ratio.confidence
-        axes.set_xlabel(f"after / before, {confidence:.0%} interval")
+        axes.set_xlabel(f"after / before, {next(iter(named.values())).ratio.sure} interval")
         axes.set_title("Comparison")
 
     return Plot(draw, (7.2, 1.4 + 0.42 * len(named)))

@@ -145,7 +145,7 @@ def _compared(page: Page, sweep: Sweep, axis: str, metric: str, better: str, acr
     if any(one.notes for _, one in found):
         columns["notes"] = ["; ".join(one.notes) for _, one in found]
     refused = len(rows) - len(made)
-    sure = f"{found[0][1].ratio.confidence:.0%}"
+    sure = found[0][1].ratio.sure
     first = sweep.called()({axis: sweep.values_of(axis)[0]})[axis]
     note = f"Against {axis}={first}; {better} is better; low and high bound the ratio at {sure}."
     note += f" {refused} could not be compared." if refused else ""

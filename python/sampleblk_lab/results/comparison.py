@@ -68,7 +68,7 @@ class Comparison:
         count = len(self.before) if len(self.before) == len(self.after) else f"{len(self.before)} and {len(self.after)}"
         line = (
             f"{self.subject}{': ' if self.subject else ''}{self.verdict}: ratio {self.ratio.value:.3f} "
-            f"[{self.ratio.low:.3f}, {self.ratio.high:.3f}] at {self.ratio.confidence:.0%}, "
+            f"[{self.ratio.low:.3f}, {self.ratio.high:.3f}] at {self.ratio.sure}, "
             f"Cliff's delta {self.effect:+.2f}, {count} {how}"
         )
         return "\n".join([line, *(f"  note: {note}" for note in self.notes)])

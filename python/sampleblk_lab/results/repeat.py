@@ -67,7 +67,7 @@ class Measurement:
         unit = f" {self.unit}" if self.unit else ""
         return (
             f"{self.name or 'value'}: {self.value:.6g}{unit} [{self.estimate.low:.6g}, {self.estimate.high:.6g}] at "
-            f"{self.estimate.confidence:.0%}, {len(self.samples)} samples, stopped by {self.stopped}"
+            f"{self.estimate.sure}, {len(self.samples)} samples, stopped by {self.stopped}"
         )
 
 

@@ -56,6 +56,11 @@ class Interval:
         """Half the range, relative to the value."""
         return (self.high - self.low) / (2 * self.value)
 
+    @property
+    def sure(self) -> str:
+        """The confidence in percent, with all its digits: ``"98%"``, ``"99.5%"``."""
+        return f"{100 * self.confidence:.10g}%"
+
 
 def logs(samples: Sequence[float] | Floats, what: str = "samples") -> Floats:
     """The logarithms of measurements, shape ``(n,)``.

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -180,9 +181,12 @@ def add_round(root: Path, name: str, directories: Iterable[Path]) -> Path | None
     if name == LATEST and home.exists():
         shutil.rmtree(home)
     home.mkdir(parents=True, exist_ok=True)
-    number = max(map(_round_of, home.iterdir()), default=0) + 1
-    target = home / f"{number:04d}"
-    target.mkdir()
+    while True:
+        target = home / f"{max(map(_round_of, home.iterdir()), default=0) + 1:04d}"
+        # Another session may end now, too.
+        with contextlib.suppress(FileExistsError):
+            target.mkdir()
+            break
     for directory in moved:
         shutil.move(str(directory), str(target / directory.name))
     return target
