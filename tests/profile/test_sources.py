@@ -91,5 +91,7 @@ def test_what_cannot_be_sampled_is_said():
         lab.profile(hz=0, pids=os.getpid(), events=lab.SampleSource("page-faults", filter="x > 1")).start()
     with pytest.raises(lab.InputError, match="available_events"):
         lab.profile(hz=0, events="sched:no_such_event").start()
+    with pytest.raises(lab.InputError, match="page-faults:k where its half is left out"):
+        lab.profile(hz=0, pids=os.getpid(), kernel=False, events="page-faults:k").start()
     with pytest.raises(lab.InputError, match="above 0"):
         lab.profile(hz=0, pids=os.getpid(), events=lab.SampleSource("page-faults", period=0)).start()

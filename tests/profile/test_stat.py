@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -120,3 +121,16 @@ def test_a_name_means_the_event_itself_before_its_user_half():
     twice = lab.stat(COMMAND, events=["page-faults", "page-faults"])
     with pytest.raises(KeyError, match="'page-faults' is counted 2 times"):
         twice["page-faults"]
+
+
+@root
+def test_the_kernel_s_half_is_not_counted_as_nothing_where_it_is_hidden():
+    if int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) < 2:
+        pytest.skip("every user may count the kernel here")
+    os.setresuid(65534, 65534, 0)  # not the effective one alone: an execve would drop the counters
+    try:
+        with pytest.raises(PermissionError, match="page-faults:k"):
+            lab.stat(["true"], events="page-faults:k")
+        assert lab.stat(["true"], events="page-faults")["page-faults:u"] > 0
+    finally:
+        os.setresuid(0, 0, 0)

@@ -51,7 +51,7 @@ void CounterSet::Impl::open(Counter& counter, std::int32_t pid, std::int32_t cpu
     attr.exclude_kernel = counter.event.exclude_kernel ? 1 : 0;
     attr.exclude_user = counter.event.exclude_user ? 1 : 0;
     Fd fd(perf_event_open(attr, pid, cpu));
-    if (!fd && (errno == EACCES || errno == EPERM) && attr.exclude_kernel == 0 && cpu < 0 &&
+    if (!fd && (errno == EACCES || errno == EPERM) && attr.exclude_kernel == 0 && attr.exclude_user == 0 && cpu < 0 &&
         !counter.event.trace_point()) {
         // What this user may count: perf stat falls back the same way, and names it so even where it cannot be counted.
         counter.event.exclude_kernel = true;

@@ -172,6 +172,10 @@ void Sampler::Impl::add_source(const SampleSource& source) {
     event.attr.config = named.config;
     event.attr.exclude_kernel |= named.exclude_kernel ? 1U : 0U;
     event.attr.exclude_user |= named.exclude_user ? 1U : 0U;
+    if (event.attr.exclude_kernel != 0 && event.attr.exclude_user != 0 && !named.trace_point()) {
+        throw InputError("event " + source.event + " where its half is left out", "events", 0,
+                         "the kernel's half or the user's that the event is of");
+    }
     if (source.frequency_hz != 0) {
         event.attr.freq = 1;
         event.attr.sample_freq = source.frequency_hz;
