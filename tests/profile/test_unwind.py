@@ -150,3 +150,23 @@ def test_a_stripped_program_with_a_debuglink(tmp_path):
     # the frames are there, nameless
     deep = sum(len(bare._native.stack(i)) >= 5 for i in range(len(bare)))
     assert deep > 0.9 * len(bare)
+
+
+@perf
+def test_a_debuglink_without_build_ids_is_of_the_file_with_its_checksum(tmp_path):
+    without = "-Wl,--build-id=none"
+    program = compiled(tmp_path, DEEP, without, name="linked")
+    debug = tmp_path / "linked.debug"
+    subprocess.run(["objcopy", "--only-keep-debug", str(program), str(debug)], check=True)
+    subprocess.run(["strip", str(program)], check=True)
+    subprocess.run(["objcopy", f"--add-gnu-debuglink={debug}", str(program)], check=True)
+    path = tmp_path / "perf.data"
+    command = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "999", "--call-graph", "dwarf", "-o", str(path)]
+    subprocess.run([*command, "--", str(program), "0.2"], check=True)
+    profile = lab.open_profile(path)
+    assert share_with(profile, WAY) > 0.9
+    assert str(program) in profile.metadata["files_without_build_ids"]
+    other = compiled(tmp_path, DEEP.replace("middle", "muddle"), without, name="other")
+    subprocess.run(["objcopy", "--only-keep-debug", str(other), str(debug)], check=True)
+    functions = {str(row["function"]) for row in lab.open_profile(path).stacks().functions().rows()}
+    assert not functions & {"leaf", "middle", "muddle", "outer"}

@@ -155,7 +155,12 @@ std::optional<ElfInfo> read_elf_info(std::span<const std::byte> bytes) {
         }
         const auto name = elf->name_of(sections, section);
         if (name == ".gnu_debuglink") {
-            info.debug_link = ElfImage::text_at(elf->part(section), 0);
+            const auto link = elf->part(section);
+            const auto checksum_at = (ElfImage::text_at(link, 0).size() / 4 + 1) * 4;
+            if (link.size() >= checksum_at + sizeof(info.debug_checksum)) {
+                info.debug_link = ElfImage::text_at(link, 0);
+                info.debug_checksum = load<std::uint32_t>(link.data() + checksum_at);
+            }
         }
         if (name == ".debug_info" && section.sh_type != SHT_NOBITS) {
             info.has_dwarf = true;

@@ -23,6 +23,7 @@ struct ElfSegment {
 struct ElfInfo {
     std::string build_id;                // lower-case hex; empty when the file has none
     std::string debug_link;              // the .gnu_debuglink's file name
+    std::uint32_t debug_checksum = 0;    // and what zlib's crc32() makes of that file
     std::vector<ElfSegment> executable;  // loaded segments that can be executed
     bool has_symtab = false;
     bool has_dwarf = false;  // .debug_info

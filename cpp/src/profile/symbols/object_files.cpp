@@ -3,6 +3,7 @@
 
 #include <elf.h>
 #include <sys/auxv.h>
+#include <zlib.h>
 
 #include <algorithm>
 
@@ -17,6 +18,10 @@ constexpr const char* kVdso = "[vdso]";
 
 std::string cache_entry(const std::string& directory, const std::string& id) {
     return directory + "/.build-id/" + id.substr(0, 2) + "/" + id.substr(2);
+}
+
+std::uint32_t checksum(std::span<const std::byte> bytes) {
+    return static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
 std::optional<MappedFile> try_map(const std::string& path) {
@@ -182,7 +187,8 @@ void ObjectFiles::look_for_debug(ObjectFile& file) const {
         const auto mapping = try_map(place);
         const auto its = mapping ? read_elf_info(mapping->bytes()) : std::nullopt;
         const bool more = its && ((its->has_symtab && !info.has_symtab) || (its->has_dwarf && !info.has_dwarf));
-        if (more && (info.build_id.empty() || its->build_id == info.build_id)) {
+        if (more && (info.build_id.empty() ? checksum(mapping->bytes()) == info.debug_checksum
+                                           : its->build_id == info.build_id)) {
             file.debug = place;
             return;
         }
