@@ -87,3 +87,24 @@ def test_names_cannot_leave_the_folder(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="is not within"):
             artefacts.keep(tmp_path, "key", {"good": b"", name: b"x"})
     assert list((tmp_path / "trials").iterdir()) == []
+
+
+def test_files_of_an_attempt_that_failed_are_not_those_of_the_next(tmp_path: Path) -> None:
+    marker = str(tmp_path / "marker")
+
+    def once(a: int, directory: Path) -> int:
+        if not os.path.exists(marker):  # noqa: PTH110  # pathlib would be sent along
+            with open(marker, "w"):  # noqa: PTH123
+                pass
+            (directory / "core").write_text("of the one that failed")
+            raise RuntimeError("once")
+        return a
+
+    failed = lab.sweep(once, a=1, folder=tmp_path / "s")
+    [row] = failed.artefacts().rows()
+    left = tmp_path / "s" / "trials" / f".{row['key']}.killed"
+    left.mkdir()
+    done = lab.sweep(once, a=1, folder=tmp_path / "s")
+    assert list(done.table()["value"]) == [1]
+    assert len(done.artefacts()) == 0
+    assert not left.exists()

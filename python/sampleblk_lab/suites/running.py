@@ -358,8 +358,7 @@ class _Loop:
         files = dict(outcome.files)
         if outcome.detail:
             files["console.txt"] = outcome.detail.encode()
-        if files:
-            record["files"] = artefacts.keep(self._folder.path, test, files)
+        record["files"] = artefacts.keep(self._folder.path, test, files)
         self._folder.add(record)
         self._counts[record["status"]] += 1
         if self._progress and record["status"] not in (PASSED, NOTRUN):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,11 +49,19 @@ def collected(directory: Path) -> dict[str, bytes]:
 
 
 def keep(folder: Path, key: str, files: Mapping[str, bytes]) -> str:
-    """Writes a trial's files below the sweep's folder, all or none; returns the directory's path there.
+    """Writes a trial's files below the sweep's folder, all or none; returns the directory's path there, if any.
 
-    What an earlier attempt at the trial left is replaced.
+    What an earlier attempt at the trial left is replaced, or goes.
     """
-    with replaced_directory(folder / DIRECTORY / key) as scratch:
+    target = folder / DIRECTORY / key
+    # Of a process that was killed before it had written the outcome.
+    for left in target.parent.glob(f".{target.name}.*"):
+        shutil.rmtree(left, ignore_errors=True)
+    if not files:
+        if target.exists():
+            shutil.rmtree(target)
+        return ""
+    with replaced_directory(target) as scratch:
         for name, data in files.items():
             path = below(scratch, name)
             path.parent.mkdir(parents=True, exist_ok=True)

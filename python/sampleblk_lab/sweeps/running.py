@@ -131,9 +131,8 @@ class Run:
         if not outcome.kind and (clash := sorted(set(outcome.values) & {*self._plan.axes, *FACTS})):
             said = f"the function returned {clash[0]!r}, which is a column of the table already"
             outcome = Outcome(kind="value", message=said, facts=outcome.facts, files=outcome.files)
-        if outcome.files:
-            # Before the outcome is written: whoever reads of them finds them.
-            where = artefacts.keep(self._writer.folder, trial.key, outcome.files)
+        # Before the outcome is written: whoever reads of them finds them.
+        if self._spec.wants_directory and (where := artefacts.keep(self._writer.folder, trial.key, outcome.files)):
             outcome = replace(outcome, facts={**outcome.facts, "artefacts": where}, files={})
         reasons = self._reasons.setdefault(trial.key, [])
         self._by_host[outcome.facts.get("host", "")] += 1
