@@ -207,3 +207,7 @@ def test_the_order_of_the_axes_is_none_of_the_revision_s(tmp_path: Path) -> None
     history = lab.sweep(measured, a=[1, 2], c=[3], revision="r3", folder=tmp_path).history()
     assert history.revisions == ["r3"]
     assert history.table().metadata["other_axes"] == "8"
+    made = lab.sweep(measured, a=[1, 2], c=[3], revision="r4", folder=tmp_path)
+    assert "8 outcomes are of revisions that were measured with other axes" in made.report(
+        tmp_path / "page.html"
+    ).read_text(encoding="utf-8")

@@ -474,6 +474,17 @@ def test_a_comparison_says_which_repeats_are_missing(tmp_path: Path) -> None:
     assert "2 repeats are missing (2 error) of fs=xfs" in made.report(tmp_path / "page.html").read_text()
 
 
+def test_a_comparison_says_that_one_side_ran_alone(tmp_path: Path) -> None:
+    made = lab.sweep(
+        lambda a, repeat: a + repeat / 100, a=[1, 2], repeat=6, exclusive=lambda a: a == 2, folder=tmp_path
+    )
+    [row] = made.compare("a")
+    assert row.comparison is not None
+    assert row.comparison.notes == (
+        "the repeats of a=1 may have had others beside them; the repeats of a=2 had their hosts to themselves",
+    )
+
+
 def test_unlike_hosts_are_not_compared(tmp_path: Path) -> None:
     made = lab.sweep(lambda a, repeat: 1.0 + a + repeat / 100, a=[1, 2], repeat=6, folder=tmp_path)
     path = tmp_path / "journal.jsonl"

@@ -167,6 +167,10 @@ def _history(page: Page, sweep: Sweep, metric: str, better: str, across: Sequenc
     shown_columns = ("revision", "repeats", "median", "low", "high", "ratio", "verdict")
     names = [*sweep.varied(), *map(found.beside, shown_columns)]
     note = f"Each against the revision before; {better} is better. {_of(len(rows), len(table))}".strip()
+    if found.superseded:
+        note += f" {found.superseded} outcomes do not count: of a function, driver or VM that was another one then."
+    if found.other_axes:
+        note += f" {found.other_axes} outcomes are of revisions that were measured with other axes."
     page.add_table(f"Revisions: {metric}", Table.of({name: rows[name].values for name in names}), note)
 
 

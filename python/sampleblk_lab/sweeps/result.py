@@ -484,6 +484,12 @@ def _compared(
         if aspect not in allowed:
             return sets.Row(name, metric, None, f"the {aspect} differs ({words}); ask for it with across={aspect!r}")
         notes.append(f"across {aspect}s: {words}")
+    alone = [{bool(row.get("exclusive")) for row in side} for side in (old, new)]
+    if alone[0] != alone[1]:
+        told = [
+            "had their hosts to themselves" if one == {True} else "may have had others beside them" for one in alone
+        ]
+        notes.append("; ".join(f"the repeats of {label} {said}" for label, said in zip(labels, told, strict=True)))
     samples = [[row[metric] for row in side] for side in (old, new)]
     if any(value is None for side in samples for value in side):
         return sets.Row(name, metric, None, f"some trials did not return {metric!r}")
