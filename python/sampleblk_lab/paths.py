@@ -106,6 +106,19 @@ def make_environment(path: str | None = None) -> dict[str, str]:
     return {**kept, "PATH": search_path() if path is None else path}
 
 
+# What git tells programs that it runs (hooks, rebase --exec) of its own repository: `git rev-parse --local-env-vars`,
+# without the settings, which may be the user's.
+_OF_GIT = (
+    *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_DIR", "GIT_GRAFT_FILE", "GIT_IMPLICIT_WORK_TREE"),
+    *("GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_SHALLOW_FILE", "GIT_WORK_TREE"),
+)
+
+
+def git_environment() -> dict[str, str]:
+    """The environment for a git of our own that is asked of a folder, and not of the repository that we run under."""
+    return {name: value for name, value in os.environ.items() if name not in _OF_GIT}
+
+
 def tied(command: Sequence[str], signal_name: str) -> list[str]:
     """A command that gets a signal when we end, however we do (setpriv(1), of util-linux; without it, it gets none)."""
     setpriv = find_program("setpriv")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,24 @@ def test_a_build_is_known_by_the_content_of_the_checkout(miniature: Path) -> Non
     (miniature / "tests/generic/new").write_text("newer\n")
     checkout.build(XFSTESTS, miniature)
     assert [folder for folder in folders if not folder.exists()] == [first.folder]
+
+
+def test_a_checkout_is_not_taken_for_the_repository_whose_git_runs_us(
+    miniature: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git's hooks, and rebase --exec in a worktree, have these in their environment."""
+    names = checkout.files(miniature)
+    other = tmp_path / "other"
+    subprocess.run(["git", "init", "-q", str(other)], check=True)
+    (other / "check").touch()
+    subprocess.run(["git", "-C", str(other), "add", "check"], check=True)
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(other))
+    assert checkout.files(miniature) == names
+    monkeypatch.delenv("GIT_DIR")
+    monkeypatch.delenv("GIT_WORK_TREE")
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other / ".git/index"))
+    assert checkout.files(miniature) == names
 
 
 @pytest.mark.usefixtures("cache")

@@ -120,14 +120,20 @@ def test_what_has_no_revision_says_so(project: Path, tmp_path: Path) -> None:
     assert len(made.history("time").table()) == 1
 
 
-def test_a_commit_is_one_only_of_a_clean_tree(project: Path, tmp_path: Path) -> None:
+def test_a_commit_is_one_only_of_a_clean_tree(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     function = _function(project)
+    commits = _commits(project)
     (project / "bench.py").write_text("changed = 1\n")
     with pytest.raises(lab.InputError, match=r"has changes that are not committed, such as bench\.py"):
         lab.sweep(function, fs=["ext4"], folder=tmp_path / "s", revision="git")
     _git(project, "checkout", "-q", "bench.py")
     (project / "untracked").touch()
-    lab.sweep(function, fs=["ext4"], folder=tmp_path / "s", revision="git", progress=False)
+    _git(tmp_path, "init", "-q", "other")
+    # As in a hook of another repository's.
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other/.git"))
+    made = lab.sweep(function, fs=["ext4"], folder=tmp_path / "s", revision="git", progress=False)
+    assert made.history("time").revisions == commits[-1:]
+    monkeypatch.delenv("GIT_DIR")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "bench.py").write_text(CODE.format(speed=1))
     alone = _function(tmp_path / "elsewhere")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.errors import InputError
-from sampleblk_lab.paths import built_directory, cache_root, is_kept, locked, remove_unused
+from sampleblk_lab.paths import built_directory, cache_root, git_environment, is_kept, locked, remove_unused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,10 +29,10 @@ def _by_git(root: Path) -> list[Path] | None:
     """What git tracks or would; None where it has no say."""
     command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
-        out = subprocess.run(command, capture_output=True, check=True, stdin=subprocess.DEVNULL).stdout
+        done = subprocess.run(command, capture_output=True, check=True, stdin=subprocess.DEVNULL, env=git_environment())
     except (OSError, subprocess.CalledProcessError):
         return None
-    return [root / os.fsdecode(name) for name in out.split(b"\0") if name] or None
+    return [root / os.fsdecode(name) for name in done.stdout.split(b"\0") if name] or None
 
 
 def _by_walking(root: Path) -> list[Path]:

@@ -17,6 +17,7 @@ from sampleblk_lab.paths import (
     built_directory,
     cache_root,
     find_program,
+    git_environment,
     locked,
     make_environment,
     remove_unused,
@@ -86,7 +87,10 @@ def _git(path: Path, *words: str) -> bytes | None:
     if program is None or not (path / ".git").exists():
         return None
     command = [program, "-c", f"safe.directory={path}", "-C", str(path), *words]
-    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}  # no refreshed index is written to the user's checkout
+    environment = {
+        **git_environment(),
+        "GIT_OPTIONAL_LOCKS": "0",
+    }  # no refreshed index is written to the user's checkout
     done = subprocess.run(command, capture_output=True, check=False, env=environment)
     return done.stdout if done.returncode == 0 else None
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sampleblk_lab.errors import InputError
+from sampleblk_lab.paths import git_environment
 from sampleblk_lab.results import stats
 from sampleblk_lab.sweeps import store
 from sampleblk_lab.sweeps.plan import canonical
@@ -44,7 +44,7 @@ _COLUMNS = {
 
 def _git(folder: Path, *words: str) -> str:
     command = ["git", "-C", str(folder), *words]
-    environment = {**os.environ, "LC_ALL": "C"}
+    environment = {**git_environment(), "LC_ALL": "C"}
     return subprocess.run(
         command, capture_output=True, errors="surrogateescape", check=True, stdin=subprocess.DEVNULL, env=environment
     ).stdout.strip()
