@@ -131,6 +131,10 @@ def test_the_kernel_s_half_is_not_counted_as_nothing_where_it_is_hidden():
     try:
         with pytest.raises(PermissionError, match="page-faults:k"):
             lab.stat(["true"], events="page-faults:k")
-        assert lab.stat(["true"], events="page-faults")["page-faults:u"] > 0
+        counts = lab.stat(["true"], events=["page-faults", "context-switches"])
+        assert counts["page-faults"] == counts["page-faults:u"] > 0
+        assert counts["context-switches:u"] == 0
+        with pytest.raises(lab.UnsupportedError, match="context-switches"):
+            counts["context-switches"]
     finally:
         os.setresuid(0, 0, 0)

@@ -36,6 +36,9 @@ DEFAULT_EVENTS = (
 )
 _SECOND = 1_000_000_000
 
+# Of these the half that an ordinary user may count is always 0.
+_OF_THE_KERNEL = frozenset({"context-switches", "cpu-migrations", "cgroup-switches"})
+
 
 class Stat:
     """Counts events while its with block runs, or while a command does. Made by :func:`stat`.
@@ -140,7 +143,8 @@ class Stat:
 
         Raises:
             KeyError: The event is not among those counted, or is so twice.
-            UnsupportedError: This machine does not count it, or it never had its turn.
+            UnsupportedError: This machine does not count it, it never had its turn, or it happens in the kernel alone
+                and this user may not count that.
         """
         # Only where the event itself is not there does it mean the one that was kept to user code.
         rows = self._values()
@@ -148,6 +152,10 @@ class Stat:
         if len(found) != 1:
             raise KeyError(
                 f"{event!r} is counted {len(found)} times; there are {', '.join(row['event'] for row in rows)}"
+            )
+        if found[0]["event"] != event and event in _OF_THE_KERNEL:
+            raise UnsupportedError(
+                f"the event {event}", "this user may count user code only, where it never is", "count it as root"
             )
         if not found[0]["counted"]:
             raise UnsupportedError(f"the event {event}", _state(found[0]), "count fewer events, or on another machine")
