@@ -58,8 +58,8 @@ void register_inspect(py::module_& module) {
              py::arg("path"), py::arg("base") = std::shared_ptr<Btf>{})
         .def("__len__", &Btf::end)
         .def(
-            "enumeration_of",
-            [](const Btf& self, const std::string& constant) { return self.enumeration_of(constant); },
+            "enumerations_of",
+            [](const Btf& self, const std::string& constant) { return self.enumerations_of(constant); },
             py::arg("constant"))
         .def(
             "type", [](const Btf& self, std::uint32_t id) { return type_dict(self.type(id)); }, py::arg("id"))

@@ -29,8 +29,11 @@ void visit(const inspect::Btf& file) {
             const bool constants =
                 type.kind == inspect::BtfKind::enumeration || type.kind == inspect::BtfKind::enumeration64;
             for (const auto& member : type.members) {
-                if (constants && file.enumeration_of(member.name) == 0) {
-                    std::abort();
+                if (constants) {
+                    const auto found = file.enumerations_of(member.name);
+                    if (std::ranges::find(found, id) == found.end()) {
+                        std::abort();
+                    }
                 }
             }
         } catch (const FormatError&) {  // a name outside of the file

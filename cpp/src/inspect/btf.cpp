@@ -109,7 +109,7 @@ Btf::Btf(std::vector<std::byte> bytes, std::string source, std::shared_ptr<const
         if (const BtfKind kind = kind_of(info); kind == BtfKind::enumeration || kind == BtfKind::enumeration64) {
             const std::size_t each = kind == BtfKind::enumeration ? 8 : 12;
             for (std::size_t i = 0; i < length_of(info); ++i) {
-                by_constant_.emplace(text(number(at + kHead + each * i)), id);
+                by_constant_[text(number(at + kHead + each * i))].push_back(id);
             }
         }
         at += kHead + tail;
@@ -223,11 +223,16 @@ BtfType Btf::type(std::uint32_t id) const {
     return out;
 }
 
-std::uint32_t Btf::enumeration_of(std::string_view constant) const {
+std::vector<std::uint32_t> Btf::enumerations_of(std::string_view constant) const {
+    std::vector<std::uint32_t> out;
     if (const auto found = by_constant_.find(constant); found != by_constant_.end()) {
-        return found->second;
+        out = found->second;
     }
-    return base_ ? base_->enumeration_of(constant) : 0;
+    if (base_) {
+        const auto below = base_->enumerations_of(constant);
+        out.insert(out.end(), below.begin(), below.end());
+    }
+    return out;
 }
 
 std::vector<std::uint32_t> Btf::find(std::string_view name, BtfKind kind) const {

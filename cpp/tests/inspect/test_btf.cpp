@@ -68,8 +68,8 @@ TEST(Btf, TypesMembersAndConstants) {
     EXPECT_EQ(pair.members[1].bit_field_size, 5U);
     EXPECT_EQ(file.type(3).members.at(0).value, -1);
     EXPECT_EQ(file.type(4).members.at(0).value, std::int64_t{1} << 40U);
-    EXPECT_EQ(file.enumeration_of("BIG"), 4U);
-    EXPECT_EQ(file.enumeration_of("nosuch"), 0U);
+    EXPECT_EQ(file.enumerations_of("BIG"), std::vector<std::uint32_t>{4});
+    EXPECT_TRUE(file.enumerations_of("nosuch").empty());
     EXPECT_EQ(file.find("pair", BtfKind::structure), std::vector<std::uint32_t>{2});
     EXPECT_TRUE(file.find("pair", BtfKind::union_).empty());
 }
@@ -85,7 +85,7 @@ TEST(Btf, AModuleGoesOnWhereTheKernelEnds) {
     EXPECT_EQ(module.type(6).name, "pair");
     EXPECT_EQ(module.type(6).members.at(0).name, "own");
     EXPECT_EQ(module.find("pair", BtfKind::structure), (std::vector<std::uint32_t>{6, 2}));
-    EXPECT_EQ(module.enumeration_of("RED"), 3U);
+    EXPECT_EQ(module.enumerations_of("RED"), std::vector<std::uint32_t>{3});
 }
 
 TEST(Btf, DamageIsRefusedAndSaysWhere) {

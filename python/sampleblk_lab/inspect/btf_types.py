@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import drgn
 
+from sampleblk_lab.errors import InputError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -32,6 +34,15 @@ _FOUND_BY = {
 }
 
 
+def _shape(type_: drgn.Type) -> tuple[Any, ...]:
+    """What two types of one name must have in common to be one: a compiler may have described it more than once."""
+    if type_.kind in (drgn.TypeKind.STRUCT, drgn.TypeKind.UNION):
+        return (type_.size, *((member.name, member.bit_offset) for member in type_.members or ()))
+    if type_.kind == drgn.TypeKind.ENUM:
+        return tuple((one.name, one.value) for one in type_.enumerators or ())
+    return ()
+
+
 class BtfTypes:
     """The types of one BTF file as drgn's.
 
@@ -46,13 +57,22 @@ class BtfTypes:
         self._made: dict[int, drgn.Type] = {}
 
     def find(self, kinds: drgn.TypeKindSet, name: str) -> drgn.Type | None:
-        """The type of that name and one of these kinds; None when there is none."""
+        """The type of that name and one of these kinds; None when there is none.
+
+        Raises:
+            InputError: There are several that are unlike each other, as those of several source files may be.
+        """
         for kind in kinds:
-            for number in _FOUND_BY.get(kind, ()):
-                for identity in self.btf.find(name, number):
-                    made = self.get(identity)
-                    if made.kind == kind:
-                        return made
+            found = [
+                made
+                for number in _FOUND_BY.get(kind, ())
+                for made in map(self.get, self.btf.find(name, number))
+                if made.kind == kind
+            ]
+            if len({_shape(made) for made in found}) > 1:
+                raise InputError(f"{len(found)} types are named {name!r}", expected="a name of one type")
+            if found:
+                return found[0]
         return None
 
     def variable(self, name: str) -> drgn.Type | None:
@@ -62,12 +82,19 @@ class BtfTypes:
         return None
 
     def constant(self, name: str) -> drgn.Object | None:
-        """The constant of that name of any enumeration; None when there is none."""
-        identity = self.btf.enumeration_of(name)
-        if identity == 0:
+        """The constant of that name of any enumeration; None when there is none.
+
+        Raises:
+            InputError: Several enumerations have one, with different values.
+        """
+        found = self.btf.enumerations_of(name)
+        if not found:
             return None
-        value = next(member[4] for member in self.btf.type(identity)["members"] if member[0] == name)
-        return drgn.Object(self.program, self.get(identity), value)
+        values = {member[4] for one in found for member in self.btf.type(one)["members"] if member[0] == name}
+        if len(values) > 1:
+            shown = ", ".join(map(str, sorted(values)))
+            raise InputError(f"{len(found)} enumerations have a {name!r}", expected=f"a constant of one value: {shown}")
+        return drgn.Object(self.program, self.get(found[0]), values.pop())
 
     def get(self, identity: int) -> drgn.Type:
         """The type of that BTF id."""

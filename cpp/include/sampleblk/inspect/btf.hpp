@@ -68,8 +68,8 @@ class Btf {
     [[nodiscard]] BtfType type(std::uint32_t id) const;
     // Types of that name and kind, of this file and then of its base.
     [[nodiscard]] std::vector<std::uint32_t> find(std::string_view name, BtfKind kind) const;
-    // The enumeration that has a constant of that name; 0 when none has.
-    [[nodiscard]] std::uint32_t enumeration_of(std::string_view constant) const;
+    // The enumerations that have a constant of that name, of this file and then of its base.
+    [[nodiscard]] std::vector<std::uint32_t> enumerations_of(std::string_view constant) const;
     [[nodiscard]] const std::string& source() const noexcept { return source_; }
 
   private:
@@ -85,7 +85,7 @@ class Btf {
     std::uint32_t first_string_ = 0;      // the offset of strings_[0]
     std::vector<std::uint32_t> offsets_;  // of each type in types_
     std::unordered_map<std::string_view, std::vector<std::uint32_t>> by_name_;
-    std::unordered_map<std::string_view, std::uint32_t> by_constant_;
+    std::unordered_map<std::string_view, std::vector<std::uint32_t>> by_constant_;
 };
 
 }  // namespace sampleblk::inspect
