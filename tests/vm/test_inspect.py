@@ -203,6 +203,22 @@ def test_cached_and_dirty_pages_by_offset(mnt):
         assert cached.dirty == []
 
 
+def test_a_large_page_ends_with_its_file(tmp_path):
+    from sampleblk_lab import inspect
+
+    mount = ["mount", "-t", "tmpfs", "-o", "huge=always,size=16M", "large", str(tmp_path)]
+    subprocess.run(mount, check=True)
+    try:
+        path = tmp_path / "small"
+        path.write_bytes(bytes(5000))
+        cached = inspect.page_cache(path)
+        assert sorted(cached.pages) == [0, 1]
+        assert cached.resident_bytes == 8192
+        assert str(cached).startswith("2 of 2 pages cached")
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+
+
 def test_the_disk_leads_to_its_queues_and_tags(mnt):
     from sampleblk_lab import inspect
 

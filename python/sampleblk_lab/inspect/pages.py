@@ -77,8 +77,12 @@ def page_cache(path: str | PathLike[str]) -> PageCache:
     try:
         walk = _Walk(program, fget(find_task(program, os.getpid()), number).f_mapping.read_())
         for _ in range(_TRIES):
-            out = PageCache(os.fstat(number).st_size)
+            out = PageCache(0)
             walk.into(out)
+            # Afterwards, for it may grow. A large page reaches past the end, where there is no file.
+            out.size_bytes = os.fstat(number).st_size
+            end = -(-out.size_bytes // _PAGE)
+            out.pages = {page: flags for page, flags in out.pages.items() if page < end}
             if out.faults == 0:
                 break
         return out
