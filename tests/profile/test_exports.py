@@ -7,6 +7,7 @@ import gzip
 import json
 import subprocess
 from collections import Counter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -163,3 +164,14 @@ def test_perfetto_has_every_sample_with_its_stack(profile, tmp_path):
     assert "deep" in threads.values()
     home = paths[mappings[next(f[3] for f in frames.values() if names[f[2]][2] == b"leaf")][7]][2]
     assert home.endswith(b"/deep")
+
+
+def test_saved_symbols_stay_below_their_directory(tmp_path):
+    library = tmp_path / "lib.so"
+    library.write_bytes(b"ELF")
+    build_id = "ab" * 20
+    native = SimpleNamespace(symbol_files={"/../../outside/lib.so": (build_id, str(library))})
+    target = tmp_path / "run/symbols"
+    lab.Profile(native).save_symbols(target)
+    assert {path.name for path in tmp_path.iterdir()} == {"lib.so", "run"}
+    assert (target / ".build-id" / build_id[:2] / build_id[2:] / "elf").read_bytes() == b"ELF"

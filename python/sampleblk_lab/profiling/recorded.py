@@ -208,7 +208,8 @@ class Profile:
         for recorded, (build_id, here) in self._native.symbol_files.items():
             if not build_id:
                 continue
-            home = Path(directory) / recorded.lstrip("/") / build_id
+            # A recording of another may name anything: it stays below the directory.
+            home = Path(directory) / os.path.normpath(f"/{recorded}").lstrip("/") / build_id
             home.mkdir(parents=True, exist_ok=True)
             if here == "[vdso]":  # of this process's memory, not of a file
                 (home / "vdso").write_bytes(core.own_vdso())
