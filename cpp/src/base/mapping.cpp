@@ -125,7 +125,8 @@ MappedFile::Watch* MappedFile::Watch::begin(const Mapping& mapping, int protecti
 }
 
 MappedFile::MappedFile(const std::string& path, Access access) : path_(path) {
-    const Fd fd = open_file(path, O_RDONLY);
+    // A pipe without a writer would let it wait for one.
+    const Fd fd = open_file(path, O_RDONLY | O_NONBLOCK);
     struct stat status{};
     if (::fstat(fd.get(), &status) != 0) {
         throw_errno("fstat", path);

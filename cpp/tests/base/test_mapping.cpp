@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -45,6 +46,11 @@ TEST_F(MappingTest, MapsAFileAndAnEmptyOne) {
     const std::string empty = (dir_ / "empty").string();
     write_file(empty, "", O_CREAT);
     EXPECT_TRUE(MappedFile(empty).bytes().empty());
+}
+
+TEST_F(MappingTest, APipeWithoutAWriterIsNotWaitedFor) {
+    ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+    EXPECT_TRUE(MappedFile(path_).bytes().empty());
 }
 
 TEST_F(MappingTest, AFileThatGetsShorterIsAnError) {
