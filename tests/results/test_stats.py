@@ -64,6 +64,23 @@ def test_intervals_hold_the_truth_as_often_as_they_say(n: int) -> None:
     assert held >= 0.96 * 300
 
 
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize("n", [6, 10])
+def test_what_is_rounded_to_steps_is_not_known_better_for_it(n: int, paired: bool) -> None:
+    """As fio's percentiles are, to the buckets of its histograms: most samples have the same value."""
+    rng = np.random.default_rng(23)
+
+    def taken(shift: float) -> np.ndarray:
+        return np.round(100 * np.exp(shift + rng.normal(0, 0.005, n)) / 1.5) * 1.5
+
+    null = sum(compare(taken(0), taken(0), paired=paired, seed=i).different for i in range(300))
+    assert null <= 0.03 * 300
+    assert [compare(taken(0), taken(0.03), paired=paired, seed=i).verdict for i in range(60)].count("slower") >= 57
+    # A stalled repeat among constant ones moves nothing.
+    made = stats.interval([100.0] * 9 + [1000.0])
+    assert (made.low, made.high) == pytest.approx((100, 100))
+
+
 def test_the_same_seed_gives_the_same_interval() -> None:
     series = DATA[0]["fast"]
     assert stats.interval(series, seed=3) == stats.interval(series, seed=3)
