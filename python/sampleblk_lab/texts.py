@@ -27,6 +27,11 @@ class Whole(dict[Any, Any]):
     """The shape of an object that has all of these members, see :func:`read_json`."""
 
 
+def utf8(text: str) -> str:
+    """A text that may have bytes of no encoding, such as a file's name."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def read_text(path: Path) -> str:
     """A file that a user wrote.
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 
@@ -197,6 +198,14 @@ def test_damage_is_an_error_with_a_name_or_harmless(name: str, tmp_path: Path) -
         assert said == "" or str(tmp_path) in said
         read += said == ""
     assert read
+
+
+def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"kernel \xff:1")
+    folder.mkdir()
+    (folder / "check.log").write_bytes(b"Kernel version: 6.1\xff\nRan: generic/001\nFailures: generic/001\n")
+    [row] = suites.read_results(tmp_path).rows()
+    assert (row["where"], row["test"], row["status"]) == ("kernel \\udcff:1", "generic/001", "failed")
 
 
 def test_times_that_are_none_are_named(tmp_path: Path) -> None:

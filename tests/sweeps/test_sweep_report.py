@@ -204,6 +204,19 @@ def test_every_table_has_the_same_values_of_an_axis(values: list[Any], tmp_path:
     made.report(tmp_path / "page.html")
 
 
+def test_bytes_of_no_encoding_are_shown(tmp_path: Path) -> None:
+    """As a file's name may have them."""
+
+    def measured(name: str) -> dict[str, Any]:
+        return {"said": name, "value": 1.0} if name == "\udcfe" else {f"\udcff{name}": 1.0}
+
+    made = lab.sweep(measured, name=["\udcfe", "x"], folder=tmp_path / "s")
+    assert list(made.table()["name"]) == ["\\udcfe"]
+    [row] = made.missing().rows()
+    assert "under '\\udcffx', which is not a name" in row["message"]
+    assert "\\udcfe" in made.report(tmp_path / "page.html").read_text(encoding="utf-8")
+
+
 def ranged(low: int) -> dict[str, float]:
     return {"iops": 10.0 * low, "iops, range": 2.0 * low, "repeats done": 3.0 * low}
 

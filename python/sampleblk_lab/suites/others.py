@@ -19,6 +19,7 @@ from sampleblk_lab.errors import InputError
 from sampleblk_lab.suites import blktests
 from sampleblk_lab.suites.suite import FAILED, NOTRUN, PASSED, UNJUDGED
 from sampleblk_lab.table import Table
+from sampleblk_lab.texts import utf8
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -107,7 +108,7 @@ def _walk(root: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
 
 
 def _name(root: Path, folder: Path) -> str:
-    return str(folder.relative_to(root)) if folder != root else ""
+    return utf8(str(folder.relative_to(root))) if folder != root else ""
 
 
 def _of_xunit(path: Path, where: str) -> Iterator[Ended]:

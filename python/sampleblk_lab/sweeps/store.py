@@ -26,6 +26,7 @@ from sampleblk_lab.paths import append_whole, locked
 from sampleblk_lab.sweeps.plan import canonical, plain
 from sampleblk_lab.sweeps.trial import Trial
 from sampleblk_lab.table import Table
+from sampleblk_lab.texts import utf8
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -295,11 +296,6 @@ def _word(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return utf8(value if isinstance(value, str) else canonical(value))
-
-
-def utf8(text: str) -> str:
-    """A text that may have bytes of no encoding, such as a file's name."""
-    return text.encode(errors="backslashreplace").decode()
 
 
 def beside(axes: Sequence[str], names: Iterable[str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import sampleblk_lab
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.sweeps.plan import canonical
+from sampleblk_lab.texts import utf8
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -94,12 +95,12 @@ class Trial:
 
 def describe(parameters: Mapping[str, Any]) -> str:
     """``kernel=6.1 fs=ext4``."""
-    return " ".join(f"{name}={value}" for name, value in parameters.items())
+    return utf8(" ".join(f"{name}={value}" for name, value in parameters.items()))
 
 
 def named(settings: Sequence[Sequence[Any]]) -> list[str]:
     """``6.1, ext4`` for each; as JSON where otherwise two would be called the same, such as 1 and "1"."""
-    names = [", ".join(map(str, values)) for values in settings]
+    names = [utf8(", ".join(map(str, values))) for values in settings]
     return names if len(set(names)) == len(names) else [canonical(list(values))[1:-1] for values in settings]
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.sweeps.claim import Claim
 from sampleblk_lab.sweeps.invoke import invoke
+from sampleblk_lab.texts import utf8
 
 if TYPE_CHECKING:
     import socket
@@ -99,7 +100,7 @@ def values_of(value: Any) -> dict[str, Any]:
     if isinstance(value, dict):
         found = {}
         for name, one in value.items():
-            if not isinstance(name, str) or not name:
+            if not isinstance(name, str) or not name or utf8(name) != name:
                 raise TypeError(f"the function returned a value under {name!r}, which is not a name")
             found[name] = _scalar(one, f"{name}=")
         return found
