@@ -9,6 +9,7 @@ without it tells nobody where to look.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 from collections import ChainMap
 from types import CodeType
@@ -29,8 +30,21 @@ def _reduced(code: CodeType) -> tuple[Any, ...]:
     return made, (*arguments[:_FILENAME], code.co_filename, *arguments[_FILENAME + 1 :])
 
 
+_Cached = type(functools.cache(len))
+
+
+def _reduced_cache(cached: Any) -> str | tuple[Any, ...]:
+    """What functools.cache has made of a function that goes by value, which cloudpickle names only. It begins empty."""
+    name: str = cached.__reduce__()
+    if cached.__module__ != "__main__" and cached.__module__ not in cloudpickle.list_registry_pickle_by_value():
+        return name
+    about = cached.cache_parameters()
+    counts = type(cached.cache_info())
+    return _Cached, (cached.__wrapped__, about["maxsize"], about["typed"], counts), vars(cached)
+
+
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    dispatch_table = ChainMap({CodeType: _reduced}, cloudpickle.Pickler.dispatch_table)
+    dispatch_table = ChainMap({CodeType: _reduced, _Cached: _reduced_cache}, cloudpickle.Pickler.dispatch_table)
 
 
 def dumps(value: object) -> bytes:

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import sampleblk_lab as lab
+from sampleblk_lab.functions import named
 from sampleblk_lab.sweeps import place, processes, store
 from support import files_of_at_most
 
@@ -384,6 +385,22 @@ def test_any_executor_will_do(tmp_path: Path) -> None:
     assert len(closed.table()) == 2
     assert "shutdown" in closed.lost
     assert [row["kind"] for row in closed.missing()] == ["not run"]
+
+
+def test_what_functools_cache_has_made_goes_along(tmp_path: Path) -> None:
+    (tmp_path / "bench.py").write_text(
+        "import functools\n"
+        "@functools.lru_cache(maxsize=3, typed=True)\n"
+        "def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)\n"
+        "def measured(a):\n"
+        "    return {'fib': fib(20 + a), 'hits': fib.cache_info().hits, 'maxsize': fib.cache_info().maxsize}\n"
+    )
+    function = named("bench.py:measured", "a test", files_in=tmp_path)
+    rows = lab.sweep(function, a=[1, 2], folder=tmp_path / "s").table().rows()
+    assert {row["a"]: (row["fib"], row["hits"], row["maxsize"]) for row in rows} == {
+        1: (10946, 19, 3),
+        2: (17711, 20, 3),
+    }
 
 
 def test_two_sweeps_do_not_write_to_one_folder(tmp_path: Path) -> None:
