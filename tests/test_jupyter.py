@@ -5,8 +5,10 @@ import asyncio
 import contextlib
 import io
 import json
+import os
 import re
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -26,6 +28,7 @@ from sampleblk_lab.jupyter import frames, guest, host, magics
 from sampleblk_lab.jupyter.install import install, kernelspec
 from sampleblk_lab.jupyter.provisioner import VMProvisioner
 from sampleblk_lab.paths import cache_root
+from sampleblk_lab.vm import VM
 
 
 @pytest.fixture
@@ -79,6 +82,7 @@ def test_the_command_is_wrapped(tmp_path: Path) -> None:
 @pytest.mark.full
 @pytest.mark.usefixtures("_specs", "no_leftovers")
 def test_cells_run_in_the_guest(tmp_path: Path) -> None:
+    VM(kernel="6.1", preload=host.PRELOAD).make_template()
     notebook = _notebook(
         "import os; print(os.uname().nodename, os.uname().release)",
         "import sampleblk_lab as lab\ndev = lab.Device(capacity='16M')\npath = dev.path",
@@ -88,6 +92,9 @@ def test_cells_run_in_the_guest(tmp_path: Path) -> None:
         "print(len(where) > 0)",
         "open(os.environ['SAMPLEBLK_RUN_DIR'] + '/note', 'w').write('from the guest')",
         "print(open('/proc/sys/kernel/hostname').read()); dev.close()",
+        # A fork of what has imported it all, and as a kernel that was started anew.
+        "import sys; print('fork_server' in open('/proc/self/cmdline').read(), sys.argv[0].endswith('launcher.py'))",
+        "import matplotlib.pyplot as plt; print(plt.get_backend(), os.getppid() == int(os.environ['JPY_PARENT_PID']))",
     )
     client = NotebookClient(
         notebook,
@@ -104,6 +111,8 @@ def test_cells_run_in_the_guest(tmp_path: Path) -> None:
     assert _texts(notebook.cells[3]).split() == ["16", "16"]
     assert "flame graph" in notebook.cells[4].outputs[-1]["data"]["text/html"]
     assert _texts(notebook.cells[5]).strip() == "True"
+    assert _texts(notebook.cells[8]).split() == ["True", "True"]
+    assert _texts(notebook.cells[9]).split() == ["module://matplotlib_inline.backend_inline", "True"]
     assert (tmp_path / "runs/note").read_text() == "from the guest"
     assert (tmp_path / "runs/console.log").exists()
 
@@ -160,6 +169,36 @@ def test_a_panic_ends_the_kernel_and_the_console_says_why(tmp_path: Path) -> Non
 
 
 # --- without a VM
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "said"),
+    [
+        (["sh", "-c", "echo no frame; exit 7"], 7, "no frame"),
+        (["sh", "-c", "kill -9 $$"], 128 + 9, ""),
+        ([sys.executable, "-m", "this"], 0, "Beautiful is better"),
+        ([sys.executable, "-m", "no_such_module"], 1, "No module named no_such_module"),
+        (["no-such-program"], 1, "no-such-program: No such file or directory"),
+    ],
+)
+def test_a_kernel_s_end_is_told(command: list[str], status: int, said: str, tmp_path: Path) -> None:
+    """What it prints is no frame, and its folder goes with it."""
+    (tmp_path / "connection").write_text(json.dumps({"key": "x"}))
+    with subprocess.Popen(
+        [sys.executable, "-m", "sampleblk_lab.jupyter.guest", str(tmp_path / "connection"), *command],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read() == ""
+        assert said in process.stderr.read()
+    assert process.returncode == status
+    assert [path.name for path in tmp_path.iterdir()] == ["connection"]
+
 
 Wires = tuple[frames.Wire, frames.Wire, Callable[[], None]]
 
@@ -352,8 +391,6 @@ def test_job_lines_may_have_dashes() -> None:
 
 
 def test_what_the_guest_imports_is_the_standard_library() -> None:
-    import subprocess
-
     code = (
         "import sys; before = set(sys.modules); import sampleblk_lab.jupyter.guest; "
         "print(*(m for m in set(sys.modules) - before if m.split('.')[0] not in sys.stdlib_module_names))"

@@ -8,7 +8,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from sampleblk_lab.jupyter import host
 from sampleblk_lab.jupyter.install import install
+from sampleblk_lab.vm import interpreter
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 
@@ -28,6 +30,9 @@ def test_runs_to_its_end(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     if kernel.startswith(VM_KERNEL):
         monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "share/jupyter"))
         install(kernel.removeprefix(VM_KERNEL), prefix=str(tmp_path))
+        # Whose kernel is there at once, as from the third start on.
+        monkeypatch.setenv("SAMPLEBLK_BACKGROUND", "0")
+        interpreter.ready(host.PRELOAD, at_once=True)
     folder = tmp_path / "folder"
     folder.mkdir()
     NotebookClient(

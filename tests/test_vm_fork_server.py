@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from sampleblk_lab.jupyter import host
 from sampleblk_lab.vm import VM, CommandError, background, fork_server, interpreter, read_once
 
 # Its command line tells a fork from a process that has started by itself; this text is in that of the latter.
@@ -297,7 +298,7 @@ def test_what_changes_while_a_template_is_made_makes_none(
 @pytest.mark.full
 def test_a_python_that_changed_is_made_ready_beside_the_work(own_builds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(interpreter, "ready", lambda **_: None)  # as it is for files that have just changed
+        patch.setattr(interpreter, "ready", lambda *_, **__: None)  # as it is for files that have just changed
         with VM(driver=False) as vm:
             assert not vm.restored
     interpreter.ready(at_once=True)
@@ -314,6 +315,26 @@ def test_a_python_that_changed_is_made_ready_beside_the_work(own_builds: Path, m
     with VM(driver=False) as vm:
         assert vm.restored
         assert forked(vm)
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("own_builds")
+def test_what_is_preloaded_is_there_and_sees_what_is_installed() -> None:
+    """numpy.testing looks what is installed when it is imported: in the template's root there is nothing else."""
+    code = (
+        "import sys; print('zmq' in sys.modules, 'numpy.testing' in sys.modules)\n"
+        "from importlib import metadata; print(len(metadata.entry_points()), metadata.version('pyzmq'))"
+    )
+    program = [sys.executable, "-c", code]
+    here = subprocess.run(program, capture_output=True, text=True, check=True).stdout.splitlines()
+    vm = VM(driver=False, preload=["zmq", "numpy.testing", "not_installed"])
+    vm.make_template()
+    with vm:
+        assert vm.restored
+        assert forked(vm)
+        there = vm.run(program, timeout=60).stdout.decode().splitlines()
+    assert there == ["True True", here[1]]
+    assert here[0] == "False False"
 
 
 def test_what_the_guest_has_no_file_of_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,7 +384,7 @@ def told(function):
 kind = type(os.environ)
 kind.__getitem__, kind.__contains__ = told(kind.__getitem__), told(kind.__contains__)
 from sampleblk_lab.vm import fork_server
-fork_server.import_all()
+fork_server.import_all(sys.argv[1:])
 import hashlib
 hashlib.sha256(b"")
 """
@@ -371,14 +392,19 @@ hashlib.sha256(b"")
 READ_AGAIN = {"COLUMNS", "LINES", "PATH", "PYTEST_DEBUG", "TMPDIR", "TOX_ENV_DIR"}
 # A guest completes no command line and rebuilds no editable install.
 OF_NO_GUEST = {"_ARGCOMPLETE", "SKBUILD_EDITABLE_SKIP", "_PYTHON_PROJECT_BASE", "__PYVENV_LAUNCHER__"}
+# A notebook kernel has no terminal and makes no manual, and who sends its messages is told by nobody.
+OF_NO_KERNEL = {"ANDROID_DATA", "IN_SPHINX_RUN", "TERM", "USER", "_PYTHON_SYSCONFIGDATA_NAME"}
 
 
-def test_what_imports_read_of_the_environment_is_what_a_new_interpreter_is_made_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("preload", [(), host.PRELOAD], ids=["of all", "of notebooks"])
+def test_what_imports_read_of_the_environment_is_what_a_new_interpreter_is_made_for(
+    preload: tuple[str, ...], tmp_path: Path
+) -> None:
     source, library = tmp_path / "getenv.c", tmp_path / "getenv.so"
     source.write_text(GETENV)
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
     done = subprocess.run(
-        [sys.executable, "-c", IMPORTS],
+        [sys.executable, "-c", IMPORTS, *preload],
         env={**os.environ, "LD_PRELOAD": str(library)},
         capture_output=True,
         text=True,
@@ -387,7 +413,8 @@ def test_what_imports_read_of_the_environment_is_what_a_new_interpreter_is_made_
     names = {line.partition(" ")[2] for line in done.stderr.splitlines() if line.startswith("read ")}
     assert {"NPY_PROMOTION_STATE", "OPENBLAS_NUM_THREADS", "PYTHONPATH"} <= names
     known = set(read_once.read_at_start((name, "") for name in names))
-    assert names - known - read_once._HEEDED <= READ_AGAIN | OF_NO_GUEST
+    unknown = names - known - read_once._HEEDED
+    assert unknown <= READ_AGAIN | OF_NO_GUEST | (OF_NO_KERNEL if preload else set())
 
 
 def test_a_configuration_that_the_template_has_not_makes_none(monkeypatch: pytest.MonkeyPatch) -> None:

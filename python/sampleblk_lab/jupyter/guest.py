@@ -9,15 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 from sampleblk_lab.jupyter.frames import CHANNELS, CLOSE, Connections, Frame, Wire, serve
 
@@ -25,22 +24,38 @@ from sampleblk_lab.jupyter.frames import CHANNELS, CLOSE, Connections, Frame, Wi
 _KERNEL_DEADLINE_S = 120.0
 
 
-class Guest:
-    """One kernel and its connections."""
+class Kernel:
+    """The kernel's process, a child of ours."""
 
-    def __init__(self, told: dict[str, Any], folder: Path, command: list[str], original: str) -> None:
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self.ended = False
+
+    def wait(self) -> int:
+        """Waits for its end; returns its status."""
+        os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
+        self.ended = True  # before its number may be another's
+        return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+
+    def send_signal(self, number: int) -> None:
+        """Does nothing when it has ended."""
+        if not self.ended:
+            os.kill(self._pid, number)
+
+
+class Guest:
+    """One kernel and its connections.
+
+    Args:
+        kernel: It.
+        folder: Where its sockets will be.
+    """
+
+    def __init__(self, kernel: Kernel, folder: Path) -> None:
+        self.kernel = kernel
         self._folder = folder
-        self._wire = Wire(sys.stdin.buffer, os.fdopen(os.dup(1), "wb"))
-        # What the kernel prints on its own descriptors is no frame.
-        os.dup2(2, 1)
+        self._wire = Wire(sys.stdin.buffer, sys.stdout.buffer)
         self._connections = Connections(self._wire)
-        mine = {**told, "transport": "ipc", "ip": str(folder / "kernel")}
-        mine |= {channel: number for number, channel in enumerate(CHANNELS, 1)}
-        path = folder / "connection.json"
-        path.write_text(json.dumps(mine))
-        command = [argument.replace(original, str(path)) for argument in command]
-        environment = {**os.environ, "JPY_PARENT_PID": str(os.getpid())}
-        self.kernel = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True)
 
     def opened(self, frame: Frame) -> None:
         """A front end connected on the host: connects to the kernel's socket, in a thread of its own.
@@ -60,7 +75,7 @@ class Guest:
                 kernel.connect(path)
                 break
             except OSError:
-                if time.monotonic() > end or self.kernel.poll() is not None:
+                if time.monotonic() > end or self.kernel.ended:
                     theirs.close()
                     return
                 time.sleep(0.05)
@@ -79,11 +94,10 @@ class Guest:
     def _serve(self) -> None:
         with contextlib.suppress(ConnectionError):
             serve(self._wire, self.opened, self._connections)
-        self.kernel.kill()  # the host is gone
+        self.kernel.send_signal(signal.SIGKILL)  # the host is gone
 
     def _pass_on(self, number: int, _frame: object) -> None:
-        if self.kernel.poll() is None:
-            self.kernel.send_signal(number)
+        self.kernel.send_signal(number)
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:
@@ -95,16 +109,49 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
             end.shutdown(socket.SHUT_RDWR)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Starts the kernel; returns its exit status."""
+def _become(command: list[str]) -> None:
+    """Is the kernel, in a session of its own. One of this Python's has imported here what it will (host.PRELOAD)."""
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)  # what it prints on its own descriptors is no frame
+    os.environ["JPY_PARENT_PID"] = str(os.getppid())
+    match command:
+        case [sys.executable, "-m", name, *arguments]:
+            from sampleblk_lab.vm import fork_server
+
+            fork_server.run_module(name, arguments)
+        case _:
+            try:
+                os.execvp(command[0], command)
+            except OSError as error:
+                raise SystemExit(f"{command[0]}: {error.strerror}") from None
+
+
+def main(argv: list[str] | None = None) -> int | None:
+    """Starts the kernel; returns its exit status, or None where this has been the kernel."""
     original, *command = sys.argv[1:] if argv is None else argv
     told = json.loads(Path(original).read_text())
-    with tempfile.TemporaryDirectory(prefix="sampleblk-kernel-") as folder:
-        return Guest(told, Path(folder), command, original).run()
+    folder = Path(tempfile.mkdtemp(prefix="sampleblk-kernel-"))
+    mine = {**told, "transport": "ipc", "ip": str(folder / "kernel")}
+    mine |= {channel: number for number, channel in enumerate(CHANNELS, 1)}
+    path = folder / "connection.json"
+    path.write_text(json.dumps(mine))
+    pid = os.fork()
+    if pid == 0:
+        _become([argument.replace(original, str(path)) for argument in command])
+        return None
+    try:
+        return Guest(Kernel(pid), folder).run()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 __all__ = ["CLOSE", "Guest", "main"]
 
 if __name__ == "__main__":
-    # Not sys.exit: a thread still reads standard input, and a buffered file that is read from cannot be finalized.
-    os._exit(main())
+    status = main()
+    if status is not None:
+        # Not sys.exit: a thread still reads standard input, and a buffered file that is read from cannot be finalized.
+        os._exit(status)

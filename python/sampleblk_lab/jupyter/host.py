@@ -20,6 +20,16 @@ from typing import Any
 
 from sampleblk_lab.jupyter.frames import CHANNELS, Connections, Wire, serve
 
+# What the VM's Python has imported when a kernel starts, so that it answers in seconds: what the kernel, our magics and
+# matplotlib import. Not ipykernel.kernelapp and matplotlib, which read then what is the kernel's own.
+PRELOAD = (
+    *("ipykernel.ipkernel", "ipykernel.heartbeat", "ipykernel.parentpoller", "ipykernel.zmqshell", "sqlite3"),
+    *("IPython.core.history", "IPython.core.shellapp", "jupyter_client", "zmq.eventloop.zmqstream"),
+    *("sampleblk_lab.jupyter.frames", "sampleblk_lab.jupyter.magics"),
+    *("PIL.PngImagePlugin", "contourpy", "cycler", "dateutil.rrule", "kiwisolver", "numpy.ma", "numpy.testing"),
+    *("packaging.version", "pyparsing"),
+)
+
 
 def _listen(told: dict[str, Any]) -> list[socket.socket]:
     """The five ports.
@@ -53,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
     connection_file, *vm_options = arguments[:middle]
     told = json.loads(Path(connection_file).read_text())
     listeners = _listen(told)
-    python = [sys.executable, "-m", "sampleblk_lab.vm.python", *vm_options]
+    python = [sys.executable, "-m", "sampleblk_lab.vm.python", "--preload", ",".join(PRELOAD), *vm_options]
     guest = ["-m", "sampleblk_lab.jupyter.guest", connection_file, *arguments[middle + 1 :]]
     machine = subprocess.Popen([*python, *guest], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert machine.stdin is not None

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any, cast
 from sampleblk_lab.vm.read_once import read_at_start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 # What commands import: the toolkit's parts that a guest works with, pytest's own plugins, and what a call or a worker
 # of pytest-xdist comes by. No pytest plugin of others: one that is imported before pytest does it is a warning.
@@ -67,14 +67,20 @@ _DESCRIPTORS = 5
 _signal_to_end_by = 0
 
 
-def import_all() -> None:
+def import_all(preload: Iterable[str] = ()) -> None:
     """Imports what commands will; what is not installed they do not import either.
+
+    Args:
+        preload: Modules besides ours. Who imports one that cannot be is told why then.
 
     What cannot be imported where the guest's files are chosen, as the plugin without pytest, has no file in the guest;
     an editable install names one all the same.
     """
     for name in (*_OTHERS, *(f"sampleblk_lab.{part}" for part in _OURS)):
         with contextlib.suppress(ImportError, FileNotFoundError):
+            importlib.import_module(name)
+    for name in preload:
+        with contextlib.suppress(Exception):
             importlib.import_module(name)
     with contextlib.suppress(ImportError, FileNotFoundError):
         importlib.import_module("sampleblk_lab.pytest_plugin.internals").begin()
@@ -112,15 +118,16 @@ class _Command:
                     self.terminal = True
 
 
-def main(not_found: set[str]) -> None:
+def main(not_found: set[str], preload: Iterable[str]) -> None:
     """Serves; in each fork, is the program.
 
     Args:
         not_found: The top-level modules that were looked for and are nowhere, which grows meanwhile.
+        preload: As :func:`import_all` has it.
     """
     atexit.register(_end_by_signal)  # the first to be registered is the last to run
     at_start = read_at_start(os.environ.items())
-    import_all()
+    import_all(preload)
     del sys.meta_path[-1]
     origins = _origins(not_found)
     imported = {name: id(module) for name, module in sys.modules.items() if name != "__main__"}
@@ -259,16 +266,32 @@ def _program(command: _Command, at_start: dict[str, str], origins: dict[str, str
     sys.dont_write_bytecode = bool(command.environment.get("PYTHONDONTWRITEBYTECODE"))
     sys.path_importer_cache.clear()
     importlib.invalidate_caches()
+    # What is installed, as it was seen in a root with the files of this server alone; only from 3.12 on that was it.
+    for name in ("importlib.metadata", "importlib_metadata"):
+        with contextlib.suppress(KeyError, AttributeError):
+            cast("Any", sys.modules[name]).FastPath.__new__.cache_clear()
     _find_user_base()
     _open_streams(unbuffered)
-    main_module = types.ModuleType("__main__")
-    main_module.__loader__ = BuiltinImporter
-    main_module.__dict__.update(__annotations__={}, __builtins__=builtins)
-    sys.modules["__main__"] = main_module
+    _renew_main()
     # os.fork() has given the module random another seed, and knows nothing of this one.
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()
     return program
+
+
+def _renew_main() -> None:
+    main_module = types.ModuleType("__main__")
+    main_module.__loader__ = BuiltinImporter
+    main_module.__dict__.update(__annotations__={}, __builtins__=builtins)
+    sys.modules["__main__"] = main_module
+
+
+def run_module(name: str, argv: Sequence[str]) -> None:
+    """Does what ``python -m NAME ARGV…`` would, in a fork of a program that was itself started so."""
+    sys.argv[:] = ["-m", *argv]
+    sys.orig_argv[1:] = ["-m", name, *argv]
+    _renew_main()
+    _Module(name)()
 
 
 def _python_path(environment: Mapping[str, str]) -> list[str]:

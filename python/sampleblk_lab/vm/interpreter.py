@@ -16,10 +16,14 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sampleblk_lab.paths import CacheError, cache_root, write_atomically
 from sampleblk_lab.vm import copies
 from sampleblk_lab.vm.read_once import read_at_start
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # The settings of Python's that a fork heeds as a new interpreter does (python(1)); with others there is no template.
 _SETTINGS = frozenset({"PYTHONHASHSEED", "PYTHONIOENCODING", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED", "PYTHONUTF8"})
@@ -38,7 +42,7 @@ class Last:
             cls.not_found.add(name)
 sys.meta_path.append(Last)
 import sampleblk_lab.vm.fork_server as server
-server.main(Last.not_found)
+server.main(Last.not_found, {preload!r})
 """
 
 # What the files, the process and the kernel that unpacks them need together.
@@ -56,6 +60,7 @@ class Interpreter:
         folders: Where it looks for modules.
         identity: Changes with any of these, and with what is in the files.
         state: What the files and folders were found as.
+        preload: The modules that it has imported besides those that all have.
     """
 
     program: str
@@ -64,6 +69,7 @@ class Interpreter:
     folders: list[str]
     identity: str
     state: str = ""
+    preload: tuple[str, ...] = ()
 
     def is_unchanged(self) -> bool:
         """Whether the files are still those that it was found with."""
@@ -75,26 +81,29 @@ class Interpreter:
     @property
     def command(self) -> list[str]:
         """What starts it in the guest."""
-        return [self.program, "-c", START]
+        return [self.program, "-c", START.format(preload=self.preload)]
 
 
-def ready(*, at_once: bool = False) -> Interpreter | None:
+def ready(preload: Sequence[str] = (), *, at_once: bool = False) -> Interpreter | None:
     """This interpreter, if nothing of it has changed since this was last asked.
 
     Args:
+        preload: The modules that it has imported besides those that all have.
         at_once: Also when it has.
     """
     environment = read_at_start(os.environ.items())
     if sys.flags.isolated or any(_is_unknown(name) for name in environment):
         return None
-    about = "\n".join([sys.executable, sys.version, *sorted(f"{name}={value}" for name, value in environment.items())])
+    settings = sorted(f"{name}={value}" for name, value in environment.items())
+    about = "\n".join([sys.executable, sys.version, *settings, *preload])
     known = cache_root() / "interpreters" / f"{hashlib.sha256(about.encode()).hexdigest()[:24]}.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         saved = json.loads(known.read_text())
         if saved["state"] == copies.state(saved["files"], saved["folders"]):
             identity = hashlib.sha256(f"{about}\n{saved['state']}".encode()).hexdigest()
-            return Interpreter(sys.executable, environment, saved["files"], saved["folders"], identity, saved["state"])
-    code = f"from {__name__} import print_parts; print_parts()"
+            parts = saved["files"], saved["folders"], identity, saved["state"]
+            return Interpreter(sys.executable, environment, *parts, tuple(preload))
+    code = f"from {__name__} import print_parts; print_parts({list(preload)})"
     # What PYTHONPATH names is not the interpreter's, and each fork finds it by itself.
     own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, "-c", code]
@@ -104,7 +113,7 @@ def ready(*, at_once: bool = False) -> Interpreter | None:
     found = json.loads(said.stdout)
     with contextlib.suppress(CacheError):
         write_atomically(known, json.dumps({**found, "state": copies.state(**found)}).encode())
-        return ready() if at_once else None
+        return ready(preload) if at_once else None
     return None
 
 
@@ -112,11 +121,11 @@ def _is_unknown(variable: str) -> bool:
     return (variable.startswith("PYTHON") and variable not in _SETTINGS) or variable in _NAMES_A_FILE
 
 
-def print_parts() -> None:
+def print_parts(preload: Sequence[str]) -> None:
     """Prints the files of an interpreter which imports all that, those of programs, and the folders of its modules."""
     from sampleblk_lab.vm import fork_server, programs
 
-    fork_server.import_all()
+    fork_server.import_all(preload)
     files = {sys.executable, "/etc/ld.so.cache", "/lib64/ld-linux-x86-64.so.2"}
     for module in list(sys.modules.values()):
         files.update(str(getattr(module, name, None)) for name in ("__file__", "__cached__"))

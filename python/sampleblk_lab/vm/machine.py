@@ -142,6 +142,8 @@ class VM:
         console: File for the guest's console log, there to stay; None: one that goes with the VM.
         resident: Folders of the host that the guest has in its memory, where their files are opened without asking the
             host. It has them as they are when it starts; each change makes another template.
+        preload: Modules that the Python which a template has ready has imported besides the toolkit's, such as
+            ``["pandas"]``. They must not read at import what the command has otherwise: its folder, its environment.
 
     Raises:
         InputError: An argument is out of range.
@@ -159,6 +161,7 @@ class VM:
         driver: bool = True,
         console: str | os.PathLike[str] | None = None,
         resident: Sequence[str | os.PathLike[str]] = (),
+        preload: Sequence[str] = (),
     ) -> None:
         checked.count("cpus", cpus, 1, 255)
         checked.count("memory_mib", memory_mib, _BOOTS_IN_MIB)
@@ -169,6 +172,11 @@ class VM:
         for folder in resident:
             if not Path(folder).is_dir():
                 raise InputError(f"{str(folder)!r} cannot be resident", expected="a folder")
+        wrong = [name for name in preload if not all(part.isidentifier() for part in name.split("."))]
+        if isinstance(preload, str) or wrong:
+            raise InputError(
+                f"preload={preload if isinstance(preload, str) else wrong[0]!r}", expected="names of modules"
+            )
         self.kernel = kernel if not (kernel is None or isinstance(kernel, str)) else resolve(kernel)
         self.qemu = find()
         self.accel = accel or choose(self.qemu, lambda: _probe_kvm(self.kernel))
@@ -184,6 +192,7 @@ class VM:
             raise InputError(f"console={str(where)!r}", expected="a file in a folder that is there")
         self._driver = driver
         self._resident = [Path(folder).resolve() for folder in resident]
+        self._preload = tuple(preload)
         self._prepare()
         # Made by the keeper, who removes it if we are killed: nobody would before there is one.
         self._scratch = Path(tempfile.gettempdir()) / f"sampleblk-vm-{os.urandom(8).hex()}"
@@ -314,7 +323,11 @@ class VM:
 
     def _template(self, *, at_once: bool = False) -> tuple[template.Template, interpreter.Interpreter | None]:
         """The template of this machine, and the Python that it has ready."""
-        python = interpreter.ready(at_once=at_once) if self.memory_mib >= interpreter.MEMORY_MIB else None
+        if self.memory_mib < interpreter.MEMORY_MIB:
+            return self._template_with(None), None
+        python = interpreter.ready(self._preload, at_once=at_once)
+        if python is None and self._preload:
+            python = interpreter.ready()
         return self._template_with(python), python
 
     def _template_with(self, python: interpreter.Interpreter | None) -> template.Template:
@@ -327,24 +340,28 @@ class VM:
     ) -> tuple[template.Template, interpreter.Interpreter | None]:
         """What to clone while there is no template with this Python.
 
-        Where there is one without, Python has changed since it was made: the other is made beside the work.
+        Where there is one without it, or without what it preloads, the other is made beside the work.
         """
         from sampleblk_lab.vm import background
 
-        without = self._template_with(None)
-        if not (background.is_wanted() and without.exists()):
+        if not background.is_wanted():
             return wanted, python
-        background.make(
-            {
-                "kernel": self.kernel,
-                "cpus": self.cpus,
-                "memory_mib": self.memory_mib,
-                "accel": self.accel,
-                "driver": self._driver,
-                "resident": self._resident,
-            }
-        )
-        return without, None
+        for other in [interpreter.ready() if python.preload else None, None]:
+            without = self._template_with(other)
+            if without.exists():
+                background.make(
+                    {
+                        "kernel": self.kernel,
+                        "cpus": self.cpus,
+                        "memory_mib": self.memory_mib,
+                        "accel": self.accel,
+                        "driver": self._driver,
+                        "resident": self._resident,
+                        "preload": self._preload,
+                    }
+                )
+                return without, other
+        return wanted, python
 
     def _make(self, to_make: template.Template, python: interpreter.Interpreter | None, timeout_s: float) -> bool:
         """Boots the machine that is cloned, and saves it. False, and a note that says why, where that cannot be."""

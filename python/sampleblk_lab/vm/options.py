@@ -24,6 +24,7 @@ OPTIONS = {
     "--run-dir": ("PATH", "the host folder that the guest may write to", "SAMPLEBLK_RUN_DIR"),
     "--accel": ("kvm|tcg", "how to run the guest (KVM where it is seen to work)", "SAMPLEBLK_ACCEL"),
     "--console": ("PATH", "keep the guest's console log there", ""),
+    "--preload": ("NAMES", "modules that its Python has imported, with commas between", ""),
     "--quiet": ("", "say nothing when the VM fails; the exit status tells", ""),
     "--cold": ("", "boot, instead of cloning the template", ""),
 }
@@ -108,4 +109,5 @@ def build(options: argparse.Namespace) -> VM:
         warm=not options.cold,
         accel=options.accel,
         console=options.console,
+        preload=options.preload.split(",") if options.preload else (),
     )

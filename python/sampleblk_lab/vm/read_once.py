@@ -16,8 +16,22 @@ if TYPE_CHECKING:
 _AT_START = (
     *("PYTHON", "LD_", "LC_", "MALLOC_", "GLIBC_", "OPENBLAS_", "GOTO_", "GFORTRAN_", "OMP_", "MKL_", "NPY_", "NUMPY_"),
     *("OPENSSL_", "SQLITE_", "EXECNET_", "COV_", "COVERAGE_"),
+    # What notebook kernels preload (sampleblk_lab.jupyter.host).
+    *("DEBUGPY_", "GEVENT_", "IPYTHON_", "PILLOW_", "PYDEV", "PYZMQ_", "TORNADO_", "TRAITLETS_"),
 )
-_AT_START_NAMES = frozenset({"HOME", "LANG", "LANGUAGE"})
+_AT_START_NAMES = frozenset(
+    {
+        *("HOME", "LANG", "LANGUAGE"),
+        *("DEBUG_PYDEVD_PATHS_TRANSLATION", "IPYTHONENABLE", "JUPYTER_ALLOW_INSECURE_WRITES", "JUPYTER_PLATFORM_DIRS"),
+        *(
+            "JUPYTER_USE_PROGRAMDATA",
+            "MSGPACK_PUREPYTHON",
+            "PATHS_FROM_ECLIPSE_TO_PYTHON",
+            "PYCHARM_DEBUG",
+            "PYPARSINGENABLEALLWARNINGS",
+        ),
+    }
+)
 # Of these the ones that a fork heeds, too: HOME where it has no modules.
 _HEEDED = frozenset({"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"} | (set() if site.ENABLE_USER_SITE else {"HOME"}))
 
