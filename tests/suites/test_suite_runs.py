@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sampleblk_lab.errors import FormatError, InputError
-from sampleblk_lab.suites import folder, known
+from sampleblk_lab.suites import folder, known, running
 from sampleblk_lab.suites.folder import Folder, Plan
 from sampleblk_lab.suites.known import judge
 from sampleblk_lab.suites.suite import Selection, Setup, Test, words_of_excludes
@@ -191,7 +191,39 @@ def test_a_line_of_a_list_is_about_what_it_says(line: str, covered: bool, tmp_pa
     assert found.rows[0]["known"] == ("because" if covered else "")
 
 
-@pytest.mark.parametrize("word", ["6.1", "release=6.1", "kernel="])
+@pytest.mark.parametrize("told", ["", "failed", "panic", "hang"])
+@pytest.mark.parametrize("now", ["failed", "panic", "hang", "passed"])
+def test_a_line_of_a_list_is_about_one_way_to_end(told: str, now: str, tmp_path: Path) -> None:
+    """Who knows that a test fails knows nothing of its panic."""
+    path = tmp_path / "known"
+    path.write_text(f"generic/001 {f'status={told}' if told else ''}\n")
+    found = judge(PLAN, _records(now, "passed", "passed", "passed"), known.read(path))
+    assert found.ok is (now in ("passed", told or "failed"))
+    assert bool(found.fixed) is (now == "passed")
+
+
+@pytest.mark.parametrize(
+    ("selection", "gone"),
+    [
+        (Selection(groups=("auto",)), ["generic/003"]),
+        (Selection(groups=("generic/auto",), without=("generic/001",)), ["generic/003"]),
+        (Selection(groups=("auto",), without=("generic/003",)), []),
+        (Selection(("generic/*",)), ["generic/003"]),
+        (Selection(("generic",)), ["generic/003"]),
+        (Selection(("generic/001", "generic/002")), []),
+    ],
+)
+def test_a_test_that_is_gone_is_missed_where_it_may_be_meant(selection: Selection, gone: list[str]) -> None:
+    """It may have another name now, and nobody has looked at what it looked at."""
+    there = frozenset({"generic/001", "generic/002"})
+    prepared = running.Prepared(PLAN, None, [], None, None, selection, there)  # type: ignore[arg-type]
+    before = {"generic/001": "passed", "generic/003": "passed", "generic/004": "notrun", "xfs/001": "passed"}
+    assert prepared.gone(before) == gone
+    passed = _records("passed", "passed", "passed", "passed")
+    assert judge(PLAN, passed, before=before, gone=gone).ok is not bool(gone)
+
+
+@pytest.mark.parametrize("word", ["6.1", "release=6.1", "kernel=", "status=", "status=passed"])
 def test_a_list_that_is_none_is_told_with_its_line(word: str, tmp_path: Path) -> None:
     path = tmp_path / "known"
     path.write_text(f"generic/001\ngeneric/002 {word}\n")

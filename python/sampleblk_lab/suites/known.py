@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sampleblk_lab.suites.folder import Plan
 
 _CONDITIONS = ("kernel", "fs", "device", "mode")
+_STATUS = "status"
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,13 @@ class Known:
         pattern: Of the tests' names.
         conditions: On what: ``kernel``, ``fs``, ``device``, ``mode``.
         reason: Why, or where it is told.
+        status: How it ends.
     """
 
     pattern: str
     conditions: tuple[tuple[str, str], ...]
     reason: str
+    status: str = FAILED
 
     def covers(self, test: str, plan: Plan) -> bool:
         """Whether it is about a test of a run."""
@@ -61,13 +64,18 @@ def read(path: Path) -> list[Known]:
         if not words:
             continue
         conditions = []
+        status = FAILED
         for word in words[1:]:
             name, equals, value = word.partition("=")
-            if name not in _CONDITIONS or not equals or not value:
-                expected = f"a test, conditions ({', '.join(f'{each}=' for each in _CONDITIONS)}) and # why"
+            if name == _STATUS and value in BAD:
+                status = value
+            elif name in _CONDITIONS and equals and value:
+                conditions.append((name, value))
+            else:
+                names = ", ".join(f"{each}=" for each in _CONDITIONS)
+                expected = f"a test, conditions ({names}, {_STATUS}={'|'.join(BAD)}) and # why"
                 raise InputError(f"{word!r} is not a condition", str(path), number, expected)
-            conditions.append((name, value))
-        found.append(Known(words[0], tuple(conditions), reason.strip() or str(path)))
+        found.append(Known(words[0], tuple(conditions), reason.strip() or str(path), status))
     return found
 
 
@@ -141,6 +149,7 @@ class Judged:
         new: The tests whose failures are new.
         fixed: Those that pass, and were known to fail.
         skipped: Those that are not run any more, and were in the earlier run.
+        gone: Those of them that the suite does not have any more.
         unjudged: Those of which nothing can be said, or that have not ended.
         judged: How many have passed or failed.
     """
@@ -149,13 +158,14 @@ class Judged:
     new: list[str]
     fixed: list[str]
     skipped: list[str]
+    gone: list[str]
     unjudged: list[str]
     judged: int
 
     @property
     def ok(self) -> bool:
         """Whether something was tested, and all that was asked for is as good as it is known to be."""
-        return self.judged > 0 and not (self.new or self.skipped or self.unjudged)
+        return self.judged > 0 and not (self.new or self.skipped or self.gone or self.unjudged)
 
 
 def judge(
@@ -163,6 +173,7 @@ def judge(
     records: Iterable[Mapping[str, Any]],
     known: Sequence[Known] = (),
     before: Mapping[str, str] | None = None,
+    gone: Sequence[str] = (),
 ) -> Judged:
     """Holds a run against what is known.
 
@@ -171,12 +182,15 @@ def judge(
         records: What came of each test that ended.
         known: The failures that lists have.
         before: What came of each test in an earlier run.
+        gone: The tests that were run then, and that the suite does not have any more.
     """
     before = before or {}
     rows = []
     for record in records:
-        test = record["test"]
-        reason = next((each.reason for each in known if each.covers(test, plan)), "")
+        test, status = record["test"], record["status"]
+        # What fails there and panics now is news, and what passes is as it was not to be.
+        told = (each for each in known if each.covers(test, plan) and (status not in BAD or status == each.status))
+        reason = next((each.reason for each in told), "")
         if not reason and before.get(test) in BAD:
             reason = f"{before[test]} in the earlier run"
         rows.append({**record, "known": reason})
@@ -192,6 +206,7 @@ def judge(
         new=[row["test"] for row in rows if row["status"] in BAD and (not row["known"] or row["test"] in worse)],
         fixed=[row["test"] for row in rows if row["status"] == PASSED and row["known"]],
         skipped=[row["test"] for row in rows if row["status"] == NOTRUN and before.get(row["test"]) in (PASSED, *BAD)],
+        gone=list(gone),
         unjudged=[test for test in plan.tests if test not in ended],
         judged=sum(row["status"] in (PASSED, *BAD) for row in rows),
     )

@@ -25,6 +25,7 @@ from sampleblk_lab.suites import SUITES, checkout, guest, known
 from sampleblk_lab.suites import folder as folders
 from sampleblk_lab.suites.folder import Folder, Plan
 from sampleblk_lab.suites.suite import (
+    BAD,
     DEADLINE_S,
     HANG,
     NOTRUN,
@@ -46,7 +47,7 @@ from sampleblk_lab.sweeps.work import Outcome, Work
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sampleblk_lab.suites.checkout import Built
     from sampleblk_lab.suites.known import Judged, Known
@@ -72,6 +73,8 @@ class Prepared:
         tests: The tests of the plan, with what they ask for.
         options: The options of the kernel; None where they are not known.
         config: The file that has them.
+        selection: Which tests were asked for.
+        there: The names of all tests that the suite has.
     """
 
     plan: Plan
@@ -79,6 +82,18 @@ class Prepared:
     tests: list[Test]
     options: dict[str, str] | None
     config: Path | None
+    selection: Selection
+    there: frozenset[str]
+
+    def gone(self, before: Mapping[str, str]) -> list[str]:
+        """Which tests that an earlier run has the suite does not have any more, as far as they are asked for."""
+        kinds = {name.partition("/")[0] for name in self.there}  # of another file system it has none here
+        return [
+            test
+            for test, status in before.items()
+            if status in (PASSED, *BAD) and test not in self.there
+            if test.partition("/")[0] in kinds and self.selection.may_mean(test)
+        ]
 
     def requirements(self) -> Table:
         """The tests, with their groups, what they ask for, and what of it is lacking."""
@@ -129,7 +144,8 @@ def prepare(
     chosen = SUITES[suite]
     chosen.check_setup(setup)
     built = checkout.build(chosen, checkout.find(chosen, where))
-    tests = selection.of(chosen.tests(built.folder, setup.fs))
+    every = chosen.tests(built.folder, setup.fs)
+    tests = selection.of(every)
     if not tests:
         raise InputError("no test is left of those that are named", expected="fewer tests or groups to leave out")
     machine, release = Machines(shape or Shape(), download=True).of(kernel)
@@ -149,7 +165,7 @@ def prepare(
         deadline_s=deadline_s,
         tests=tuple(test.name for test in tests),
     )
-    return Prepared(plan, built, tests, options, path)
+    return Prepared(plan, built, tests, options, path, selection, frozenset(test.name for test in every))
 
 
 @dataclass(frozen=True)
@@ -215,6 +231,7 @@ class Ran:
             "new": self.judged.new,
             "fixed": self.judged.fixed,
             "skipped": self.judged.skipped,
+            "gone": self.judged.gone,
             "unjudged": self.judged.unjudged,
             "tests": self.judged.rows,
         }
@@ -237,6 +254,7 @@ class Ran:
             ("new failures", judged.new),
             ("fixed", judged.fixed),
             ("not run any more", judged.skipped),
+            ("not in the suite any more", judged.gone),
             ("not judged", judged.unjudged),
         ):
             if tests:
@@ -276,7 +294,7 @@ def run(
         loop = _Loop(prepared, folder, workers, progress=progress)
         loop.run()
     plan, records = folders.results(path)
-    judged = known.judge(plan, records, known_failures, before)
+    judged = known.judge(plan, records, known_failures, before, prepared.gone(before or {}))
     ran = Ran(path, plan, judged, loop.interrupted, time.monotonic() - begin, beside)
     replace_file(path / folders.RESULTS, (json.dumps(ran.json(), indent=1, default=str) + "\n").encode())
     replace_file(path / folders.JUNIT, folders.junit(plan, judged.rows))

@@ -219,6 +219,13 @@ class Selection:
             left_out |= {test.name for test in known if _fits(test.name, pattern)}
         return [test for test in known if test.name in wanted - left_out]
 
+    def may_mean(self, name: str) -> bool:
+        """Whether a test is meant that the suite does not have, whose groups nobody knows."""
+        folders = [group.rpartition("/")[0] for group in self.groups]
+        named = any(_fits(name, pattern.removeprefix("tests/")) for pattern in self.names)
+        grouped = any(not folder or name.startswith(f"{folder}/") for folder in folders)
+        return (named or grouped) and not any(_fits(name, pattern) for pattern in self.without)
+
 
 def _fits(name: str, pattern: str) -> bool:
     pattern = pattern.rstrip("/")
