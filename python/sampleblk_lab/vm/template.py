@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sampleblk_lab.vm.qmp import Qmp
 
 # Templates that were not used for longest go when there are more than this. One takes up to 500 MB.
-_KEPT = 8
+_KEPT = 12
 
 # A guest that has booted has touched about 110 MB, with a Python and programs 390, and page structures for each page of
 # its memory; meanwhile their files are beside it. A file system that fills up below a shared mapping would end QEMU by
