@@ -210,6 +210,13 @@ def test_stacks_as_bpftrace_0_23_escapes_them():
     assert list(row.values()) == ["R", 7, "do_syscall_64;syscall_trace_enter", "a", 51]
 
 
+def test_the_last_bucket_of_older_histograms_has_all_from_2_to_the_31_on():
+    # bpftrace 0.17 of hist(1 << 30), hist(1 << 31) and hist(1 << 40): it computes the ends in 32 bits.
+    buckets = [{"min": 2**30, "max": 2**31 - 1, "count": 1}, {"min": -(2**31), "max": 0, "count": 2}]
+    found = said({"type": "hist", "data": {"@latency_ns": {"a": buckets}}})
+    assert rows(found, "@latency_ns") == [("a", 2**30, 2**31 - 1, 1), ("a", 2**31, 2**63 - 1, 2)]
+
+
 def test_newer_kinds():
     found = said(
         {"type": "attached_probes", "count": 3, "data": {"probes": 3}},

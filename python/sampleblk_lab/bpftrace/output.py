@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 OUTPUT, ERRORS, SCRIPT, INCOMPLETE = "bpftrace.json", "bpftrace.err", "script.bt", "incomplete"
 
 _INT64 = (-(2**63), 2**63 - 1)
+# The last bucket of hist() before bpftrace 0.20, which has all from 2**31 on: its ends are computed in 32 bits.
+_WRAPPED = (-(2**31), 0)
 # bpftrace (all releases to 0.25) takes bytes from 0x80 on for control characters and prints them as \uffffffc3. It
 # escapes backslashes, so an odd one before it is not the script's.
 _BROKEN_BYTE = re.compile(rb"(?<!\\)((?:\\\\)*)\\uffffff([89a-f][0-9a-f])")
@@ -133,8 +135,9 @@ class BpfOutput:
             ``high`` (both included) and ``count``; of ``stats()`` ``count``, ``average`` and ``total``. Keys that
             cannot be told apart for certain are one column ``key``. Stacks are ``"outer;inner"``. Units are those that
             the name ends in: ``@latency_ns``. A map that was printed several times has all of it, with a column
-            ``snapshot`` that counts from 0. The metadata has the events that were lost, the errors of helpers (a full
-            map drops what does not fit, for one), and what could not be read.
+            ``snapshot`` that counts from 0; when it was empty it was not printed, and that is no snapshot. The metadata
+            has the events that were lost, the errors of helpers (a full map drops what does not fit, for one), and
+            what could not be read.
 
         Raises:
             KeyError: No such map was printed.
@@ -452,6 +455,8 @@ def _values(kind: str, value: Any) -> Iterator[dict[str, Any]]:
         for bucket in _objects(value):
             # What has no end goes as far as the numbers that bpftrace sorts: signed, of 64 bits.
             low, high = _whole(bucket.get("min", _INT64[0])), _whole(bucket.get("max", _INT64[1]))
+            if (low, high) == _WRAPPED:
+                low, high = 2**31, _INT64[1]
             if low > high:
                 raise _MalformedError
             yield {"low": low, "high": high, "count": _whole(bucket.get("count"))}
