@@ -78,6 +78,28 @@ def test_histograms_of_intervals_are_snapshots_and_linear_ones_have_one_number()
         lab.BccOutput(SLOWER.encode()).histogram()
 
 
+def test_what_is_printed_in_one_interval_is_one_snapshot() -> None:
+    one = "disk = {}\n     usecs : count distribution\n  0 -> 1 : {} |**|\n\n"
+    text = one.format("a", 1) + one.format("a", 2) + one.format("b", 3) + one.format("a", 4)
+    read = lab.BccOutput(text.encode()).histogram()
+    assert [(row["snapshot"], row["disk"], row["count"]) for row in read] == [
+        (0, "a", 1),
+        (1, "a", 2),
+        (1, "b", 3),
+        (2, "a", 4),
+    ]
+    timed = lab.BccOutput(("12:00:01\n" + one.format("a", 1) + "12:00:02\n" + one.format("b", 2)).encode()).histogram()
+    assert [(row["snapshot"], row["disk"], row["count"]) for row in timed] == [(0, "a", 1), (1, "b", 2)]
+
+
+def test_what_is_told_below_a_histogram_is_not_of_the_next() -> None:
+    # biolatency -e of bcc, 0.26 and others
+    one = "     usecs : count distribution\n  0 -> 1 : {} |**|\n\navg = 3 usecs, total: 6 usecs, count: 2\n\n"
+    read = lab.BccOutput((one.format(2) + one.format(3)).encode()).histogram()
+    assert [tuple(row.values()) for row in read] == [(0, 0, 1, 2), (1, 0, 1, 3)]
+    assert read.columns == ["snapshot", "low", "high", "count"]
+
+
 def test_lines_are_cut_where_the_header_says() -> None:
     table = lab.BccOutput(SLOWER.encode()).table()
     assert [row["COMM"] for row in table] == ["dd", "tmux: server", "dd"]

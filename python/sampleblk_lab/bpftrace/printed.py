@@ -127,6 +127,7 @@ def _row(line: str, heads: list[tuple[int, int]]) -> list[str] | None:
 
 _HISTOGRAM = re.compile(r"\s*(?P<unit>\S.*?)\s*: count\s+distribution\s*")
 _BUCKET = re.compile(r"\s*(?P<low>\d{1,20})(?: -> (?P<high>\d{1,20}))?\s*: (?P<count>\d{1,20})\s*\|[* +]*\|\s*")
+_CLOCK = re.compile(r"\s*\[?\d\d:\d\d:\d\d\]?\s*")
 _KEY = re.compile(r"\s*(?P<name>[A-Za-z][\w ]*?) = (?P<value>.*?)\s*")
 
 
@@ -135,35 +136,38 @@ def histograms(lines: Iterable[str], metadata: Mapping[str, str]) -> Table | Non
 
     Returns:
         A column for each name above a histogram (``operation = 'read'``), ``low`` and ``high``, both included, and
-        ``count``. Where one is printed several times ``snapshot`` counts from 0. What no int64 holds is counted in the
-        metadata as ``unread_rows``.
+        ``count``. Where one is printed several times ``snapshot`` counts from 0, for all of them together: it goes on
+        where one is printed again, or a time is. What no int64 holds is counted in the metadata as ``unread_rows``.
 
     Raises:
         InputError: They are of different things.
     """
     rows: list[tuple[tuple[tuple[str, str], ...], int, int, int, int]] = []
-    seen: dict[tuple[tuple[str, str], ...], int] = {}
+    seen: set[tuple[tuple[str, str], ...]] = set()  # in this snapshot
     measured: set[str] = set()
     unread = 0
     keys: tuple[tuple[str, str], ...] = ()
-    snapshot: int | None = None
+    snapshot = 0
+    inside = False
     for line in lines:
         if head := _HISTOGRAM.fullmatch(line):
             measured.add(head["unit"])
-            snapshot = seen.get(keys, -1) + 1
-            seen[keys] = snapshot
-        elif snapshot is not None and (found := _BUCKET.fullmatch(line)):
+            if keys in seen:
+                snapshot, seen = snapshot + 1, set()
+            seen.add(keys)
+            inside = True
+        elif inside and (found := _BUCKET.fullmatch(line)):
             low, count = int(found["low"]), int(found["count"])
             high = int(found["high"] or low)
             if max(low, high, count) <= _LARGEST:
                 rows.append((keys, snapshot, low, high, count))
             else:
                 unread += 1
-        elif line.strip():
-            snapshot = None
-            keys = _keys_of(line)
-        elif snapshot is not None:
-            snapshot, keys = None, ()
+        else:
+            inside = False
+            keys = _keys_of(line)  # right above, or none: what follows a histogram may look alike
+            if seen and _CLOCK.fullmatch(line):
+                snapshot, seen = snapshot + 1, set()
     if not measured:
         return None
     if len(measured) > 1:
@@ -171,7 +175,7 @@ def histograms(lines: Iterable[str], metadata: Mapping[str, str]) -> Table | Non
     columns: dict[str, Sequence[Any]] = {}
     for name in dict.fromkeys(name for keys, *_ in rows for name, _ in keys):
         columns[name] = numbers([dict(row[0]).get(name, "") for row in rows])
-    if any(seen.values()):
+    if len({row[1] for row in rows}) > 1:
         columns["snapshot"] = [row[1] for row in rows]
     columns |= {"low": [row[2] for row in rows], "high": [row[3] for row in rows], "count": [row[4] for row in rows]}
     name = measured.pop()
