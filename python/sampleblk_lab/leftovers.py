@@ -24,15 +24,14 @@ from sampleblk_lab.paths import find_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import TextIO
+    from typing import IO, TextIO
 
 CONTROL_PATH = Path("/dev/sampleblk-control")
 
 _SUFFIX = ".made"
 _numbers = itertools.count()
 _lock = threading.Lock()
-_file: TextIO | None = None
-_owner = 0
+_file: IO[bytes] | None = None
 _noted: dict[tuple[str, str], dict[str, Any]] = {}
 
 
@@ -60,7 +59,7 @@ def note(kind: str, key: str, **detail: Any) -> None:
         detail: What undoing it takes.
     """
     with _lock:
-        if _owner == os.getpid() and _noted.get((kind, key)) == detail:
+        if _noted.get((kind, key)) == detail:
             return
         _noted[kind, key] = detail
         _append({"kind": kind, "key": key, **detail})
@@ -76,24 +75,31 @@ def drop(kind: str, key: str) -> None:
             _close()
 
 
-def _append(record: dict[str, Any]) -> None:
-    global _file, _owner
-    if _file is not None and _owner != os.getpid():
-        # We are a fork of the process that made these: they are its own to undo.
+def _leave_notes() -> None:
+    """In a forked child: what its parent made is the parent's own to undo, whose lock ends with the parent."""
+    global _file, _lock
+    _lock = threading.Lock()  # another thread of the parent's may have held it
+    if _file is not None:
         _file.close()
         _file = None
-        _noted.clear()
+    _noted.clear()
+
+
+os.register_at_fork(after_in_child=_leave_notes)
+
+
+def _append(record: dict[str, Any]) -> None:
+    global _file
     if _file is None:
         folder = directory()
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{os.getpid()}-{next(_numbers)}{_SUFFIX}"
         fresh = path.with_name(f".{path.name}")
         # Locked under another name first, so that nobody meets it unlocked.
-        _file, _owner = fresh.open("w"), os.getpid()
+        _file = fresh.open("wb", buffering=0)
         fcntl.flock(_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         fresh.rename(path)
-    _file.write(json.dumps(record) + "\n")
-    _file.flush()
+    _file.write((json.dumps(record) + "\n").encode())
 
 
 def _close() -> None:

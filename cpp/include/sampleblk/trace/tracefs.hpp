@@ -40,7 +40,7 @@ class Marker {
 
 class UndoLog {
   public:
-    // Creates and locks DIRECTORY/trace-PID-N.undo.
+    // Creates and locks DIRECTORY/trace-PID-N.undo. In a fork of this process it is as if it had been undone already.
     explicit UndoLog(const std::string& directory);
     UndoLog(const UndoLog&) = delete;
     UndoLog& operator=(const UndoLog&) = delete;

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <ranges>
 #include <set>
@@ -394,6 +396,47 @@ void Marker::write(std::string_view text) const {
     }
 }
 
+namespace {
+
+// The undo logs of this process, which are not those of its forks: a fork has its parent's descriptors, and would hold
+// the locks, so that a dead parent would be taken for one that lives.
+class OpenLogs {
+  public:
+    static OpenLogs& instance() {
+        static auto* const logs = new OpenLogs;  // never destroyed: a fork may come later
+        return *logs;
+    }
+    void add(Fd* file) {
+        const std::lock_guard lock(mutex_);
+        files_.push_back(file);
+    }
+    void remove(Fd* file) {
+        const std::lock_guard lock(mutex_);
+        std::erase(files_, file);
+    }
+
+  private:
+    OpenLogs() {
+        const int error = pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
+                                         [] { instance().leave(); });
+        if (error != 0) {
+            throw SystemError("pthread_atfork", {}, error);
+        }
+    }
+    void leave() {
+        for (Fd* const file : files_) {
+            file->reset();
+        }
+        files_.clear();
+        mutex_.unlock();
+    }
+
+    std::mutex mutex_;
+    std::vector<Fd*> files_;
+};
+
+}  // namespace
+
 UndoLog::UndoLog(const std::string& directory) {
     static std::atomic<unsigned> counter{0};
     make_directories(directory);
@@ -408,6 +451,7 @@ UndoLog::UndoLog(const std::string& directory) {
     if (rename(fresh.c_str(), path_.c_str()) != 0) {
         throw_errno("rename", path_);
     }
+    OpenLogs::instance().add(&file_);
 }
 
 UndoLog::~UndoLog() {
@@ -417,6 +461,7 @@ UndoLog::~UndoLog() {
         // A destructor cannot report; the undo file stays for the next start.
         file_.reset();
     }
+    OpenLogs::instance().remove(&file_);
 }
 
 void UndoLog::note(std::string_view kind, const std::string& path, std::string_view text) {
