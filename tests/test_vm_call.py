@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
 import sys
 
 import pytest
@@ -13,6 +14,9 @@ import sampleblk_lab as lab
 from sampleblk_lab import by_value, called
 from sampleblk_lab.vm import VM, CallError
 from sampleblk_lab.vm.errors import RemoteTraceback
+
+# What a class that goes by value looks at.
+LIMIT = 1
 
 
 class OddError(Exception):
@@ -71,6 +75,34 @@ def test_what_is_sent_by_value_still_names_its_file() -> None:
     assert back.__code__.co_filename == __file__
     assert back.__code__.co_firstlineno > 30
     assert back().deep.__code__.co_filename == __file__
+
+
+def test_the_value_is_that_of_the_process_that_was_called() -> None:
+    def forks() -> str:
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+        return "the one" if child else "a fork, which returns first"
+
+    work = pickle.dumps((sys.path, by_value.dumps((forks, (), {}))))
+    done = subprocess.run([sys.executable, "-m", called.__name__], input=work, stdout=subprocess.PIPE, check=True)
+    value, _, _ = pickle.loads(done.stdout.removeprefix(called.MAGIC))
+    assert by_value.loads(value) == "the one"
+
+
+def test_a_class_that_comes_back_stays_as_it_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Figure:
+        seen = 0
+
+        def limit(self) -> int:
+            return LIMIT
+
+    sent = by_value.dumps(Figure())
+    Figure.seen = 2
+    monkeypatch.setattr(sys.modules[__name__], "LIMIT", 3)
+    back = by_value.loads(sent)
+    assert type(back) is Figure
+    assert (Figure.seen, Figure().limit(), back.limit()) == (2, 3, 3)
 
 
 def test_a_function_runs_in_a_vm(capfd: pytest.CaptureFixture[str]) -> None:

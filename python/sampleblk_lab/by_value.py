@@ -11,14 +11,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import pickle
 from collections import ChainMap
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle  # type: ignore[import-untyped]
+from cloudpickle import cloudpickle as core
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from types import ModuleType
 
 # Of the arguments of CodeType (CPython, Objects/clinic/codeobject.c.h).
@@ -48,7 +50,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 def dumps(value: object) -> bytes:
-    """`value` as cloudpickle has it, each function with the name of its file. Read by :func:`pickle.loads`.
+    """`value` as cloudpickle has it, each function with the name of its file. Read by :func:`loads`.
 
     Raises:
         pickle.PicklingError, TypeError: It cannot be pickled.
@@ -56,6 +58,34 @@ def dumps(value: object) -> bytes:
     with io.BytesIO() as stream:
         _Pickler(stream).dump(value)
         return stream.getvalue()
+
+
+class _Unpickler(pickle.Unpickler):
+    """Leaves the classes alone that this process has.
+
+    cloudpickle knows one again that comes back, and would give it the methods and the attributes of the other process:
+    copies, which no longer see what the module's globals become.
+    """
+
+    def __init__(self, stream: io.BytesIO) -> None:
+        super().__init__(stream)
+        self._known = set(core._DYNAMIC_CLASS_TRACKER_BY_CLASS)  # noqa: SLF001
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name)
+        return functools.partial(self._set_state, found) if found is core._class_setstate else found  # noqa: SLF001
+
+    def _set_state(self, set_state: Callable[[type, Any], type], cls: type, state: Any) -> type:
+        return cls if cls in self._known else set_state(cls, state)
+
+
+def loads(data: bytes) -> Any:
+    """What :func:`dumps` was given, perhaps by another process that had got some of it from this one.
+
+    Raises:
+        Exception: It cannot be unpickled here.
+    """
+    return _Unpickler(io.BytesIO(data)).load()
 
 
 @contextlib.contextmanager

@@ -41,7 +41,10 @@ def main() -> None:
     """The guest's side."""
     out = os.dup(1)
     os.dup2(2, 1)
+    process = os.getpid()
     outcome = outcome_of(sys.stdin.buffer.read())
+    if os.getpid() != process:
+        sys.exit(outcome[2])  # a fork that the function has let return: the value is that of its parent
     sys.stdout.flush()
     with os.fdopen(out, "wb") as stream:
         stream.write(MAGIC + pickle.dumps(outcome))

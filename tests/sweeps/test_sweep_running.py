@@ -55,6 +55,16 @@ def test_a_sweep_is_a_table(tmp_path: Path) -> None:
     assert table.metadata["missing"] == "0"
 
 
+def test_a_trial_is_the_process_that_was_begun(tmp_path: Path) -> None:
+    def forks(a: str) -> str:
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+        return a if child else "a fork, which returns first"
+
+    assert list(lab.sweep(forks, a="the one", folder=tmp_path).table()["value"]) == ["the one"]
+
+
 def test_other_libraries_read_it(tmp_path: Path) -> None:
     import duckdb
     import pandas as pd

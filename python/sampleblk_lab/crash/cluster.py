@@ -9,7 +9,6 @@ outcome is here, and once: that of a worker that was lost is done again by anoth
 from __future__ import annotations
 
 import itertools
-import pickle
 import statistics
 import time
 import uuid
@@ -17,6 +16,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sampleblk_lab import by_value
 from sampleblk_lab.crash import host
 from sampleblk_lab.crash.explore import Contents, Exploration, Failure, Position, Task, settle
 from sampleblk_lab.crash.log import Bare, State
@@ -253,7 +253,7 @@ class _Cluster:
         if outcome.kind:
             self._again(one, outcome)
             return
-        found: host.Found = pickle.loads(outcome.values["value"])
+        found: host.Found = by_value.loads(outcome.values["value"])
         if found.error is not None:
             raise unpacked(found.error)
         self._hosts.add(outcome.facts["host"])

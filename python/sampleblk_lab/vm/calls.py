@@ -65,9 +65,9 @@ def call_pickled(
         raise CallError(f"{name}() gave no value: its process ended by {how}", machine.console.tail())
     value, error, text = pickle.loads(outcome[len(called.MAGIC) :])
     if text is None:
-        return pickle.loads(value)
+        return by_value.loads(value)
     try:
-        raised = pickle.loads(error)
+        raised = by_value.loads(error)
     except Exception:
         raised = None
     if isinstance(raised, KeyboardInterrupt) and grace_s is not None:
