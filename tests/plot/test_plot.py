@@ -114,6 +114,85 @@ def test_the_distribution_is_the_histogram_s(result: lab.Result) -> None:
     assert middle == pytest.approx(result.percentiles([50])[0], rel=0.03)
 
 
+class _Measured:
+    """Of a result only its tables."""
+
+    def __init__(self, **columns: list[int]) -> None:
+        rows = len(next(iter(columns.values())))
+        words = {"job": ["a"] * rows, "direction": ["read"] * rows, "kind": ["clat"] * rows}
+        numbers = {name: np.array(values, dtype=np.uint64) for name, values in columns.items()}
+        self._table = lab.Table.of({**words, **numbers})
+
+    def histogram(self) -> lab.Table:
+        return self._table
+
+    def series(self) -> lab.Table:
+        return self._table
+
+
+def test_a_percentile_is_read_off_the_curve() -> None:
+    rng = np.random.default_rng(7)
+    for bins in (1, 2, 3, 7):
+        low = np.sort(rng.choice(np.arange(100, 90_000, 997), bins, replace=False))
+        counts = rng.integers(1, 300, bins)
+        made = plot.latency_percentiles(
+            _Measured(latency=low.tolist(), width=[1] * bins, count=counts.tolist())  # type: ignore[arg-type]
+        )
+        [line] = made.figure().axes[0].get_lines()
+        places, heights = (np.asarray(data) for data in line.get_data())
+        assert line.get_drawstyle() == "steps-pre"
+        assert places[0] == 0
+        samples = np.repeat(low + 1, counts)
+        for percent in (1, 25, 50, 75, 90, 95):
+            place = -np.log10(1 - percent / 100)
+            if place < places[-1]:
+                expected = np.percentile(samples, percent, method="inverted_cdf")
+                assert heights[np.searchsorted(places, place - 1e-12)] == expected, (low, counts, percent)
+
+
+def test_the_throughput_of_jobs_adds_up() -> None:
+    """Their slots end a little after each other."""
+    begin, end = [0, 100, 0, 103], [100, 201, 103, 190]
+    series = _Measured(begin=begin, end=end, bandwidth=[1000, 1000, 500, 500])
+    [line] = plot.bandwidth(series).figure().axes[0].get_lines()  # type: ignore[arg-type]
+    places, rates = (np.asarray(data) for data in line.get_data())
+    assert line.get_drawstyle() == "steps-pre"
+    assert [rates[np.searchsorted(places, at)] for at in (50, 102, 150, 189, 195)] == [1500, 1500, 1500, 1500, 1000]
+
+
+def test_the_slots_of_a_heat_map_are_those_of_one_job(tmp_path: Path) -> None:
+    job = {"rw": "randread", "bs": "4k", "size": "256k", "runtime": "250ms", "time_based": 1, "rate_iops": 400}
+    jobs = lab.Job(**job, numjobs=3, directory=tmp_path, ioengine="psync", norandommap=1).run(progress=False)
+    ends, edges, cells = jobs.heatmap("read", bins=48)
+    assert cells.sum() == jobs.summary()["ios"].codes.sum()
+    assert len(ends) <= 4
+    assert cells.sum(axis=0)[0] > 120  # of three jobs, each with 80 in 200 ms
+    [mesh] = plot.latency_heatmap(jobs).figure().axes[0].collections
+    assert np.asarray(mesh.get_array()).sum() == cells.sum()
+    assert mesh.get_coordinates()[0, :, 0].tolist() == [0, *ends]
+    assert mesh.get_coordinates()[:, 0, 1].tolist() == edges.tolist()
+
+
+@pytest.mark.parametrize(("low", "high"), [(20_000, 80_000), (20_000, 21_000), (1000, 1001), (9000, 11_000), (5, 5e8)])
+def test_an_axis_of_latencies_says_where_it_is(low: float, high: float) -> None:
+    """Also within one decade, and with as many digits as tell its labels apart."""
+    made = plot.latency_percentiles(
+        _Measured(latency=[int(low), int(high)], width=[0, 0], count=[5, 5])  # type: ignore[arg-type]
+    )
+    figure = made.figure()
+    figure.draw_without_rendering()
+    axis = figure.axes[0].yaxis
+    bottom, top = sorted(axis.get_view_interval())
+    units = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}
+    told = []
+    for place, label in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True):
+        if bottom <= place <= top:
+            number, unit = label.get_text().split()
+            assert float(number) * units[unit] == pytest.approx(place, rel=1e-3)
+            told.append(label.get_text())
+    assert len(set(told)) == len(told) >= 3
+
+
 def test_a_ratio_of_which_nothing_is_known_touches_the_line() -> None:
     unknown = lab.compare(
         [1000.001, 1000.002, 1000.003, 1000.001, 1000.002, 500.0], [2000.0 + n / 1000 for n in range(6)]
@@ -185,3 +264,5 @@ def test_lines_stand_out_from_the_paper(theme: str, paper: str) -> None:
 def test_durations_and_amounts_read_well() -> None:
     assert [style.duration(v) for v in (850, 1500, 2e7, 3e9)] == ["850 ns", "1.5 µs", "20 ms", "3 s"]
     assert [style.amount(v) for v in (512, 4096, 1.5 * 2**20)] == ["512 B", "4 KiB", "1.5 MiB"]
+    assert [style.duration(v) for v in (1234e9, 999.6)] == ["1234 s", "1 µs"]
+    assert style.amount(20 * 2**40) == "20 TiB"

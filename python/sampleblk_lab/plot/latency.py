@@ -36,17 +36,22 @@ def distribution(
     Raises:
         InputError: No I/O of that kind was measured.
     """
+    places, counts = _counted(result, kind, direction)
+    return places, counts / counts[-1]
+
+
+def _counted(result: Result, kind: str, direction: str | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The upper ends of the bins in ns, and how many I/Os there are up to there."""
     table = result.histogram()
-    chosen = table["kind"].values == kind
+    chosen = (table["kind"].values == kind) & (table["count"].codes > 0)
     if direction is not None:
         chosen &= table["direction"].values == direction
     ends = (table["latency"].codes[chosen] + table["width"].codes[chosen]).astype(np.float64)
     counts = table["count"].codes[chosen].astype(np.float64)
-    if counts.sum() == 0:
+    if not len(counts):
         raise InputError(f"no {direction or 'I/O'} with a {kind} was measured", expected="a kind that the result has")
     places, where = np.unique(ends, return_inverse=True)
-    sums = np.bincount(where, weights=counts)
-    return places, np.cumsum(sums) / sums.sum()
+    return places, np.cumsum(np.bincount(where, weights=counts))
 
 
 def latency_percentiles(
@@ -59,20 +64,21 @@ def latency_percentiles(
         kind: ``"clat"`` (from submission to completion), ``"slat"``, ``"lat"``, …
         direction: ``"read"``, ``"write"``, ``"trim"``; all when None.
     """
-    curves = {name: distribution(result, kind, direction) for name, result in _labelled(results).items()}
+    curves = {name: _counted(result, kind, direction) for name, result in _labelled(results).items()}
 
     def draw(axes: Axes) -> None:
         deepest = 1.0
-        for name, (ends, share) in curves.items():
+        for name, (ends, counts) in curves.items():
             # The last bin's share is 1: as deep as the number of I/Os can show.
-            tail = -np.log10(np.maximum(1 - share, (1 - share[-2]) / 2 if len(share) > 1 else 1e-3))
-            axes.step(tail, ends, where="post", label=name)
+            left = np.append(counts[-1] - counts[:-1], 0.5)
+            tail = -np.log10(left / counts[-1])
+            # A bin is that of all percentiles from the share before it, the first one's from 0 %, to its own.
+            axes.step([0.0, *tail], [ends[0], *ends], where="pre", label=name)
             deepest = max(deepest, float(tail[-1]))
         ticks = [percent for percent in _PERCENTS if -np.log10(max(1 - percent / 100, 1e-9)) <= deepest * 1.02]
         axes.set_xticks([-np.log10(1 - percent / 100) for percent in ticks], [f"{percent:g} %" for percent in ticks])
         axes.set_yscale("log")
         time_axis(axes.yaxis, what="latency")
-        axes.yaxis.set_minor_formatter("")
         axes.set_xlabel("percentile of I/Os")
         axes.set_title(f"Latency by percentile ({kind}{f', {direction}' if direction else ''})")
         if len(curves) > 1:
@@ -90,7 +96,6 @@ def latency_cdf(results: Result | Mapping[str, Result], *, kind: str = "clat", d
             axes.step([ends[0], *ends], [0, *share], where="post", label=name)
         axes.set_xscale("log")
         time_axis(axes.xaxis, what="latency")
-        axes.xaxis.set_minor_formatter("")
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         axes.set_ylim(0, 1.02)
         axes.set_ylabel("I/Os done")
@@ -117,16 +122,10 @@ def latency_heatmap(result: Result, direction: str = "read", *, bins: int = 48) 
         raise InputError(f"no {direction} was measured", expected="a direction that the result has")
 
     def draw(axes: Axes) -> None:
-        slot = float(np.median(np.diff(ends))) if len(ends) > 1 else float(ends[0])
-        # Slots in which nothing completed stay empty.
-        columns = np.maximum(np.ceil(ends / slot - 0.5).astype(int), 1)
-        grid = np.zeros((len(edges) - 1, columns.max()))
-        np.add.at(grid.T, columns - 1, cells.T)
-        heat(axes, np.arange(columns.max() + 1) * slot, edges, grid, "I/Os")
+        heat(axes, np.concatenate([[0.0], ends]), edges, cells.astype(np.float64), "I/Os")
         axes.set_yscale("log")
         time_axis(axes.yaxis, what="completion latency")
-        axes.yaxis.set_minor_formatter("")
-        time_axis(axes.xaxis, base_ns=1e9, what="time")
+        time_axis(axes.xaxis, base_ns=1e9, what="time since each job began")
         axes.set_title(f"Latency over time ({direction})")
 
     return Plot(draw)

@@ -41,7 +41,9 @@ def shown(metric: str) -> Callable[[float], str]:
     if (time := _TIME.search(metric)) and not _RATE.search(metric):
         factor = _NS[time[1] or time[2]]
         return lambda value: duration(value * factor)
-    return lambda value: f"{value:.3g}" if abs(value) < 1e3 else f"{value:,.0f}" if abs(value) < 1e7 else f"{value:.2e}"
+    return (
+        lambda value: f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}" if abs(value) < 1e7 else f"{value:.2e}"
+    )
 
 
 def matrix(

@@ -48,12 +48,15 @@ def offset_heatmap(offsets: Offsets, *, columns: int = 120, rows: int = 60) -> P
     if len(offsets) == 0:
         raise InputError("the recording has no reads or writes", expected="record(syscalls=True)")
     cells, times, places = offsets.heatmap(columns, rows)
+    title = "Where reads and writes went"
+    if unknown := int(offsets.table().metadata.get("unknown_offsets", 0)):
+        title += f"\nof {unknown:,} of {len(offsets):,} calls counted from where the recording began, or from the open"
 
     def draw(axes: Axes) -> None:
         heat(axes, times - times[0], places, cells, "moved", in_bytes=True)
         time_axis(axes.xaxis, what="time")
         bytes_axis(axes.yaxis, "offset in the file")
-        axes.set_title("Where reads and writes went")
+        axes.set_title(title)
 
     return Plot(draw)
 
@@ -67,6 +70,7 @@ def bandwidth(result: Result | Offsets) -> Plot:
     Raises:
         InputError: Nothing was moved.
     """
+    measured = hasattr(result, "series")
     lines = _measured_rates(result.series()) if hasattr(result, "series") else _recorded_rates(result.table())
     if not lines:
         raise InputError("no I/O was measured", expected="a result of a run that moved bytes")
@@ -76,7 +80,7 @@ def bandwidth(result: Result | Offsets) -> Plot:
             axes.step([0, *places], [rates[0], *rates], where="pre", label=direction)
         axes.set_ylim(bottom=0)
         axes.set_xlim(left=0)
-        time_axis(axes.xaxis, what="time")
+        time_axis(axes.xaxis, what="time since each job began" if measured else "time")
         bytes_axis(axes.yaxis, "throughput a second")
         axes.set_title("Bandwidth over time")
         if len(lines) > 1:
@@ -86,16 +90,26 @@ def bandwidth(result: Result | Offsets) -> Plot:
 
 
 def _measured_rates(series: Table) -> _Rates:
-    """Of a result's series: the ends of the slots and the rate in each, by direction."""
-    ends, speed = series["end"].codes.astype(np.float64), series["bandwidth"].codes.astype(np.float64)
-    directions = series["direction"].values
+    """Of a result's series: the ends of the slots and the rate in each, by direction.
+
+    No two jobs' slots end at the same ns, so that they are added up in the pieces that they cut each other into.
+    """
+    begins, ends = (series[name].codes.astype(np.int64) for name in ("begin", "end"))
+    speed, directions = series["bandwidth"].codes.astype(np.float64), series["direction"].values
     lines = {}
     for direction in sorted({str(word) for word in directions}):
         chosen = directions == direction
-        places, where = np.unique(ends[chosen], return_inverse=True)
-        rates = np.bincount(where, weights=speed[chosen])
-        if rates.any():
-            lines[direction] = (places, rates)
+        if not speed[chosen].any():
+            continue
+        edges = np.unique([0, *begins[chosen], *ends[chosen]])
+        steps, running = np.zeros(len(edges)), np.zeros(len(edges), dtype=np.int64)
+        for times, sign in ((begins, 1), (ends, -1)):
+            places = np.searchsorted(edges, times[chosen])
+            np.add.at(steps, places, sign * speed[chosen])
+            np.add.at(running, places, sign * (speed[chosen] > 0))
+        # What rounding leaves of rates that were added and taken away again is no rate.
+        rates = np.where(np.cumsum(running) > 0, np.cumsum(steps), 0.0)
+        lines[direction] = (edges[1:].astype(np.float64), rates[:-1])
     return lines
 
 

@@ -143,43 +143,75 @@ class Plot:
 
 
 def time_axis(axis: Any, *, base_ns: float = 1.0, what: str = "") -> None:
-    """Labels an axis of nanoseconds (times `base_ns`) with the fitting unit."""
-    from matplotlib.ticker import FuncFormatter
+    """Labels an axis of nanoseconds (times `base_ns`) with the fitting unit; to be called last, when all is drawn."""
+    from matplotlib.ticker import AutoLocator, LogLocator
 
-    axis.set_major_formatter(FuncFormatter(lambda value, _: duration(value * base_ns)))
+    if axis.get_scale() == "log":
+        # Of a range within a decade the powers of ten would label one place, or none.
+        low, high = axis.get_view_interval()
+        if high < 100 * low:
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high > 6 * low else AutoLocator())
+        axis.set_minor_formatter("")
+    _label(axis, lambda value, digits: duration(value * base_ns, digits))
     if what:
         axis.set_label_text(what)
 
 
-def duration(nanoseconds: float) -> str:
+def _label(axis: Any, write: Callable[[float, int], str], least: int = 3) -> None:
+    """Labels the places of an axis with as many digits as it takes to say where they are and to tell them apart."""
+    from matplotlib.ticker import FuncFormatter
+
+    class Labels(FuncFormatter):
+        def format_ticks(self, values: Any) -> list[str]:
+            exact = [write(value, 16) for value in values]
+            for digits in range(least, 16):
+                labels = [write(value, digits) for value in values]
+                if len(set(labels)) == len(set(values)) and all(map(_reads_as, labels, exact)):
+                    return labels
+            return exact
+
+    axis.set_major_formatter(Labels(lambda value, _: write(value, least)))
+
+
+def _reads_as(label: str, exact: str) -> bool:
+    read, true = (float(text.split()[0]) for text in (label, exact))
+    return abs(read - true) <= 1e-3 * abs(true)
+
+
+def duration(nanoseconds: float, digits: int = 3) -> str:
     """A short form: 850 ns, 1.5 µs, 20 ms."""
     if nanoseconds == 0:
         return "0"
     for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if abs(nanoseconds) >= size * 0.9995:
-            return f"{nanoseconds / size:.3g} {unit}"
-    return f"{nanoseconds:.3g} ns"
+            return f"{_plain(nanoseconds / size, digits)} {unit}"
+    return f"{_plain(nanoseconds, digits)} ns"
 
 
-def amount(size_bytes: float) -> str:
+def amount(size_bytes: float, digits: int = 4) -> str:
     """A short form: 512 B, 4 KiB, 1.5 MiB."""
     if size_bytes == 0:
         return "0"
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+    for unit, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if abs(size_bytes) >= size:
-            return f"{size_bytes / size:.4g} {unit}"
-    return f"{size_bytes:.4g} B"
+            return f"{_plain(size_bytes / size, digits)} {unit}"
+    return f"{_plain(size_bytes, digits)} B"
+
+
+def _plain(value: float, digits: int) -> str:
+    """So many digits, and all those before the point: no 1e+03."""
+    return f"{value:.{digits}g}" if abs(value) < 10**digits - 0.5 else f"{value:.0f}"
 
 
 def bytes_axis(axis: Any, what: str = "") -> None:
     """Labels an axis of bytes, at round binary places."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 4, 8], integer=True))
     low, high = axis.get_view_interval()
     step = 2.0 ** max(0, round(_log2(max(high - low, 1) / 5)))
     axis.set_ticks([step * n for n in range(int(low // step), int(high // step) + 1) if low <= step * n <= high])
-    axis.set_major_formatter(FuncFormatter(lambda value, _: amount(value)))
+    _label(axis, amount, 4)
     if what:
         axis.set_label_text(what)
 

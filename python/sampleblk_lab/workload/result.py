@@ -170,8 +170,9 @@ class Result:
             bins: Rows of the map, evenly spaced in the logarithm of the latency.
 
         Returns:
-            The ends of the time slots in seconds, shape ``(slots,)``; the edges of the latency rows in nanoseconds,
-            shape ``(bins + 1,)``; and the I/Os in each cell, shape ``(bins, slots)``.
+            The ends of the time slots in seconds since a job began, shape ``(slots,)``, each of which begins where the
+            one before ends, the first at 0; the edges of the latency rows in nanoseconds, shape ``(bins + 1,)``; and
+            the I/Os in each cell, shape ``(bins, slots)``. The slots are those of the job that ran longest.
 
         Raises:
             InputError: There is no such direction, or no row.
@@ -180,18 +181,23 @@ class Result:
         checked.count("bins", bins)
         table = self.heatmap_table()
         chosen = table["direction"].values == direction
-        ends = table["end"].codes[chosen] * 1e-9
+        if not chosen.any():
+            return np.zeros(0), np.zeros(bins + 1), np.zeros((bins, 0), dtype=np.int64)
+        begins, ends = (table[name].codes[chosen].astype(np.int64) for name in ("begin", "end"))
         middles = table["latency"].codes[chosen] + table["width"].codes[chosen] / 2
         counts = table["count"].codes[chosen].astype(np.int64)
-        times = np.unique(ends)
-        if len(times) == 0:
-            return np.zeros(0), np.zeros(bins + 1), np.zeros((bins, 0), dtype=np.int64)
+        # No two jobs' slots end at the same ns: side by side they would be slivers of one job each.
+        jobs, numbers = table["job"].codes[chosen], table["job_number"].codes[chosen]
+        longest = int(np.argmax(ends))
+        of_longest = (jobs == jobs[longest]) & (numbers == numbers[longest])
+        times = np.unique([0, *begins[of_longest], *ends[of_longest]])
+        slots = np.searchsorted(times, (begins + ends) // 2, side="right") - 1
         low, high = max(float(middles.min()), 1.0), float(middles.max()) * 1.01 + 1
         edges = np.geomspace(low, high, bins + 1)
         rows = np.clip(np.searchsorted(edges, middles, side="right") - 1, 0, bins - 1)
-        cells = np.zeros((bins, len(times)), dtype=np.int64)
-        np.add.at(cells, (rows, np.searchsorted(times, ends)), counts)
-        return times, edges, cells
+        cells = np.zeros((bins, len(times) - 1), dtype=np.int64)
+        np.add.at(cells, (rows, slots), counts)
+        return times[1:] * 1e-9, edges, cells
 
     def heat(self) -> Table:
         """The old name of :meth:`heatmap_table`."""
