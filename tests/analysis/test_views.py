@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import sampleblk_lab as lab
+from sampleblk_lab.analysis.offsets import Offsets
 from support import protobuf_fields
 
 DATA = Path(__file__).parents[1] / "data"
@@ -289,6 +290,64 @@ def test_offsets_of_dd_are_sequential():
     assert counts.sum() == table["size"].codes.sum()
     assert (len(times), len(places)) == (11, 5)
     assert "KiB |" in offsets.text()
+
+
+def calls_of(*calls: tuple[str, list[int], int]) -> lab.Table:
+    """A table of system calls: their names, arguments and results."""
+    number = len(calls)
+    columns = {
+        "time": np.arange(number, dtype=np.uint64),
+        "duration": np.ones(number, dtype=np.uint64),
+        "pid": np.full(number, 7, dtype=np.int32),
+        "syscall": [name for name, _, _ in calls],
+        "ret": np.array([ret for _, _, ret in calls], dtype=np.int64),
+    }
+    columns |= {
+        f"arg{place}": np.array([[*args, *[0] * 6][place] for _, args, _ in calls], dtype=np.uint64)
+        for place in range(6)
+    }
+    return lab.Table.of(columns, units={"time": "ns", "duration": "ns"})
+
+
+APPEND, RWF_APPEND, OWN, DUP_CLOEXEC = 0o2000, 0x10, 2**64 - 1, 1030
+
+
+@pytest.mark.parametrize(
+    ("calls", "offsets", "known"),
+    [
+        # Where a file that is appended to ends is in no call.
+        ([("openat", [0, 0, APPEND], 3), ("read", [3], 9), ("write", [3], 4), ("read", [3], 1)], [0, 9, 13], [1, 0, 0]),
+        (
+            [("open", [0, APPEND], 3), ("lseek", [3], 8), ("read", [3], 1), ("pwrite64", [3, 0, 5, 6], 5)],
+            [8, 6],
+            [1, 0],
+        ),
+        ([("openat", [0, 0, 0], 3), ("pwritev2", [3, 0, 1, 6, 0, RWF_APPEND], 5)], [6], [0]),
+        # An offset of -1 is the file's own.
+        ([("openat", [0, 0, 0], 3), ("preadv2", [3, 0, 1, OWN], 100), ("read", [3], 7)], [0, 100], [1, 1]),
+        # Descriptors of one file share its offset.
+        (
+            [("creat", [0], 3), ("dup", [3], 4), ("write", [3], 10), ("write", [4], 1), ("write", [3], 1)],
+            [0, 10, 11],
+            [1] * 3,
+        ),
+        ([("creat", [0], 3), ("fcntl", [3, DUP_CLOEXEC], 9), ("write", [9], 10), ("write", [3], 1)], [0, 10], [1, 1]),
+    ],
+)
+def test_an_offset_that_is_said_to_be_known_is_right(calls, offsets, known):
+    found = Offsets(calls_of(*calls))
+    assert found.table()["offset"].codes.tolist() == offsets
+    assert found.table()["known"].codes.tolist() == known
+    unknown = found.table().metadata.get("unknown_offsets", "0")
+    assert unknown == str(known.count(0))
+    assert ("unknown_offsets" in found.text()) == (0 in known)
+
+
+def test_a_large_call_is_at_all_the_offsets_that_it_moved_bytes_of():
+    offsets = Offsets(calls_of(("pread64", [3, 0, 0, 0], 4096), ("pread64", [3, 0, 0, 1024], 2048), ("read", [3], 0)))
+    counts, _, places = offsets.heatmap(1, 4)
+    assert places.tolist() == [0, 1024, 2048, 3072, 4096]
+    assert counts[:, 0].tolist() == [1024, 2048, 2048, 1024]
 
 
 class Perfetto:

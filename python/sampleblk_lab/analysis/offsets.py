@@ -23,21 +23,26 @@ class Offsets:
 
     Args:
         calls: The system-call table; with the opens and seeks in it the offsets are exact, without them they count
-            from where the recording began (``known`` is 0).
+            from where the recording began (``known`` is 0). So they do of what is written with ``O_APPEND`` or
+            ``RWF_APPEND``, to wherever the file ends. A descriptor is its task's: what another thread or process
+            that shares it reads or writes moves it unseen.
     """
 
     def __init__(self, calls: Table) -> None:
         self._table = Table(core.offset_table(calls._table))  # noqa: SLF001
 
     def table(self) -> Table:
-        """A row a call: time, duration (ns), pid, fd, operation, offset, size (bytes), known."""
+        """A row a call: time, duration (ns), pid, fd, operation, offset, size (bytes), known.
+
+        ``metadata["unknown_offsets"]`` counts those that are not known, where there are any.
+        """
         return self._table
 
     def __len__(self) -> int:
         return len(self._table)
 
     def heatmap(self, columns: int = 60, rows: int = 20) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Bytes moved, by time and offset.
+        """Bytes moved, by the time at which a call began, and offset.
 
         Returns:
             The bytes, shape ``(rows, columns)``, row 0 the lowest offsets; the edges of time (ns) and of offset.
@@ -55,7 +60,17 @@ class Offsets:
         since = time - time.min()
         edges_time = np.linspace(0, int(since.max()) + 1, columns + 1)
         edges_offset = np.linspace(0, int((offset + size).max()) or 1, rows + 1)
-        counts, _, _ = np.histogram2d(offset, since, bins=(edges_offset, edges_time), weights=size)
+        counts = np.zeros((rows, columns))
+        column = np.clip(np.searchsorted(edges_time, since, side="right") - 1, 0, columns - 1)
+        begin, end = offset.astype(np.float64), (offset + size).astype(np.float64)
+        first = np.clip(np.searchsorted(edges_offset, begin, side="right") - 1, 0, rows - 1)
+        within = end <= edges_offset[first + 1]
+        np.add.at(counts, (first[within], column[within]), size[within])
+        # A large call is in all the rows that it moved bytes of.
+        begin, end, column = begin[~within], end[~within], column[~within]
+        for row in range(rows if len(begin) else 0):
+            moved = np.minimum(end, edges_offset[row + 1]) - np.maximum(begin, edges_offset[row])
+            np.add.at(counts[row], column, np.maximum(moved, 0))
         return counts, int(time.min()) + edges_time, edges_offset
 
     def sequential(self) -> float:

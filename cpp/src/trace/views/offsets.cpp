@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <map>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <tuple>
@@ -14,11 +15,31 @@ namespace sampleblk::trace {
 
 namespace {
 
-enum class Call : std::uint8_t { other, open, close, read, write, pread, pwrite, seek, dup };
+enum class Call : std::uint8_t {
+    other,
+    open,
+    openat,
+    creat,
+    close,
+    read,
+    write,
+    pread,
+    pwrite,
+    pwritev2,
+    seek,
+    dup,
+    fcntl
+};
 
 Call call_of(std::string_view name) {
-    if (name == "open" || name == "openat" || name == "openat2" || name == "creat") {
+    if (name == "open") {
         return Call::open;
+    }
+    if (name == "openat") {
+        return Call::openat;
+    }
+    if (name == "creat" || name == "openat2") {  // has no flags; has them in the caller's memory
+        return Call::creat;
     }
     if (name == "close") {
         return Call::close;
@@ -32,11 +53,17 @@ Call call_of(std::string_view name) {
     if (name == "pread64" || name == "preadv" || name == "preadv2") {
         return Call::pread;
     }
-    if (name == "pwrite64" || name == "pwritev" || name == "pwritev2") {
+    if (name == "pwrite64" || name == "pwritev") {
         return Call::pwrite;
+    }
+    if (name == "pwritev2") {
+        return Call::pwritev2;
     }
     if (name == "lseek") {
         return Call::seek;
+    }
+    if (name == "fcntl") {
+        return Call::fcntl;
     }
     return name == "dup" || name == "dup2" || name == "dup3" ? Call::dup : Call::other;
 }
@@ -44,7 +71,15 @@ Call call_of(std::string_view name) {
 struct Position {
     std::uint64_t offset = 0;
     bool known = false;
+    bool appends = false;  // writes go to the file's end, wherever that is
 };
+
+// Linux's generic flags of open(2) and commands of fcntl(2) (include/uapi/asm-generic/fcntl.h, linux/fcntl.h).
+constexpr std::uint64_t kAppend = 02000;
+constexpr std::uint64_t kDup = 0, kDupCloexec = 1030;
+constexpr std::uint64_t kRwfAppend = 0x10;  // of pwritev2 (include/uapi/linux/fs.h)
+// As preadv2's and pwritev2's offset: the file's own.
+constexpr std::uint64_t kOwnOffset = UINT64_MAX;
 
 // A column of any table that a caller may give us.
 template <typename T>
@@ -70,7 +105,10 @@ Table offset_table(const Table& calls) {
     const bool several = calls.find("buffer") != nullptr;
     const auto* buffer = several ? column<std::int32_t>(calls, "buffer", ColumnType::string) : nullptr;
     const auto* arg0 = column<std::uint64_t>(calls, "arg0");
+    const auto* arg1 = column<std::uint64_t>(calls, "arg1");
+    const auto* arg2 = column<std::uint64_t>(calls, "arg2");
     const auto* arg3 = column<std::uint64_t>(calls, "arg3");
+    const auto* arg5 = column<std::uint64_t>(calls, "arg5");
     const auto* ret = column<std::int64_t>(calls, "ret");
     const StringPool& names = *calls.find("syscall")->pool();
     std::vector<Call> kinds;
@@ -78,11 +116,12 @@ Table offset_table(const Table& calls) {
     for (std::size_t code = 0; code < names.size(); ++code) {
         kinds.push_back(call_of(names.at(static_cast<std::int32_t>(code))));
     }
-    // By buffer, task and descriptor: each buffer has the calls of its own events.
-    std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, Position> positions;
+    // By buffer, task and descriptor: each buffer has the calls of its own events. Those of dup() share one.
+    std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, std::shared_ptr<Position>> positions;
     std::vector<std::uint64_t> out_time, out_duration, out_offset, out_size;
     std::vector<std::int32_t> out_pid, out_fd, out_operation, out_buffer;
     std::vector<std::uint8_t> out_known;
+    std::uint64_t unknown = 0;
     auto operations = std::make_shared<StringPool>();
     const std::int32_t reads = operations->intern("read");
     const std::int32_t writes = operations->intern("write");
@@ -97,37 +136,61 @@ Table offset_table(const Table& calls) {
         const auto fd = static_cast<std::int32_t>(arg0[row]);
         const std::int32_t of = several ? buffer[row] : 0;
         const auto result = static_cast<std::uint64_t>(ret[row]);
+        const auto position = [&]() -> const std::shared_ptr<Position>& {
+            auto& place = positions[{of, pid[row], fd}];
+            if (place == nullptr) {
+                place = std::make_shared<Position>();
+            }
+            return place;
+        };
+        const auto made = std::tuple(of, pid[row], static_cast<std::int32_t>(result));
         switch (kind) {
             case Call::open:
-                positions[{of, pid[row], static_cast<std::int32_t>(result)}] = {0, true};
+            case Call::openat:
+            case Call::creat: {
+                const std::uint64_t flags = kind == Call::open ? arg1[row] : kind == Call::openat ? arg2[row] : 0;
+                positions[made] = std::make_shared<Position>(Position{0, true, (flags & kAppend) != 0});
                 continue;
+            }
             case Call::close:
                 positions.erase({of, pid[row], fd});
                 continue;
             case Call::seek:
-                positions[{of, pid[row], fd}] = {result, true};
+                *position() = {result, true, position()->appends};
                 continue;
-            case Call::dup:
-                positions[{of, pid[row], static_cast<std::int32_t>(result)}] = positions[{of, pid[row], fd}];
+            case Call::dup: {
+                const std::shared_ptr<Position> shared = position();
+                positions[made] = shared;
+                continue;
+            }
+            case Call::fcntl:
+                if (arg1[row] == kDup || arg1[row] == kDupCloexec) {
+                    const std::shared_ptr<Position> shared = position();
+                    positions[made] = shared;
+                }
                 continue;
             default:
                 break;
         }
-        Position at{arg3[row], true};
-        if (kind == Call::read || kind == Call::write) {
-            Position& position = positions[{of, pid[row], fd}];
-            at = position;
-            position.offset += result;
+        Position& own = *position();
+        const bool writes_it = kind == Call::write || kind == Call::pwrite || kind == Call::pwritev2;
+        const bool appends = writes_it && (own.appends || (kind == Call::pwritev2 && (arg5[row] & kRwfAppend) != 0));
+        Position at{arg3[row], !appends};
+        if (kind == Call::read || kind == Call::write || arg3[row] == kOwnOffset) {
+            own.known = own.known && !appends;
+            at = own;
+            own.offset += result;
         }
         out_time.push_back(time[row]);
         out_duration.push_back(duration[row]);
         out_pid.push_back(pid[row]);
         out_buffer.push_back(of);
         out_fd.push_back(fd);
-        out_operation.push_back(kind == Call::read || kind == Call::pread ? reads : writes);
+        out_operation.push_back(writes_it ? writes : reads);
         out_offset.push_back(at.offset);
         out_size.push_back(result);
         out_known.push_back(at.known ? 1 : 0);
+        unknown += at.known ? 0 : 1;
     }
     std::vector<Column> columns;
     columns.emplace_back("time", std::move(out_time), calls.find("time")->unit());
@@ -141,7 +204,11 @@ Table offset_table(const Table& calls) {
     if (several) {
         columns.emplace_back("buffer", std::move(out_buffer), calls.find("buffer")->pool());
     }
-    return Table(std::move(columns), calls.metadata());
+    auto metadata = calls.metadata();
+    if (unknown != 0) {
+        metadata["unknown_offsets"] = std::to_string(unknown);
+    }
+    return Table(std::move(columns), std::move(metadata));
 }
 
 }  // namespace sampleblk::trace
