@@ -166,6 +166,41 @@ def test_rates_of_jobs_that_ran_one_after_the_other_do_not_add_up(tmp_path: Path
     assert told["a, write, group 1"].startswith("10 I/Os, 1,000 IOPS")
 
 
+def test_jobs_of_which_one_ran_longer_have_the_rate_of_all_the_time(tmp_path: Path) -> None:
+    from sampleblk_lab.report.run_page import run_page
+
+    def job(runtime: int, error: int) -> dict[str, Any]:
+        clat = {"mean": 1, "stddev": 0, "min": 1, "max": 1}
+        write = {"total_ios": runtime, "io_bytes": 1024 * runtime, "runtime": runtime, "clat_ns": clat}
+        write |= {"bw_bytes": 1024 * 1000, "iops": 1000.0}
+        return {"jobname": "a", "groupid": 0, "error": error, "write": write}
+
+    told = {"stop_reason": "interrupted"}
+    (tmp_path / "result.json").write_text(json.dumps({"jobs": [job(1000, 5), job(9000, 28)], "sampleblk": told}))
+    facts = dict(re.findall(r"<th>([^<]*)</th><td>(.*?)</td>", run_page(tmp_path).html()))
+    assert facts["a, write"].startswith("2 jobs: 10,000 I/Os, 1,111 IOPS, 1.09 MiB/s")
+    assert facts["stopped"].startswith("interrupted; what ran until then")
+    assert facts["a failed"] == "fio: error 5; fio: error 28"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (1.004, "1.004"),
+        (0.99998, "0.99998"),
+        (1.0, "1"),
+        (99.97, "99.97"),
+        (100.0, "100"),
+        (999.7, "1,000"),
+        (1.234, "1.23"),
+    ],
+)
+def test_no_change_and_all_are_not_what_is_near(value: float, shown: str) -> None:
+    page = Page("t")
+    page.add_table("h", Table.of({"ratio": np.array([value])}))
+    assert f"<td class='n'>{shown}</td>" in page.html()
+
+
 def _headings(page: str) -> list[str]:
     return re.findall("<h2>(.*?)</h2>", page)
 

@@ -129,5 +129,16 @@ def _number(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+        return _decimal(value)
     return _escape(value)
+
+
+def _decimal(value: float) -> str:
+    """Three digits; more where these would make 1 or 100 of what is near: no change, or all."""
+    if abs(value) >= 999.5:
+        return f"{value:,.0f}"
+    text = f"{value:.3g}"
+    digits = 4
+    while text in ("1", "100") and value not in (1, 100) and digits <= 9:
+        text, digits = f"{value:.{digits}g}", digits + 1
+    return text

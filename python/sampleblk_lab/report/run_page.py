@@ -209,13 +209,15 @@ def _summary(run: Run, recordings: list[Recording]) -> dict[str, str]:
         facts["processor time"] = f"{command['user_s']:.3f} s user, {command['system_s']:.3f} s system"
     if run.result is not None:
         histogram = run.result.histogram()
+        if reason := run.result.stop_reason:
+            facts["stopped"] = f"{reason}; what ran until then is shown"
         # Those of numjobs share a name; so may others, which ran one after the other: their rates do not add up.
         jobs: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
         for row, group in zip(run.result.summary(), run.result.groups(), strict=True):
             jobs.setdefault((str(row["job"]), str(row["direction"]), group), []).append(row)
         named = Counter((job, direction) for job, direction, _ in jobs)
         for (job, direction, group), rows in jobs.items():
-            ios, iops, bandwidth = (sum(row[name] or 0 for row in rows) for name in ("ios", "iops", "bandwidth"))
+            ios, iops, bandwidth = _together(rows)
             told = f"{len(rows)} jobs: " if len(rows) > 1 else ""
             told += f"{ios:,} I/Os, {iops:,.0f} IOPS, {core.format_bytes(round(bandwidth))}/s"
             if named[job, direction] > 1:  # they have one histogram
@@ -227,14 +229,30 @@ def _summary(run: Run, recordings: list[Recording]) -> dict[str, str]:
                 told += f"; half within {core.format_duration(round(p50))}"
                 told += f", 99 % within {core.format_duration(round(p99))}"
             facts[f"{job}, {direction}"] = told
+        failed: dict[str, list[str]] = {}
         for name, _, text in run.result.errors:
-            facts[f"{name} failed"] = text
+            failed.setdefault(name, []).append(text)
+        for name, texts in failed.items():
+            facts[f"{name} failed"] = "; ".join(
+                f"{text} ({often} jobs)" if often > 1 else text for text, often in Counter(texts).items()
+            )
     if recordings:
         lost = sum(one.lost for one in recordings)
         facts["lost events"] = "none" if not lost else f"{lost}: the counts below are too small"
     if machine.aspects(run.environment)["accelerator"] == "tcg":
         facts["accelerator"] = "TCG (emulation): compare ratios, not times"
     return facts
+
+
+def _together(rows: list[dict[str, Any]]) -> tuple[int, float, float]:
+    """I/Os, IOPS and bytes a second of jobs that began together: over the time of the longest, as fio's groups."""
+    longest = max(row["runtime"] for row in rows)
+    # By each job's own rate: the whole milliseconds of fio's JSON are 0 of a short job.
+    shares = [row["runtime"] / longest if longest else 1.0 for row in rows]
+    iops, bandwidth = (
+        sum(row[name] * share for row, share in zip(rows, shares, strict=True)) for name in ("iops", "bandwidth")
+    )
+    return sum(row["ios"] for row in rows), iops, bandwidth
 
 
 def trust_checks(

@@ -36,11 +36,11 @@ class FioResult:
     Args:
         value: Its JSON+, or JSON.
         text: Its normal output.
-        stop_reason: Why it ended early.
+        stop_reason: Why it ended early; the JSON of our own jobs says so itself.
         source: The file that it was read from.
 
     Attributes:
-        stop_reason: ``"interrupted"`` after Ctrl-C, else empty.
+        stop_reason: ``"interrupted"`` after Ctrl-C; of our own jobs any other reason too; else empty.
 
     Raises:
         FormatError: Of every view: it is not what fio writes.
@@ -49,7 +49,8 @@ class FioResult:
     def __init__(self, value: dict[str, Any], text: str, stop_reason: str = "", source: str = "") -> None:
         self._value = value
         self._text = text
-        self.stop_reason = stop_reason
+        ours = value.get("sampleblk")
+        self.stop_reason = stop_reason or (str(ours.get("stop_reason", "")) if isinstance(ours, dict) else "")
         self._source = source or "result"
 
     @contextlib.contextmanager
