@@ -206,6 +206,12 @@ def test_a_ratio_of_which_nothing_is_known_touches_the_line() -> None:
     assert "to inf: no difference shown" in [text.get_text() for text in figure.axes[0].texts]
 
 
+def test_a_comparison_says_how_sure_each_is() -> None:
+    sure = [lab.compare([1.0, 1.1] * 3, [2.0, 2.1] * 3, confidence=each) for each in (0.98, 0.9)]
+    made = plot.comparison({"a": sure[0], "b": sure[1]})
+    assert made.figure().axes[0].get_xlabel() == "after / before, 98% and 90% intervals"
+
+
 def test_the_bars_are_the_requests(block: Block) -> None:
     axes = plot.block_life(block, most=5).figure().axes[0]
     assert "the first 5 of 12" in axes.get_title(loc="left")
@@ -213,6 +219,14 @@ def test_the_bars_are_the_requests(block: Block) -> None:
     ends = {bar.get_x() + bar.get_width() for bar in bars}
     assert max(ends) == pytest.approx(2600)
     assert len(bars) == 5 * 2 + 2  # two of the five waited in the scheduler
+
+
+def test_requests_that_are_not_drawn_are_counted(block: Block) -> None:
+    columns = {name: block.table()[name].codes.copy() for name in ("queued", "inserted", "issued", "completed")}
+    columns["completed"][3:5] = 0
+    title = plot.block_life(Block(lab.Table.of(columns)), most=4).figure().axes[0].get_title(loc="left")
+    assert "the first 4 of 10" in title
+    assert "left out: 2 that" in title
 
 
 def test_nothing_to_draw_is_said(block: Block) -> None:

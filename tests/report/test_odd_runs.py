@@ -31,7 +31,16 @@ def run(tmp_path: Path) -> Path:
     result = job.run(progress=False)
     folder = tmp_path / "run"
     folder.mkdir()
-    measured = {"name": "n", "unit": "s", "better": "lower", "stopped": "", "value": 1, "low": 1, "high": 2}
+    measured = {
+        "name": "n",
+        "unit": "s",
+        "better": "lower",
+        "stopped": "",
+        "value": 1,
+        "low": 1,
+        "high": 2,
+        "confidence": 0.9,
+    }
     files: dict[str, Any] = {
         "result.json": result.json(bins=True),
         "env.json": machine.environment(),

@@ -201,6 +201,32 @@ def test_no_change_and_all_are_not_what_is_near(value: float, shown: str) -> Non
     assert f"<td class='n'>{shown}</td>" in page.html()
 
 
+def test_measurements_are_said_to_be_known_as_well_as_they_are(tmp_path: Path) -> None:
+    from sampleblk_lab.report.run_page import run_page
+
+    measured = {"name": "n", "unit": "s", "better": "lower", "stopped": "", "value": 1, "low": 1, "high": 2}
+    measured["samples"] = [1, 2]
+    for sure, told in (([0.9, 0.9], "confidence, 90 %."), ([0.9, 0.995], "the last column."), ([None], "98 %.")):
+        entries = [measured if each is None else {**measured, "confidence": each} for each in sure]
+        (tmp_path / "measurements.json").write_text(json.dumps(entries))
+        page = run_page(tmp_path).html()
+        assert told in page
+        assert ("<td class='n'>99.5</td>" in page) == (0.995 in sure)
+
+
+def test_each_quantity_of_a_comparison_has_a_row() -> None:
+    """Also where what the test and the metric are called reads alike."""
+    from sampleblk_lab.report.run_page import comparison_page
+    from sampleblk_lab.results.sets import Row
+
+    same = lab.compare([1.0, 1.01] * 3, [1.0, 1.01] * 3)
+    slower = lab.compare([1.0, 1.01] * 3, [2.0, 2.01] * 3, confidence=0.9)
+    page = comparison_page("a", "b", [Row("t[x", "y]", slower), Row("t[x y]", "", same), Row("t", "", same)]).html()
+    rows = re.findall(r"<tr><td>(.*?)</td><td>(.*?)</td>", page)
+    assert [verdict for _, verdict in rows] == ["slower", "no difference shown", "no difference shown"]
+    assert len({name for name, _ in rows}) == 3
+
+
 def _headings(page: str) -> list[str]:
     return re.findall("<h2>(.*?)</h2>", page)
 

@@ -144,3 +144,10 @@ def test_what_never_varies_does_not_differ_by_how_often_it_was_measured() -> Non
         value, counts = float(rng.uniform(0.1, 1e6)), rng.integers(6, 30, 2)
         made = compare([value] * counts[0], [value] * counts[1])
         assert (made.verdict, made.ratio.value) == ("no difference shown", 1.0), (value, counts)
+
+
+def test_a_ratio_is_not_written_as_1_where_the_verdict_says_that_it_is_not() -> None:
+    made = compare([1.0, 1.00001] * 3, [1.0004, 1.00041] * 3)
+    assert made.text().startswith("slower: ratio 1.0004 [1.0004, 1.0004] at 98%")
+    assert compare([1e9, 1.1e9] * 3, [1.0, 1.1] * 3).text().startswith("faster: ratio 0.000000001 [")
+    assert compare([1.0, 1.1] * 3, [2.0, 2.2] * 3).text().startswith("slower: ratio 2.000 [")

@@ -57,7 +57,8 @@ def comparison(comparisons: Comparison | Mapping[str, Comparison]) -> Plot:
         axes.set_ylim(len(named) - 0.4, -0.6)
         axes.margins(x=0.25)
         axes.grid(visible=False, axis="y")
-        axes.set_xlabel(f"after / before, {next(iter(named.values())).ratio.sure} interval")
+        sure = list(dict.fromkeys(made.ratio.sure for made in named.values()))
+        axes.set_xlabel(f"after / before, {' and '.join(sure)} interval{'s' if len(sure) > 1 else ''}")
         axes.set_title("Comparison")
 
     return Plot(draw, (7.2, 1.4 + 0.42 * len(named)))

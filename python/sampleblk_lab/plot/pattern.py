@@ -141,7 +141,8 @@ def block_life(block: Block, *, most: int = 200) -> Plot:
 
     Args:
         block: ``run.block()``.
-        most: Only the first so many requests; the title says how many there are.
+        most: Only the first so many requests; the title says how many there are, and how many were not seen from
+            queue to completion.
 
     Raises:
         InputError: No request was seen from queue to completion.
@@ -167,7 +168,9 @@ def block_life(block: Block, *, most: int = 200) -> Plot:
         time_axis(axes.xaxis, what="time since it was queued")
         axes.set_ylabel("request")
         cut = f", the first {len(shown)} of {len(order):,}" if len(order) > len(shown) else ""
-        axes.set_title(f"Life of block requests{cut}")
+        left_out = len(table) - len(order)
+        partly = f"\nleft out: {left_out:,} that were not seen from queue to completion" if left_out else ""
+        axes.set_title(f"Life of block requests{cut}{partly}")
         axes.legend(loc="lower right")
 
     return Plot(draw)

@@ -20,7 +20,7 @@ from sampleblk_lab.analysis.trust import of_recording
 from sampleblk_lab.errors import InputError, SampleblkError
 from sampleblk_lab.plot.style import in_dark
 from sampleblk_lab.report.page import Page
-from sampleblk_lab.results import machine, store
+from sampleblk_lab.results import machine, stats, store
 from sampleblk_lab.table import Table
 from sampleblk_lab.texts import read_json, read_text
 from sampleblk_lab.trust import Check, of_losses
@@ -345,7 +345,15 @@ def _measurements(sections: _Sections, measured: list[dict[str, Any]]) -> None:
     columns["unit"] = [entry["unit"] for entry in measured]
     columns["samples"] = np.array([len(entry["samples"]) for entry in measured], dtype=np.int64)
     columns["stopped"] = [entry["stopped"] for entry in measured]
-    sections.table("Measurements", Table.of(columns), "low and high bound the value at the stated confidence, 98 %.")
+    sure = [100 * entry.get("confidence", stats.CONFIDENCE) for entry in measured]
+    if len(set(sure)) > 1:
+        columns["confidence"] = np.array(sure)
+    stated = f"{sure[0]:.10g} %" if len(set(sure)) == 1 else "the last column"
+    sections.table(
+        "Measurements",
+        Table.of(columns, units={"confidence": "%"} if "confidence" in columns else {}),
+        f"low and high bound the value at the stated confidence, {stated}.",
+    )
 
 
 def longest_call(run: Run, target: str) -> CallOutline | None:
@@ -379,7 +387,13 @@ def _block(sections: _Sections, block: Block) -> None:
 def comparison_page(before: str, after: str, rows: Sequence[Row]) -> Page:
     """The page of a comparison of two sets."""
     page = Page(f"{after} against {before}", "interleaved sessions, or an allowance for what sessions differ by")
-    made = {f"{row.test} {row.metric}".strip(): row.comparison for row in rows if row.comparison is not None}
+    names = [row.name for row in rows]
+    # What a test and what a metric is called may read alike together.
+    made = {
+        row.name if names.count(row.name) == 1 else f"{row.test}: {row.metric}": row.comparison
+        for row in rows
+        if row.comparison is not None
+    }
     if made:
         _Sections(page, {}).picture(
             "Ratios", lambda: plot.comparison(made), "What touches the line at 1 shows no difference."

@@ -62,13 +62,23 @@ class Comparison:
             return NO_DIFFERENCE
         return SLOWER if (self.ratio.value > 1) == (self.better == "lower") else FASTER
 
+    def _written(self) -> list[str]:
+        """The ratio and its bounds, with three decimals, or as many as it takes to see that it is none of 0 and 1."""
+        values = (self.ratio.value, self.ratio.low, self.ratio.high)
+        for decimals in range(3, 20):
+            written = [f"{value:.{decimals}f}" for value in values]
+            if float(written[0]) > 0 and not (self.different and float(written[1]) <= 1 <= float(written[2])):
+                break
+        return written
+
     def text(self) -> str:
         """One line, and the notes below it."""
         how = "pairs" if self.paired else "samples each"
         count = len(self.before) if len(self.before) == len(self.after) else f"{len(self.before)} and {len(self.after)}"
+        value, low, high = self._written()
         line = (
-            f"{self.subject}{': ' if self.subject else ''}{self.verdict}: ratio {self.ratio.value:.3f} "
-            f"[{self.ratio.low:.3f}, {self.ratio.high:.3f}] at {self.ratio.sure}, "
+            f"{self.subject}{': ' if self.subject else ''}{self.verdict}: ratio {value} "
+            f"[{low}, {high}] at {self.ratio.sure}, "
             f"Cliff's delta {self.effect:+.2f}, {count} {how}"
         )
         return "\n".join([line, *(f"  note: {note}" for note in self.notes)])

@@ -113,6 +113,9 @@ def measurements(path: Path) -> list[dict[str, Any]]:
             raise FormatError(str(path), 0, f"{where} to have 'low', a number")
         if not (_is_figure(high) or high == math.inf):
             raise FormatError(str(path), 0, f"{where} to have 'high', a number above 0 or null")
+        sure = one.get("confidence", 0.5)  # which older files do not have
+        if not (type(sure) in (int, float) and 0 < sure < 1):
+            raise FormatError(str(path), 0, f"{where} to have 'confidence', a number between 0 and 1")
         samples = one.get("samples")
         if not isinstance(samples, list) or not samples or not all(map(_is_figure, samples)):
             raise FormatError(str(path), 0, f"{where} to have 'samples', numbers above 0")
