@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 import sampleblk_lab as lab
+from sampleblk_lab import plot
 from sampleblk_lab._native import core
+from sampleblk_lab.report.run_page import run_page
 
 sys.path.insert(0, str(Path(__file__).parent))
 import trace_cmd
@@ -206,6 +208,18 @@ def test_ticks_are_no_nanoseconds(tmp_path, clock):
     assert run.offsets().table()["time"].unit == "ticks"
     assert run.counts()["first"].unit == "ticks"
     assert " ticks" in run.offsets().text()
+    pytest.importorskip("matplotlib")
+    for made in (plot.offset_heatmap(run.offsets()), plot.block_life(run.block()), plot.queue_depth(run.block())):
+        figure = made.figure()
+        figure.draw_without_rendering()
+        axes = figure.axes[0]
+        assert axes.get_xlabel().endswith(" (ticks)")
+        assert not any("s" in label.get_text() for label in axes.get_xticklabels())
+    with pytest.raises(lab.UnsupportedError, match="times in ticks"):
+        plot.bandwidth(run.offsets())
+    page = run_page(tmp_path).html()
+    assert f"ticks of the clock {clock}; record with the clock mono" in page
+    assert "<h2>Block requests</h2>" in page
     # The tracer takes the times of a call from a clock of its own, in ns.
     graph = run.graph().table()
     assert (graph["time"].unit, graph["duration"].unit, graph["self"].unit) == ("ticks", "ns", "ns")

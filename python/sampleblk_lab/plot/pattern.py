@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sampleblk_lab.errors import InputError
+from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.plot.latency import heat
 from sampleblk_lab.plot.style import Plot, bytes_axis, time_axis
 
@@ -48,13 +48,14 @@ def offset_heatmap(offsets: Offsets, *, columns: int = 120, rows: int = 60) -> P
     if len(offsets) == 0:
         raise InputError("the recording has no reads or writes", expected="record(syscalls=True)")
     cells, times, places = offsets.heatmap(columns, rows)
+    unit = offsets.table()["time"].unit
     title = "Where reads and writes went"
     if unknown := int(offsets.table().metadata.get("unknown_offsets", 0)):
         title += f"\nof {unknown:,} of {len(offsets):,} calls counted from where the recording began, or from the open"
 
     def draw(axes: Axes) -> None:
         heat(axes, times - times[0], places, cells, "moved", in_bytes=True)
-        time_axis(axes.xaxis, what="time")
+        time_axis(axes.xaxis, what="time", unit=unit)
         bytes_axis(axes.yaxis, "offset in the file")
         axes.set_title(title)
 
@@ -69,6 +70,7 @@ def bandwidth(result: Result | Offsets) -> Plot:
 
     Raises:
         InputError: Nothing was moved.
+        UnsupportedError: The recording's times are ticks of some clock.
     """
     measured = hasattr(result, "series")
     lines = _measured_rates(result.series()) if hasattr(result, "series") else _recorded_rates(result.table())
@@ -123,6 +125,8 @@ def _recorded_rates(calls: Table) -> _Rates:
     """The same of recorded calls."""
     if not len(calls):
         return {}
+    if calls["time"].unit != "ns":
+        raise UnsupportedError("bytes a second", f"the recording has times in {calls['time'].unit}", "the clock mono")
     ends = _since(calls["time"].codes + calls["duration"].codes, calls["time"].codes.min())
     slot = max(float(ends.max()) / _SLOTS, 1.0)
     places = np.minimum((ends / slot).astype(int), _SLOTS - 1)
@@ -159,13 +163,16 @@ def block_life(block: Block, *, most: int = 200) -> Plot:
     start = moments["queued"][shown]
 
     def draw(axes: Axes) -> None:
+        from matplotlib.ticker import MaxNLocator
+
         rows = np.arange(len(shown))
         for begin, end, name in _STAGES:
             left, right = (_since(moments[at][shown], start) for at in (begin, end))
             axes.barh(rows, right - left, left=left, height=0.85, label=name, linewidth=0)
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
-        time_axis(axes.xaxis, what="time since it was queued")
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        time_axis(axes.xaxis, what="time since it was queued", unit=table["queued"].unit)
         axes.set_ylabel("request")
         cut = f", the first {len(shown)} of {len(order):,}" if len(order) > len(shown) else ""
         left_out = len(table) - len(order)
@@ -210,7 +217,7 @@ def queue_depth(block: Block, device: str | None = None) -> Plot:
             axes.fill_between(times, least, depths, step="post", alpha=0.1, linewidth=0)
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-        time_axis(axes.xaxis, what="time")
+        time_axis(axes.xaxis, what="time", unit=table["time"].unit)
         axes.set_ylabel("requests with the driver")
         axes.set_title(title)
 

@@ -142,10 +142,16 @@ class Plot:
         return "<Plot>"
 
 
-def time_axis(axis: Any, *, base_ns: float = 1.0, what: str = "") -> None:
-    """Labels an axis of nanoseconds (times `base_ns`) with the fitting unit; to be called last, when all is drawn."""
+def time_axis(axis: Any, *, base_ns: float = 1.0, what: str = "", unit: str = "ns") -> None:
+    """Labels an axis of nanoseconds (times `base_ns`) with the fitting unit; to be called last, when all is drawn.
+
+    Times in another `unit`, the ticks of a clock of which nothing says how long they are, stay numbers.
+    """
     from matplotlib.ticker import AutoLocator, LogLocator
 
+    if unit not in ("ns", ""):
+        axis.set_label_text(f"{what} ({unit})")
+        return
     if axis.get_scale() == "log":
         # Of a range within a decade the powers of ten would label one place, or none.
         low, high = axis.get_view_interval()

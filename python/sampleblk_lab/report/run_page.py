@@ -17,7 +17,7 @@ import numpy as np
 from sampleblk_lab import plot, run_files, trust
 from sampleblk_lab.analysis.run import Run, open_run
 from sampleblk_lab.analysis.trust import of_recording
-from sampleblk_lab.errors import InputError, SampleblkError
+from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
 from sampleblk_lab.plot.style import in_dark
 from sampleblk_lab.report.page import Page
 from sampleblk_lab.results import machine, stats, store
@@ -167,7 +167,10 @@ def run_page(directory: Path) -> Page:
         sections.picture("Bandwidth", lambda: plot.bandwidth(offsets), "As the system calls returned.")
         sections.picture("Offsets", lambda: plot.offset_heatmap(offsets))
     if calls is not None:
-        sections.table("System calls", calls.calls, names=_CALL_NAMES, bar="seconds")
+        try:
+            sections.table("System calls", calls.calls, names=_CALL_NAMES, bar="seconds")
+        except UnsupportedError as error:  # of a clock's ticks nothing says how many are a second
+            sections.page.add_text("System calls", str(error), sections.note("System calls", "There is no table."))
         sizes = "Bytes moved by each read and write call, in powers of two."
         sections.table("I/O sizes", calls.run.io_sizes().histogram(), sizes, bar="writes")
     if (graph := _with(recordings, "ftrace:funcgraph")) is not None:
@@ -264,7 +267,8 @@ def trust_checks(
     for one in recordings:
         found += of_recording(one.run, lost=one.lost)
     if run.result is not None and calls is not None:
-        found += _calls_against_job(run.result, calls.calls)
+        with suppress(UnsupportedError):  # which the page says in the table's place
+            found += _calls_against_job(run.result, calls.calls)
     if counters and (requests := _with(recordings, "block:")) is not None:
         found += _requests_against_driver(requests.block.table(), counters)
     if profile is not None:
