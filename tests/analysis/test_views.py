@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import sampleblk_lab as lab
+from sampleblk_lab.analysis.io_sizes import IoSizes
 from sampleblk_lab.analysis.offsets import Offsets
 from support import protobuf_fields
 
@@ -224,6 +226,9 @@ def test_follow_through_reaches_the_journals_thread_and_the_driver():
     # Under way while the task slept, and the journal's requests are below it.
     assert any("off CPU" in line for line in lines[:commit])
     assert sum("issue to completion  [driver]" in line for line in lines[commit:]) == 2
+    # The journal's are not this task's: that is told, for others' would look the same.
+    assert story.times().metadata["requests_of_others"] == "2"
+    assert "requests_of_others: 2" in story.text()
     with pytest.raises(IndexError, match="call 7 of 1 calls of fsync"):
         lab.open_run(DATA / "trace" / "6.12-fsync.dat").follow_through("fsync", 7)
 
@@ -348,6 +353,14 @@ def test_a_large_call_is_at_all_the_offsets_that_it_moved_bytes_of():
     counts, _, places = offsets.heatmap(1, 4)
     assert places.tolist() == [0, 1024, 2048, 3072, 4096]
     assert counts[:, 0].tolist() == [1024, 2048, 2048, 1024]
+
+
+def test_sizes_are_counted_by_their_power_of_two():
+    sizes = [0, 1, 2, 3, 4095, 4096, 2**31 - 1, 2**50 - 1, 2**53 - 1, 2**62 - 1, 2**62, 2**63 - 1]
+    table = IoSizes(calls_of(*(("read", [3], size) for size in sizes)), {}).histogram()
+    found = dict(zip(table["value"].codes.tolist(), table["reads"].codes.tolist(), strict=True))
+    expected = [1 << (size.bit_length() - 1) if size else 0 for size in sizes]
+    assert {value: count for value, count in found.items() if count} == Counter(expected)
 
 
 class Perfetto:

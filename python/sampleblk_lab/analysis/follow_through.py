@@ -85,7 +85,9 @@ class FollowThrough:
             Columns where (the key: ``on CPU`` and ``off CPU`` of the calling task, which add up to the call;
             ``driver``, from issue to completion; ``other tasks``, what they worked for it) and time (ns). The last
             two overlap the first; requests that overlap each other count once. Without sched_switch in the recording
-            the time off the CPU is not known and the row is missing.
+            the time off the CPU is not known and the row is missing. Requests that other tasks queued meanwhile are
+            counted (``metadata["requests_of_others"]``), for nothing tells a journal's, which the call waits for,
+            from those of somebody else.
         """
         others = [node for node in self.root.walk() if node.name.endswith("()") and node.context != self.root.context]
         rows = {} if self.off_cpu is None else {"off CPU": self.off_cpu}
@@ -170,6 +172,8 @@ class _Story:
             queuer = self._worker(root, functions.get(request.pids["pid"], []), request.node.start)
             _innermost(queuer or root, request.node.start).children.append(request.node)
             self._steps(request, functions)
+        if others := sum(request.pids["pid"] != self._task for request in requests):
+            metadata["requests_of_others"] = str(others)
         off_cpu, waits = self._waits(root.context)
         for wait in waits:
             _innermost(root, wait.start).children.append(wait)

@@ -116,9 +116,8 @@ class IoSizes:
 
 def _buckets(sizes: NDArray[Any]) -> NDArray[Any]:
     """Counts by power of two: [0] zero bytes, [n] 2^(n-1) up to 2^n - 1."""
-    exponent = np.zeros(len(sizes), dtype=np.int64)
-    positive = sizes > 0
-    exponent[positive] = np.floor(np.log2(sizes[positive])).astype(np.int64) + 1
+    # Not by a logarithm, which rounds 2^n - 1 up.
+    exponent = np.searchsorted(np.int64(1) << np.arange(63, dtype=np.int64), sizes, side="right")
     counts: NDArray[Any] = np.bincount(exponent, minlength=64).astype(np.uint64)
     return counts
 
