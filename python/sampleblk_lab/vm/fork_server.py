@@ -126,14 +126,18 @@ def main(not_found: set[str], preload: Iterable[str]) -> None:
         preload: As :func:`import_all` has it.
     """
     atexit.register(_end_by_signal)  # the first to be registered is the last to run
-    at_start = read_at_start(os.environ.items())
+    at_start = read_at_start(os.environ.items(), preloads=bool(preload))
+
+    def reads_other(environment: Mapping[str, str]) -> bool:
+        return read_at_start(environment.items(), preloads=bool(preload)) != at_start
+
     import_all(preload)
     del sys.meta_path[-1]
     origins = _origins(not_found)
     imported = {name: id(module) for name, module in sys.modules.items() if name != "__main__"}
     gc.collect()
     gc.freeze()  # a collection in a fork would write to all that it shares
-    status = _run(_become(*_serve(), at_start, origins))
+    status = _run(_become(*_serve(), reads_other, origins))
     _end(status, imported)
     raise SystemExit(status)
 
@@ -205,7 +209,10 @@ def _origins(not_found: set[str]) -> dict[str, str | None]:
 
 
 def _become(
-    command: _Command, descriptors: list[int], at_start: dict[str, str], origins: dict[str, str | None]
+    command: _Command,
+    descriptors: list[int],
+    reads_other: Callable[[Mapping[str, str]], bool],
+    origins: dict[str, str | None],
 ) -> Callable[[], object]:
     """Makes this process what one of the command's own would be, up to its first line; returns what to do then."""
     stdin, stdout, stderr, report, root = descriptors
@@ -221,7 +228,7 @@ def _become(
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         os.chdir(command.folder)
         try:
-            program = _program(command, at_start, origins)
+            program = _program(command, reads_other, origins)
         except _NewInterpreterError:
             os.execve(command.argv[0], command.argv, command.environment)
     except OSError as error:
@@ -231,9 +238,11 @@ def _become(
     return program
 
 
-def _program(command: _Command, at_start: dict[str, str], origins: dict[str, str | None]) -> Callable[[], object]:
+def _program(
+    command: _Command, reads_other: Callable[[Mapping[str, str]], bool], origins: dict[str, str | None]
+) -> Callable[[], object]:
     """Sets up the interpreter for a command. Raises _NewInterpreterError before anything is changed."""
-    if read_at_start(command.environment.items()) != at_start:
+    if reads_other(command.environment):
         raise _NewInterpreterError
     words = command.argv[1:]
     unbuffered = bool(command.environment.get("PYTHONUNBUFFERED"))

@@ -91,7 +91,7 @@ def ready(preload: Sequence[str] = (), *, at_once: bool = False) -> Interpreter 
         preload: The modules that it has imported besides those that all have.
         at_once: Also when it has.
     """
-    environment = read_at_start(os.environ.items())
+    environment = read_at_start(os.environ.items(), preloads=bool(preload))
     if sys.flags.isolated or any(_is_unknown(name) for name in environment):
         return None
     settings = sorted(f"{name}={value}" for name, value in environment.items())

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 _AT_START = (
     *("PYTHON", "LD_", "LC_", "MALLOC_", "GLIBC_", "OPENBLAS_", "GOTO_", "GFORTRAN_", "OMP_", "MKL_", "NPY_", "NUMPY_"),
     *("OPENSSL_", "SQLITE_", "EXECNET_", "COV_", "COVERAGE_"),
-    # What notebook kernels preload (sampleblk_lab.jupyter.host).
-    *("DEBUGPY_", "GEVENT_", "IPYTHON_", "PILLOW_", "PYDEV", "PYZMQ_", "TORNADO_", "TRAITLETS_"),
 )
-_AT_START_NAMES = frozenset(
+_AT_START_NAMES = frozenset({"HOME", "LANG", "LANGUAGE"})
+# And those that the libraries of a notebook kernel read (sampleblk_lab.jupyter.host).
+_PRELOADED = ("DEBUGPY_", "GEVENT_", "IPYTHON_", "PILLOW_", "PYDEV", "PYZMQ_", "TORNADO_", "TRAITLETS_")
+_PRELOADED_NAMES = frozenset(
     {
-        *("HOME", "LANG", "LANGUAGE"),
         *("DEBUG_PYDEVD_PATHS_TRANSLATION", "IPYTHONENABLE", "JUPYTER_ALLOW_INSECURE_WRITES", "JUPYTER_PLATFORM_DIRS"),
         *(
             "JUPYTER_USE_PROGRAMDATA",
@@ -36,10 +36,17 @@ _AT_START_NAMES = frozenset(
 _HEEDED = frozenset({"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"} | (set() if site.ENABLE_USER_SITE else {"HOME"}))
 
 
-def read_at_start(environment: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Of an environment's variables those that only a new interpreter heeds."""
+def read_at_start(environment: Iterable[tuple[str, str]], *, preloads: bool = False) -> dict[str, str]:
+    """Of an environment's variables those that only a new interpreter heeds.
+
+    Args:
+        environment: Names and values.
+        preloads: Whether more is imported than the toolkit.
+    """
+    prefixes = _AT_START + _PRELOADED if preloads else _AT_START
+    names = _AT_START_NAMES | _PRELOADED_NAMES if preloads else _AT_START_NAMES
     return {
         name: value
         for name, value in environment
-        if (name.startswith(_AT_START) or name in _AT_START_NAMES) and name not in _HEEDED
+        if (name.startswith(prefixes) or name in names) and name not in _HEEDED
     }
