@@ -234,5 +234,6 @@ def test_a_running_job_is_interrupted(page: Page, sampleblk_folder: Path) -> Non
     output.wait_for(timeout=120_000)
     output.scroll_into_view_if_needed()
     _wait_until_run(page, 60)
-    assert page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").count() == 1
+    # Told after the cell's end is.
+    page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(timeout=30_000, state="attached")
     _shot(page, sampleblk_folder, "interrupted")
