@@ -153,11 +153,22 @@ def test_a_percentile_is_read_off_the_curve() -> None:
 def test_the_throughput_of_jobs_adds_up() -> None:
     """Their slots end a little after each other."""
     begin, end = [0, 100, 0, 103], [100, 201, 103, 190]
-    series = _Measured(begin=begin, end=end, bandwidth=[1000, 1000, 500, 500])
+    series = _Measured(begin=begin, end=end, bandwidth=[1000, 1000, 500, 500], group=[0] * 4)
     [line] = plot.bandwidth(series).figure().axes[0].get_lines()  # type: ignore[arg-type]
     places, rates = (np.asarray(data) for data in line.get_data())
     assert line.get_drawstyle() == "steps-pre"
     assert [rates[np.searchsorted(places, at)] for at in (50, 102, 150, 189, 195)] == [1500, 1500, 1500, 1500, 1000]
+
+
+def test_the_throughput_of_jobs_that_ran_one_after_the_other_does_not(tmp_path: Path) -> None:
+    each = "rw=read\nbs=4k\nsize=256k\ntime_based=1\nruntime=250ms\nstonewall=1\n"
+    text = f"[global]\ndirectory={tmp_path}\n[a]\nrate_iops=400\n{each}[b]\nrate_iops=800\n{each}"
+    jobs = lab.JobFile.parse(text).run(progress=False)
+    axes = plot.bandwidth(jobs).figure().axes[0]
+    assert [line.get_label() for line in axes.get_lines()] == ["read, group 0", "read, group 1"]
+    for line, number in zip(axes.get_lines(), jobs.summary()["bytes"].codes.tolist(), strict=True):
+        places, rates = (np.asarray(data) for data in line.get_data())
+        assert (np.diff(places) * rates[1:]).sum() / 1e9 == pytest.approx(number)
 
 
 def test_the_slots_of_a_heat_map_are_those_of_one_job(tmp_path: Path) -> None:

@@ -63,7 +63,10 @@ def offset_heatmap(offsets: Offsets, *, columns: int = 120, rows: int = 60) -> P
 
 
 def bandwidth(result: Result | Offsets) -> Plot:
-    """Throughput over time, a line for each direction, all jobs together.
+    """Throughput over time, a line for each direction, all jobs of a reporting group together.
+
+    Jobs behind a ``stonewall`` are another group. Each job's time is since it began; runs that were merged are laid
+    over each other.
 
     Args:
         result: Of a run; or ``run.offsets()``, the calls that were recorded, each counted when it returned.
@@ -92,15 +95,16 @@ def bandwidth(result: Result | Offsets) -> Plot:
 
 
 def _measured_rates(series: Table) -> _Rates:
-    """Of a result's series: the ends of the slots and the rate in each, by direction.
+    """Of a result's series: the ends of the slots and the rate in each, by direction and group.
 
     No two jobs' slots end at the same ns, so that they are added up in the pieces that they cut each other into.
     """
     begins, ends = (series[name].codes.astype(np.int64) for name in ("begin", "end"))
     speed, directions = series["bandwidth"].codes.astype(np.float64), series["direction"].values
+    groups = series["group"].codes
     lines = {}
-    for direction in sorted({str(word) for word in directions}):
-        chosen = directions == direction
+    for direction, group in sorted({(str(word), int(group)) for word, group in zip(directions, groups, strict=True)}):
+        chosen = (directions == direction) & (groups == group)
         if not speed[chosen].any():
             continue
         edges = np.unique([0, *begins[chosen], *ends[chosen]])
@@ -111,7 +115,8 @@ def _measured_rates(series: Table) -> _Rates:
             np.add.at(running, places, sign * (speed[chosen] > 0))
         # What rounding leaves of rates that were added and taken away again is no rate.
         rates = np.where(np.cumsum(running) > 0, np.cumsum(steps), 0.0)
-        lines[direction] = (edges[1:].astype(np.float64), rates[:-1])
+        name = f"{direction}, group {group}" if len(set(groups.tolist())) > 1 else direction
+        lines[name] = (edges[1:].astype(np.float64), rates[:-1])
     return lines
 
 

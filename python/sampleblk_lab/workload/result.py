@@ -145,7 +145,11 @@ class Result:
         return Table(self._result.summary(), key="job")
 
     def series(self) -> Table:
-        """Rates and latency over time: one row per job, direction and slot of 100 ms or, in long runs, more."""
+        """Rates and latency over time: one row per job, direction and slot of 100 ms or, in long runs, more.
+
+        The times of a slot are since its job began. ``group`` is the job's reporting group: those behind a
+        ``stonewall`` have one of their own, and began later.
+        """
         return Table(self._result.series())
 
     def histogram(self) -> Table:

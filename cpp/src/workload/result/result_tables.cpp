@@ -116,6 +116,7 @@ Table summary_table(const RunResult& result) {
 
 Table series_table(const RunResult& result) {
     Identity identity;
+    std::vector<std::uint32_t> group;
     U64 begin;
     U64 end;
     U64 ios;
@@ -132,6 +133,7 @@ Table series_table(const RunResult& result) {
                     continue;
                 }
                 identity.add(*job, d);
+                group.push_back(job->options.group_id);
                 const double seconds = std::max(static_cast<double>(point.end_ns - before) * 1e-9, 1e-9);
                 begin.push_back(before);
                 end.push_back(point.end_ns);
@@ -156,6 +158,7 @@ Table series_table(const RunResult& result) {
     columns.emplace_back("bandwidth", std::move(bandwidth), "bytes/s");
     columns.emplace_back("iops", std::move(iops), "1/s");
     columns.emplace_back("clat_mean", std::move(latency), "ns");
+    columns.emplace_back("group", std::move(group));
     return Table(std::move(columns));
 }
 
