@@ -63,7 +63,7 @@ def test_files_are_looked_for_by_what_holds_for_the_job(tmp_path: Path) -> None:
 
 
 def _at(steady: int, day: int, booted: int, unsure: int = 100) -> checks._Moment:
-    return checks._Moment((steady, day, booted), unsure, {}, {})
+    return checks._Moment((steady, day, booted), unsure, {}, {}, {})
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import threading
@@ -38,6 +39,13 @@ def test_direct_jobs_agree_byte_for_byte(mode: str, engine: str) -> None:
         assert _doubts(result) == []
         done = lab.measure(lambda: job.run(progress=False) and None, min_repeats=6, max_repeats=6, budget_s=0.001)
         assert len(done.samples) == 6
+
+
+def test_registered_files_are_let_go_of_at_the_jobs_end() -> None:
+    for _ in range(4):
+        with lab.Device("16M") as dev:
+            keys = {"ioengine": "io_uring", "registerfiles": 1, "fixedbufs": 1, "iodepth": 8, **KEYS}
+            assert _doubts(lab.Job(rw="write", filename=dev.path, **keys).run(progress=False)) == []
 
 
 def test_another_writer_is_found_out() -> None:
@@ -89,6 +97,21 @@ def test_errors_of_which_the_job_was_not_told() -> None:
         assert not result.errors
         assert [check.kind for check in result.checks if check.is_doubt] == ["errors"]
         dev.set_faults([])
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_device_that_is_gone_costs_its_counts_and_nothing_else(again: bool) -> None:
+    with lab.Device("16M") as dev:
+        jobs = lab.Job(rw="write", filename=dev.path, **KEYS).prepare()
+        with jobs:
+            jobs.start()
+            while not jobs.progress().finished:
+                time.sleep(0.01)
+            dev.close(force=True)
+            with lab.Device("16M", index=dev.index) if again else contextlib.nullcontext():
+                result = jobs.wait()
+    assert int(result.summary()["bytes"][0]) == 1 << 20
+    assert _doubts(result) == [f"counts of {dev.name}: none: it was removed before the jobs were waited for"]
 
 
 def test_a_clock_that_was_set_is_told() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import re
@@ -82,23 +83,30 @@ class _Moment:
 
     clocks: tuple[int, int, int]
     unsure_ns: int  # how far apart they may have been read
+    identities: dict[int, int]  # of the devices that are there
     counters: dict[int, dict[str, int]]
     limits: dict[int, int]
 
 
 def _moment(devices: Collection[int]) -> _Moment:
+    identities: dict[int, int] = {}
     counters: dict[int, dict[str, int]] = {}
     limits: dict[int, int] = {}
     if devices:
         control = core.DeviceControl(str(leftovers.CONTROL_PATH))
         try:
             for index in devices:
-                counters[index] = dict(control.counters(index))
-                limits[index] = control.limits(index)["bytes_per_second"]
+                try:
+                    counters[index] = dict(control.counters(index))
+                    limits[index] = control.limits(index)["bytes_per_second"]
+                    identities[index] = leftovers.device_identity(index)
+                except OSError as error:
+                    if error.errno != errno.ENODEV:  # it is gone
+                        raise
         finally:
             control.close()
     unsure, clocks = min(_clocks() for _ in range(_READINGS))
-    return _Moment(clocks, unsure, counters, limits)
+    return _Moment(clocks, unsure, identities, counters, limits)
 
 
 def _clocks() -> tuple[int, tuple[int, int, int]]:
@@ -193,6 +201,11 @@ class Watch:
         found += _of_ramps(self._jobs, result)
         moved = _moved(result.summary())
         for index, use in self._uses.items():
+            identity = self._begin.identities.get(index)
+            if identity is None or self._end.identities.get(index) != identity:
+                what, text = f"counts of sampleblk{index}", "it was removed before the jobs were waited for"
+                found.append(Check("counters", what, "none", text, is_doubt=True))
+                continue
             found += self._of_counters(index, use, moved, self._begin.counters[index], self._end.counters[index])
             if (limit := self._begin.limits[index]) and limit == self._end.limits[index]:
                 found.append(_of_limit(index, use, moved, limit, self._end.clocks[0] - self._begin.clocks[0]))
