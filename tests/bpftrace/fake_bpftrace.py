@@ -53,6 +53,11 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)
 end = time.monotonic() + 1.5
 while "slow" in how and time.monotonic() < end:
     events.poll(0.1)
+if "full" in how:
+    error = '{"type": "helper_error", "helper": "%s", "retcode": %d, "line": 1, "col": 1}'
+    print(
+        error % ("map_update_elem", -7), error % ("map_update_elem", -7), error % ("get_stackid", -17), "cut", sep="\n"
+    )
 print('{"type": "map", "data": {"@": 7}}', flush=True)
 if "fails" in how:
     sys.exit("ERROR: on the last step")

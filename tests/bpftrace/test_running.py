@@ -11,6 +11,7 @@ from unittest import mock
 import pytest
 
 import sampleblk_lab as lab
+from sampleblk_lab import trust
 from sampleblk_lab.bpftrace import process, recording, require, run_command
 from sampleblk_lab.cli.main import main
 
@@ -43,6 +44,16 @@ def test_the_block_runs_when_the_probes_are_attached_and_maps_come_after(fake):
     assert found.output.warnings == []
     assert "@" in found
     assert found.stop() is found.output
+
+
+def test_what_maps_did_not_take_and_what_cannot_be_read_is_in_doubt(fake):
+    fake("full")
+    with trust.collected() as told, lab.bpf(SCRIPT):
+        pass
+    assert [str(check) for check in told.doubts()] == [
+        "entries that bpftrace's maps did not take: 2: incomplete",
+        "lines of bpftrace that cannot be read: 1: incomplete",
+    ]
 
 
 def test_a_signal_that_is_lost_is_sent_again(fake):

@@ -104,6 +104,10 @@ class Tracer(StopsAtEnd, Generic[Found]):
     def _error(self, message: str, found: Found) -> Exception:
         """That it failed, with what it had printed by then."""
 
+    def _lost(self, found: Found) -> list[trust.Check]:
+        """What is missing of what it found."""
+        return [trust.of_losses(self._lossy, found.lost_events)]
+
     def _ended_early(self, status: int) -> None:
         """Called when it ended without having been seen attached. Raises where that is wrong."""
         if status != 0:
@@ -194,7 +198,7 @@ class Tracer(StopsAtEnd, Generic[Found]):
         found = self._output(incomplete)
         self.close()
         self._found = found
-        trust.later(lambda: [trust.of_losses(self._lossy, found.lost_events)])
+        trust.later(lambda: self._lost(found))
         if incomplete:
             raise self._error(incomplete, found)
         return found

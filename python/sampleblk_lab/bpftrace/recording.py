@@ -16,6 +16,7 @@ from sampleblk_lab.bpftrace.output import BpfOutput
 from sampleblk_lab.bpftrace.process import ERR, OUT, Tracer, require_kernel, run_beside, told, waits_in
 from sampleblk_lab.bpftrace.script import find, probe_lists
 from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
+from sampleblk_lab.trust import Check, of_losses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,8 @@ _INSTALL = "install it: apt-get install bpftrace (the VM has the host's programs
 _AT = re.compile(r"^(?P<file>[^\n]*?):(?P<line>\d+):(?P<column>\d+)-\d+: ERROR: (?P<message>.*)$", re.MULTILINE)
 _ERROR = re.compile(r"^(?:ERROR: |.*?: error: )(?P<message>.*)$", re.MULTILINE)
 # What says that it is the kernel that lacks something, not the script that is wrong.
+# What a full map refuses.
+_UPDATE = "map_update_elem"
 _LACKS = re.compile(
     r"tracepoint not found|not available for your kernel|not traceable|No probes to attach|Error attaching probe"
     r"|[Uu]nable to attach|Could not (?:attach|resolve)|[Nn]o BTF|failed to load|Error loading|not supported by"
@@ -175,6 +178,15 @@ class Bpf(Tracer[BpfOutput]):
 
     def _output(self, incomplete: str) -> BpfOutput:
         return BpfOutput(self._read(OUT), self._messages(), script=self._script, incomplete=incomplete)
+
+    def _lost(self, found: BpfOutput) -> list[Check]:
+        calls = found.helper_errors()
+        full = calls["count"].values[calls["helper"].values == _UPDATE].sum()
+        return [
+            *super()._lost(found),
+            of_losses("entries that bpftrace's maps did not take", full),
+            of_losses("lines of bpftrace that cannot be read", found.unread_lines),
+        ]
 
     def _error(self, message: str, found: BpfOutput) -> BpftraceError:
         return BpftraceError(message, found)
