@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -109,7 +110,7 @@ def test_files_waits_and_flushes_are_those_of_the_recording(sampleblk, tmp_path)
     """Slow files with their names, off-CPU time by reason, and what an fsync waits for."""
     events = ["sched:sched_switch", "sched:sched_process_exec"]
     with sampleblk.mkfs("ext4").mount() as mount:
-        path = Path(mount) / "slow"
+        path, other = Path(mount) / "slow", Path(mount) / "other"
         program = tmp_path / "chained"
         program.write_text(
             "import os, sys, time\n"
@@ -118,17 +119,25 @@ def test_files_waits_and_flushes_are_those_of_the_recording(sampleblk, tmp_path)
             "    os.write(fd, bytes(4096))\n"
             "    os.fsync(fd)\n"
             "    time.sleep(0.01)\n"
+            "os.dup2(fd, 99)\n"
+            "os.write(99, b'by another number')\n"
+            f"os.dup2(os.open({str(other)!r}, os.O_CREAT | os.O_WRONLY), fd)\n"
+            "os.write(fd, b'which has closed the first')\n"
         )
         comm = "sblkchained"
         (tmp_path / comm).symlink_to(sys.executable)
         before = sampleblk.counters()
-        with lab.bpf("slow-files") as of_files, lab.bpf("off-cpu") as of_waits:
+        with lab.bpf("slow-files") as of_files, lab.bpf("off-cpu", max_map_keys=1000) as of_waits:
             run = lab.record(
                 command=[tmp_path / comm, "-I", program],
                 events=events,
                 block=True,
                 bpf=lab.bpf("fsync-chains", args=[sampleblk]),
             )
+            for _ in range(1000):  # threads that have ended take no room in the maps
+                thread = threading.Thread()
+                thread.start()
+                thread.join()
         counters = sampleblk.counters() - before
     found = run.save(tmp_path / "kept").bpf()
     for one in (found, of_files.output, of_waits.output):
@@ -141,9 +150,10 @@ def test_files_waits_and_flushes_are_those_of_the_recording(sampleblk, tmp_path)
     assert files.columns == ["comm", "call", "path", "low", "high", "count"]
     mine = [row for row in files if row["path"] == str(path)]
     assert Counter({call: sum(row["count"] for row in mine if row["call"] == call) for call in ("write", "fsync")}) == {
-        "write": 8,
+        "write": 9,
         "fsync": 8,
     }
+    assert sum(row["count"] for row in files if row["path"] == str(other)) == 1
     assert {row["comm"] for row in mine} == {comm}
 
     # Of each thread of that name: from leaving a CPU to being back on one, by the state that it left in.
