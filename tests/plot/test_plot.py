@@ -160,6 +160,20 @@ def test_the_throughput_of_jobs_adds_up() -> None:
     assert [rates[np.searchsorted(places, at)] for at in (50, 102, 150, 189, 195)] == [1500, 1500, 1500, 1500, 1000]
 
 
+def test_a_long_call_moved_its_bytes_in_all_its_time() -> None:
+    class Recorded:
+        def table(self) -> lab.Table:
+            numbers = {"time": [1000, 61_000], "duration": [60_000, 60_000], "size": [120_000, 60_000]}
+            columns = {name: np.array(values, dtype=np.uint64) for name, values in numbers.items()}
+            return lab.Table.of({**columns, "operation": ["read"] * 2}, units={"time": "ns"})
+
+    [line] = plot.bandwidth(Recorded()).figure().axes[0].get_lines()  # type: ignore[arg-type]
+    places, rates = (np.asarray(data) for data in line.get_data())
+    assert [rates[np.searchsorted(places, at)] for at in (30_000, 59_000, 61_000, 119_000)] == pytest.approx(
+        [2e9, 2e9, 1e9, 1e9]
+    )
+
+
 def test_the_throughput_of_jobs_that_ran_one_after_the_other_does_not(tmp_path: Path) -> None:
     each = "rw=read\nbs=4k\nsize=256k\ntime_based=1\nruntime=250ms\nstonewall=1\n"
     text = f"[global]\ndirectory={tmp_path}\n[a]\nrate_iops=400\n{each}[b]\nrate_iops=800\n{each}"

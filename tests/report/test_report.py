@@ -187,6 +187,7 @@ def test_jobs_of_which_one_ran_longer_have_the_rate_of_all_the_time(tmp_path: Pa
     ("value", "shown"),
     [
         (1.004, "1.004"),
+        (-0.9996, "-0.9996"),
         (0.99998, "0.99998"),
         (1.0, "1"),
         (99.97, "99.97"),

@@ -69,7 +69,7 @@ def bandwidth(result: Result | Offsets) -> Plot:
     over each other.
 
     Args:
-        result: Of a run; or ``run.offsets()``, the calls that were recorded, each counted when it returned.
+        result: Of a run; or ``run.offsets()``, the calls that were recorded, each spread over the time that it took.
 
     Raises:
         InputError: Nothing was moved.
@@ -132,14 +132,17 @@ def _recorded_rates(calls: Table) -> _Rates:
         return {}
     if calls["time"].unit != "ns":
         raise UnsupportedError("bytes a second", f"the recording has times in {calls['time'].unit}", "the clock mono")
-    ends = _since(calls["time"].codes + calls["duration"].codes, calls["time"].codes.min())
-    slot = max(float(ends.max()) / _SLOTS, 1.0)
-    places = np.minimum((ends / slot).astype(int), _SLOTS - 1)
+    begins = _since(calls["time"].codes, calls["time"].codes.min())
+    spans = np.maximum(calls["duration"].codes.astype(np.float64), 1.0)
+    slot = max(float((begins + spans).max()) / _SLOTS, 1.0)
     sizes, operations = calls["size"].codes.astype(np.float64), calls["operation"].values
     lines = {}
     for direction in sorted({str(word) for word in operations}):
         chosen = operations == direction
-        moved = np.bincount(places[chosen], weights=sizes[chosen], minlength=_SLOTS)
+        # A call that took longer than a slot moved its bytes in all that time, not in the slot in which it returned.
+        begin, span, size = begins[chosen], spans[chosen], sizes[chosen]
+        until = [float((size * np.clip((slot * end - begin) / span, 0, 1)).sum()) for end in range(_SLOTS)]
+        moved = np.maximum(np.diff([*until, float(size.sum())]), 0)
         if moved.any():
             lines[direction] = (slot * np.arange(1, _SLOTS + 1), moved / slot * 1e9)
     return lines

@@ -139,6 +139,6 @@ def _decimal(value: float) -> str:
         return f"{value:,.0f}"
     text = f"{value:.3g}"
     digits = 4
-    while text in ("1", "100") and value not in (1, 100) and digits <= 9:
+    while text.lstrip("-") in ("1", "100") and abs(value) not in (1, 100) and digits <= 9:
         text, digits = f"{value:.{digits}g}", digits + 1
     return text

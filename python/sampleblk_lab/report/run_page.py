@@ -164,7 +164,11 @@ def run_page(directory: Path) -> Page:
     if run.result is not None:
         _latency(sections, run.result)
     if offsets is not None and len(offsets):
-        sections.picture("Bandwidth", lambda: plot.bandwidth(offsets), "As the system calls returned.")
+        sections.picture(
+            "Bandwidth",
+            lambda: plot.bandwidth(offsets),
+            "Of the system calls, the bytes of each over the time that it took.",
+        )
         sections.picture("Offsets", lambda: plot.offset_heatmap(offsets))
     if calls is not None:
         try:
