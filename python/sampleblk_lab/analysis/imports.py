@@ -95,7 +95,7 @@ class StraceLog:
         self._recorded = recorded
 
     def table(self) -> Table:
-        """A row per call: time, duration (ns), pid, syscall, args (text), ret, error (name)."""
+        """A row per call: time, duration (ns; 0 in a log without -T), pid, syscall, args (text), ret, error (name)."""
         return Table(self._calls)
 
     def summary(self) -> SyscallSummary:
