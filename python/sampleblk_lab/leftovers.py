@@ -65,9 +65,17 @@ def note(kind: str, key: str, **detail: Any) -> None:
         _append({"kind": kind, "key": key, **detail})
 
 
-def drop(kind: str, key: str) -> None:
-    """Notes that something is gone again, or is to stay."""
+def drop(kind: str, key: str, **detail: Any) -> None:
+    """Notes that something is gone again, or is to stay.
+
+    Args:
+        kind: As :func:`note` has it.
+        key: Likewise.
+        detail: Likewise, where something else may have been noted by that key since; none: whatever it is.
+    """
     with _lock:
+        if detail and _noted.get((kind, key)) != detail:
+            return
         if _noted.pop((kind, key), None) is None:
             return
         _append({"kind": kind, "key": key, "gone": True})

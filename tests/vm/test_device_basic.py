@@ -15,6 +15,7 @@ from abi import CALLS, Call, ioc
 from blockio import until
 
 import sampleblk_lab as lab
+from sampleblk_lab import leftovers
 
 pytestmark = pytest.mark.each_kernel
 
@@ -52,6 +53,19 @@ def aligned(data: bytes) -> mmap.mmap:
     buffer = mmap.mmap(-1, len(data))
     buffer.write(data)
     return buffer
+
+
+def test_a_device_of_the_same_number_that_was_made_since_is_not_removed(control: int) -> None:
+    first = lab.Device("1M")
+    fcntl.ioctl(control, REMOVE, first.index.to_bytes(4, "little") + bytes(20))
+    with lab.Device("1M", index=first.index) as second:
+        first.close()
+        assert second.info().capacity_bytes == 1 << 20
+        assert ("device", str(second.index)) in leftovers._noted
+    assert not Path(second.path).exists()
+    gone = lab.Device("1M")
+    fcntl.ioctl(control, REMOVE, gone.index.to_bytes(4, "little") + bytes(20))
+    gone.close()
 
 
 def test_what_is_written_is_read_back_and_counted() -> None:

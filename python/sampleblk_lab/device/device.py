@@ -245,6 +245,7 @@ class Device(Tuning, State, ClosesAtEnd):
             self._control = control.acquire()
             self._open = True
             self.index = adopt
+            self._identity = leftovers.device_identity(adopt)
             return
         self._open = False
         chosen = {
@@ -309,7 +310,8 @@ class Device(Tuning, State, ClosesAtEnd):
             raise
         self._open = True
         self.index = made["index"]
-        leftovers.note("device", str(self.index), identity=leftovers.device_identity(self.index))
+        self._identity = leftovers.device_identity(self.index)
+        leftovers.note("device", str(self.index), identity=self._identity)
 
     def snapshot_clone(self, snapshot: int, *, index: int | None = None) -> Device:
         """A new device that begins as the snapshot is; what is written there is seen nowhere else.
@@ -417,14 +419,15 @@ class Device(Tuning, State, ClosesAtEnd):
             except BusyError as error:
                 busy, force = error, True  # detached: nobody but who holds it keeps it
             self._filesystems.pop()
-        try:
-            self._control.remove(self.index, force)
-        except OSError as error:
-            # Removed by someone else: what we wanted.
-            if error.errno != errno.ENODEV:
-                raise
+        # Removed by someone else: what we wanted. One of the same number that was made since is not ours.
+        if leftovers.device_identity(self.index) == self._identity:
+            try:
+                self._control.remove(self.index, force)
+            except OSError as error:
+                if error.errno != errno.ENODEV:
+                    raise
         self._open = False
-        leftovers.drop("device", str(self.index))
+        leftovers.drop("device", str(self.index), identity=self._identity)
         control.release()
         if busy is not None:
             raise busy
@@ -433,7 +436,7 @@ class Device(Tuning, State, ClosesAtEnd):
         """Lets go of the device without removing it: it stays when this process ends. Idempotent."""
         if self._open:
             self._open = False
-            leftovers.drop("device", str(self.index))
+            leftovers.drop("device", str(self.index), identity=self._identity)
             control.release()
 
     def __repr__(self) -> str:
