@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sampleblk_lab.workload import Result
 
-_PERCENTS = (0, 50, 90, 99, 99.9, 99.99, 99.999)
+_PERCENTS = (50, 90, 99, 99.9, 99.99, 99.999)
 
 
 def _labelled(results: Result | Mapping[str, Result]) -> dict[str, Result]:
