@@ -110,6 +110,15 @@ def test_lines_are_cut_where_the_header_says() -> None:
     assert table.metadata["unread_rows"] == "0"
 
 
+def test_what_a_wide_value_moved_is_not_of_the_column_below_which_it_comes_to_stand() -> None:
+    head = "TIME     COMM             PID     T BYTES   OFF_KB   LAT(ms) FILENAME\n"
+    moved = f"{'12:34:56':8} {'dd':16} {7:<7} R {7:<7} {2:<8} {123456.7:7.2f} /x/y z\n"
+    table = lab.BccOutput((head + moved).encode()).table()
+    assert (len(table), table.metadata["unread_rows"]) == (0, "1")
+    one_word = moved.replace("/x/y z", "/x/y")
+    assert [row["LAT"] for row in lab.BccOutput((head + one_word).encode()).table()] == [123456.7]
+
+
 def test_units_apart_and_words_that_are_too_wide() -> None:
     table = lab.BccOutput(SYSCOUNT.encode()).table()
     assert rows(table)[0] == {"SYSCALL": "clock_nanosleep", "COUNT": 5, "TIME": 4851935.1}

@@ -119,6 +119,8 @@ def _row(line: str, heads: list[tuple[int, int]]) -> list[str] | None:
             column = meant[0]
         elif column < 0:
             return None
+        if column < last and word.end() >= heads[column + 1][0]:
+            return None  # too wide: what follows has moved, and stands below a head by chance
         cells[column].append(word[0])
     return [" ".join(cell) for cell in cells] if all(cells) else None
 
