@@ -140,6 +140,21 @@ def test_what_is_like_ctrl_c(number: int, ignored: bool) -> None:
         signal.signal(signal.SIGINT, before)
 
 
+def test_what_is_like_ctrl_c_is_counted_in_the_background_of_no_terminal() -> None:
+    """Where a suite or a sweep counts it, to show what has ended until then."""
+    code = (
+        "import os, signal\n"
+        "from sampleblk_lab import interrupts\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "with interrupts.ended_like_ctrl_c() as came, interrupts.counted_ctrl_c() as pressed:\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    print(pressed(), *map(int, came))\n"
+        "print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, start_new_session=True)
+    assert (done.stdout.split(), done.stderr) == (["1", "15", "True"], "")
+
+
 def test_what_somebody_handles_or_ignores_stays_his() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
     try:

@@ -100,12 +100,19 @@ def started(words: list[str], **options: Any) -> subprocess.Popen[Any]:
 
 def _is_in_foreground() -> bool:
     """Whether Ctrl-C at our terminal is ours, also where standard input is something else."""
+    with _terminal() as terminal:
+        return terminal is not None and os.tcgetpgrp(terminal) == os.getpgrp()
+
+
+@contextlib.contextmanager
+def _terminal() -> Iterator[int | None]:
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return False
+        yield None
+        return
     try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
+        yield terminal
     finally:
         os.close(terminal)
 
@@ -193,7 +200,9 @@ def ended_like_ctrl_c() -> Iterator[list[int]]:
     Yields:
         The numbers of those that came.
 
-    One that is ignored (nohup) or handled stays so, and so do both in another thread than the main one.
+    One that is ignored (nohup) or handled stays so, and so do both in another thread than the main one. Ctrl-C that is
+    ignored, as in a shell's background, is not within the block if no terminal can send it: who waits for it must see
+    what is like it.
     """
     came: list[int] = []
     process = os.getpid()
@@ -205,18 +214,18 @@ def ended_like_ctrl_c() -> Iterator[list[int]]:
         came.append(number)
         if callable(signal.getsignal(signal.SIGINT)):
             signal.raise_signal(signal.SIGINT)
-        else:  # ignored, as in a shell's background
+        else:  # the terminal's is not for us
             raise KeyboardInterrupt
 
-    ours = (
-        [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
-        if threading.current_thread() is threading.main_thread()
-        else []
-    )
-    for number in ours:
-        signal.signal(number, end)
+    is_main = threading.current_thread() is threading.main_thread()
+    ours = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    handlers: dict[int, Any] = dict.fromkeys(ours, end) if is_main else {}
+    with _terminal() as terminal:
+        if terminal is None and is_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            handlers[signal.SIGINT] = signal.default_int_handler
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield came
     finally:
-        for number in ours:
-            signal.signal(number, signal.SIG_DFL)
+        for number, handler in before.items():
+            signal.signal(number, handler)
