@@ -131,16 +131,22 @@ def test_our_own_recording_unwinds_from_what_was_saved(tmp_path, program):
         moved.rename(program)
 
 
-@perf
-def test_a_stripped_program_with_a_debuglink(tmp_path):
-    program = compiled(tmp_path, DEEP, name="linked")
-    debug = tmp_path / "linked.debug"
+def recorded_with_a_debuglink(folder: Path, *flags: str, seconds: str) -> tuple[Path, Path, Path]:
+    """A recording of a stripped program, the program, and its separate debug file."""
+    program = compiled(folder, DEEP, *flags, name="linked")
+    debug = folder / "linked.debug"
     subprocess.run(["objcopy", "--only-keep-debug", str(program), str(debug)], check=True)
     subprocess.run(["strip", str(program)], check=True)
     subprocess.run(["objcopy", f"--add-gnu-debuglink={debug}", str(program)], check=True)
-    path = tmp_path / "perf.data"
+    path = folder / "perf.data"
     command = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "999", "--call-graph", "dwarf", "-o", str(path)]
-    subprocess.run([*command, "--", str(program), "0.3"], check=True)
+    subprocess.run([*command, "--", str(program), seconds], check=True)
+    return path, program, debug
+
+
+@perf
+def test_a_stripped_program_with_a_debuglink(tmp_path):
+    path, _, debug = recorded_with_a_debuglink(tmp_path, seconds="0.3")
     profile = lab.open_profile(path)
     assert share_with(profile, WAY) > 0.9
     assert share_with(profile, [*WAY, "spin_inline"]) > 0.05
@@ -155,14 +161,7 @@ def test_a_stripped_program_with_a_debuglink(tmp_path):
 @perf
 def test_a_debuglink_without_build_ids_is_of_the_file_with_its_checksum(tmp_path):
     without = "-Wl,--build-id=none"
-    program = compiled(tmp_path, DEEP, without, name="linked")
-    debug = tmp_path / "linked.debug"
-    subprocess.run(["objcopy", "--only-keep-debug", str(program), str(debug)], check=True)
-    subprocess.run(["strip", str(program)], check=True)
-    subprocess.run(["objcopy", f"--add-gnu-debuglink={debug}", str(program)], check=True)
-    path = tmp_path / "perf.data"
-    command = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "999", "--call-graph", "dwarf", "-o", str(path)]
-    subprocess.run([*command, "--", str(program), "0.2"], check=True)
+    path, program, debug = recorded_with_a_debuglink(tmp_path, without, seconds="0.2")
     profile = lab.open_profile(path)
     assert share_with(profile, WAY) > 0.9
     assert str(program) in profile.metadata["files_without_build_ids"]

@@ -26,9 +26,9 @@ _INSTALL = "install it: apt-get install bpftrace (the VM has the host's programs
 # bpftrace's own message, at a place of the script: stdin:1:9-14: ERROR: ...
 _AT = re.compile(r"^(?P<file>[^\n]*?):(?P<line>\d+):(?P<column>\d+)-\d+: ERROR: (?P<message>.*)$", re.MULTILINE)
 _ERROR = re.compile(r"^(?:ERROR: |.*?: error: )(?P<message>.*)$", re.MULTILINE)
-# What says that it is the kernel that lacks something, not the script that is wrong.
 # What a full map refuses.
 _UPDATE = "map_update_elem"
+# What says that it is the kernel that lacks something, not the script that is wrong.
 _LACKS = re.compile(
     r"tracepoint not found|not available for your kernel|not traceable|No probes to attach|Error attaching probe"
     r"|[Uu]nable to attach|Could not (?:attach|resolve)|[Nn]o BTF|failed to load|Error loading|not supported by"

@@ -87,10 +87,8 @@ def _git(path: Path, *words: str) -> bytes | None:
     if program is None or not (path / ".git").exists():
         return None
     command = [program, "-c", f"safe.directory={path}", "-C", str(path), *words]
-    environment = {
-        **git_environment(),
-        "GIT_OPTIONAL_LOCKS": "0",
-    }  # no refreshed index is written to the user's checkout
+    # No refreshed index is written to the user's checkout.
+    environment = {**git_environment(), "GIT_OPTIONAL_LOCKS": "0"}
     done = subprocess.run(command, capture_output=True, check=False, env=environment)
     return done.stdout if done.returncode == 0 else None
 

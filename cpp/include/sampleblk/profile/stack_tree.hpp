@@ -42,8 +42,12 @@ class StackTree {
     // The child of that label, made when it is new.
     [[nodiscard]] std::uint32_t child(std::uint32_t parent, std::string_view label, FrameKind kind,
                                       std::int32_t module = -1);
-    // Of a text in labels(), for a node's module.
-    [[nodiscard]] std::int32_t code(std::string_view text) { return labels_->intern(text); }
+    // Of threads' names there is a node below the root; what stacks_below() left is below none.
+    [[nodiscard]] static bool is_function(const Node& node) noexcept {
+        return node.parent != 0 || node.kind != FrameKind::note;
+    }
+    // Adds a node of another tree, without those below it; returns the child that it is here.
+    std::uint32_t copy(std::uint32_t parent, const StackTree& other, const Node& node);
     void add(std::uint32_t node, std::uint64_t weight) { nodes_[node].self += weight; }
     // Merges another tree into this one; both in the same unit.
     void merge(const StackTree& other);

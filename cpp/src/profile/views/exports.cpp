@@ -68,8 +68,8 @@ void each_stack(const StackTree& tree, Functions& functions, Take&& take) {
         for (; tree.nodes()[at].parent != 0; at = tree.nodes()[at].parent) {
             stack.push_back(functions.of(tree.nodes()[at]));
         }
-        if (tree.nodes()[at].kind != FrameKind::note) {
-            stack.push_back(functions.of(tree.nodes()[at]));  // what stacks_below() left is below no thread
+        if (StackTree::is_function(tree.nodes()[at])) {
+            stack.push_back(functions.of(tree.nodes()[at]));
         }
         take(at, stack, tree.nodes()[i].self);
     }

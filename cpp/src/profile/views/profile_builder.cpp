@@ -65,12 +65,13 @@ std::string module_of(const std::string& name) {
 struct KernelPlace {
     std::string symbol;  // at the start of its text
     std::uint64_t address = 0;
-    struct Module {
+    struct Part {
         std::string name;
         std::uint64_t start;
         std::uint64_t end;
     };
-    std::vector<Module> modules;
+    std::vector<Part> modules;
+    std::vector<Part> programs;  // that it compiled while recording (BPF), and what ftrace allocated
 };
 
 KernelPlace kernel_place(const PerfFile& file) {
@@ -78,10 +79,20 @@ KernelPlace kernel_place(const PerfFile& file) {
     KernelPlace out;
     for (const Record& record : file.records()) {
         const auto header = record.header();
+        ByteReader in(record.body());
+        if (header.type == PERF_RECORD_KSYMBOL) {
+            const auto start = in.number<std::uint64_t>();
+            const auto length = in.number<std::uint32_t>();
+            in.skip(2);
+            const auto flags = in.number<std::uint16_t>();
+            const std::string name = in.c_string();
+            if ((flags & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER) == 0 && !in.overrun() && !name.empty()) {
+                out.programs.push_back({name, start, start + length});
+            }
+        }
         if (header.type != PERF_RECORD_MMAP && header.type != PERF_RECORD_MMAP2) {
             continue;
         }
-        ByteReader in(record.body());
         in.skip(8);  // pid, tid
         const auto start = in.number<std::uint64_t>();
         const auto length = in.number<std::uint64_t>();
@@ -140,19 +151,8 @@ void ProfileBuilder::load_kernel_symbols(const SymbolSources& sources) {
     for (const auto& module : recorded.modules) {
         kernel_.loaded(module.name, module.start, module.end);
     }
-    // Programs that the kernel compiled while recording (BPF) and what ftrace allocated.
-    for (const Record& record : file.records()) {
-        if (record.header().type == PERF_RECORD_KSYMBOL) {
-            ByteReader in(record.body());
-            const auto address = in.number<std::uint64_t>();
-            const auto length = in.number<std::uint32_t>();
-            in.skip(2);
-            const auto flags = in.number<std::uint16_t>();
-            const std::string name = in.c_string();
-            if ((flags & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER) == 0 && !in.overrun() && !name.empty()) {
-                kernel_.add(address, address + length, name, "");
-            }
-        }
+    for (const auto& program : recorded.programs) {
+        kernel_.add(program.start, program.end, program.name, "");
     }
     std::vector<std::string> places;
     if (!sources.kallsyms.empty()) {

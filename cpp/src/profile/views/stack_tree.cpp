@@ -53,14 +53,18 @@ std::uint32_t StackTree::child(std::uint32_t parent, std::string_view label, Fra
     return number;
 }
 
+std::uint32_t StackTree::copy(std::uint32_t parent, const StackTree& other, const Node& node) {
+    const std::int32_t module = node.module < 0 ? -1 : labels_->intern(other.labels_->at(node.module));
+    const std::uint32_t made = child(parent, other.label(node), node.kind, module);
+    add(made, node.self);
+    return made;
+}
+
 void StackTree::merge(const StackTree& other) {
     std::vector<std::uint32_t> here(other.nodes_.size(), 0);
     nodes_[0].self += other.nodes_[0].self;
     for (std::size_t i = 1; i < other.nodes_.size(); ++i) {
-        const Node& node = other.nodes_[i];
-        const std::int32_t module = node.module < 0 ? -1 : code(other.labels_->at(node.module));
-        here[i] = child(here[node.parent], other.label(node), node.kind, module);
-        nodes_[here[i]].self += node.self;
+        here[i] = copy(here[other.nodes_[i].parent], other, other.nodes_[i]);
     }
     finish();
 }
@@ -178,9 +182,7 @@ StackTree stacks_below(const StackTree& tree, const std::vector<std::string>& fu
         const StackTree::Node& node = tree.nodes()[i];
         const std::uint32_t parent = there[node.parent];
         if (parent != 0 || wanted[static_cast<std::size_t>(node.label)]) {
-            const std::int32_t module = node.module < 0 ? -1 : out.code(tree.labels().at(node.module));
-            there[i] = out.child(parent, tree.label(node), node.kind, module);
-            out.add(there[i], node.self);
+            there[i] = out.copy(parent, tree, node);
         }
     }
     out.finish();
@@ -345,8 +347,7 @@ Table function_table(const StackTree& tree) {
             --open[label];
             continue;
         }
-        const bool function = step.node != 0 && (node.parent != 0 || node.kind != FrameKind::note);
-        if (function) {
+        if (StackTree::is_function(node)) {
             self[label] += node.self;
             if (open[label]++ == 0) {
                 total[label] += node.total;

@@ -158,17 +158,16 @@ Table offset_table(const Table& calls) {
             case Call::seek:
                 *position() = {result, true, position()->appends};
                 continue;
+            case Call::fcntl:
+                if (arg1[row] != kDup && arg1[row] != kDupCloexec) {
+                    continue;
+                }
+                [[fallthrough]];
             case Call::dup: {
                 const std::shared_ptr<Position> shared = position();
                 positions[made] = shared;
                 continue;
             }
-            case Call::fcntl:
-                if (arg1[row] == kDup || arg1[row] == kDupCloexec) {
-                    const std::shared_ptr<Position> shared = position();
-                    positions[made] = shared;
-                }
-                continue;
             default:
                 break;
         }

@@ -48,12 +48,14 @@ std::string below(const std::string& directory, const std::string& name) {
 std::string below_directory(const JobOptions& options, const std::string& name, std::size_t number) {
     const std::string directory = directory_of(options, number);
     // One that is misspelt is not made, on whatever disk it would be.
-    struct stat status{};
-    if (!directory.empty() && ::stat(directory.c_str(), &status) != 0) {
-        throw_errno("directory", directory);
-    }
-    if (!directory.empty() && !S_ISDIR(status.st_mode)) {
-        throw SystemError("directory", directory, ENOTDIR);
+    if (!directory.empty()) {
+        struct stat status{};
+        if (::stat(directory.c_str(), &status) != 0) {
+            throw_errno("directory", directory);
+        }
+        if (!S_ISDIR(status.st_mode)) {
+            throw SystemError("directory", directory, ENOTDIR);
+        }
     }
     return below(directory, name);
 }

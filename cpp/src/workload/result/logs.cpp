@@ -4,6 +4,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <exception>
 #include <utility>
@@ -171,7 +172,11 @@ void Logs::write_log(const std::string& name, const char* kind, std::string_view
     write_file(name + "_" + kind + number + ".log", text, O_CREAT | (options_.per_job_logs ? O_TRUNC : O_APPEND));
 }
 
-void Logs::write_lines(const std::string& name, const char* suffix, Kind kind) const {
+void Logs::write_lines(Kind kind) const {
+    constexpr std::array<const char*, kinds> suffixes = {"bw", "iops", "slat", "clat", "lat"};
+    const std::string& name = kind == bw     ? options_.write_bw_log
+                              : kind == iops ? options_.write_iops_log
+                                             : options_.write_lat_log;
     std::string text;
     for (const Line& line : lines_[kind]) {
         append(text, line.time_ms + epoch_ns_ / ms);
@@ -183,7 +188,7 @@ void Logs::write_lines(const std::string& name, const char* suffix, Kind kind) c
         }
         text += "0\n";  // the priority
     }
-    write_log(name, suffix, text);
+    write_log(name, suffixes[kind], text);
 }
 
 void Logs::write(std::uint64_t now_ns) {
@@ -199,20 +204,10 @@ void Logs::write(std::uint64_t now_ns) {
             first_failure = first_failure ? first_failure : std::current_exception();
         }
     };
-    if (wanted_[bw]) {
-        attempt([&] { write_lines(options_.write_bw_log, "bw", bw); });
-    }
-    if (wanted_[iops]) {
-        attempt([&] { write_lines(options_.write_iops_log, "iops", iops); });
-    }
-    if (wanted_[slat]) {
-        attempt([&] { write_lines(options_.write_lat_log, "slat", slat); });
-    }
-    if (wanted_[clat]) {
-        attempt([&] { write_lines(options_.write_lat_log, "clat", clat); });
-    }
-    if (wanted_[lat]) {
-        attempt([&] { write_lines(options_.write_lat_log, "lat", lat); });
+    for (std::uint8_t kind = 0; kind < kinds; ++kind) {
+        if (wanted_[kind]) {
+            attempt([&] { write_lines(static_cast<Kind>(kind)); });
+        }
     }
     if (!options_.write_hist_log.empty()) {
         if (histogram_end_ns_ != UINT64_MAX) {

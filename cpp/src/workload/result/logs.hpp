@@ -50,7 +50,7 @@ class Logs {
     void end_window(std::uint64_t now_ns);
     void end_histogram(std::uint64_t now_ns);
     void write_log(const std::string& name, const char* kind, std::string_view text) const;
-    void write_lines(const std::string& name, const char* suffix, Kind kind) const;
+    void write_lines(Kind kind) const;
 
     const JobOptions& options_;
     Measured& measured_;
