@@ -30,19 +30,20 @@ OPTIONS = {
 }
 
 
+def described(option: str) -> str:
+    """What an option does, and which variable of the environment does it too, if one does."""
+    _, text, variable = OPTIONS[option]
+    return f"{text}; ${variable}" if variable else text
+
+
 def add_to(parser: argparse.ArgumentParser) -> None:
     """Adds the VM's options to a parser."""
     group = parser.add_argument_group("virtual machine")
-    for option, (metavar, text, variable) in OPTIONS.items():
+    for option, (metavar, _, variable) in OPTIONS.items():
         if metavar:
-            group.add_argument(
-                option,
-                metavar=metavar,
-                help=f"{text}; ${variable}" if variable else text,
-                default=os.environ.get(variable),
-            )
+            group.add_argument(option, metavar=metavar, help=described(option), default=os.environ.get(variable))
         else:
-            group.add_argument(option, action="store_true", help=text)
+            group.add_argument(option, action="store_true", help=described(option))
 
 
 def add_shape(group: argparse._ArgumentGroup, *, cpus: int, memory: str, memory_help: str) -> None:

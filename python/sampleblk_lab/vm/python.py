@@ -32,7 +32,7 @@ usage: sampleblk-python [VM OPTIONS] [PYTHON ARGUMENTS]
 
 A Python interpreter that runs as root in a virtual machine with the sampleblk driver at hand.
 
-VM options, each also an environment variable:
+VM options, some also environment variables:
 {options}
 """
 
@@ -45,7 +45,10 @@ def main() -> int:
         print(f"sampleblk-python: {error}", file=sys.stderr)
         return 2
     if rest[:1] == ["--vm-help"]:
-        lines = [f"  {option} {metavar:10} {text}" for option, (metavar, text, _) in vm_options.OPTIONS.items()]
+        lines = [
+            f"  {f'{option} {metavar}':18} {vm_options.described(option)}"
+            for option, (metavar, _, _) in vm_options.OPTIONS.items()
+        ]
         print(_USAGE.format(options="\n".join(lines)))
         return 0
     return run_in_vm([sys.executable, *rest], mine, "sampleblk-python")
