@@ -70,6 +70,8 @@ def test_plain_json_has_percentiles_and_they_are_met() -> None:
     # fio 2 counted microseconds.
     old = {"min": 7, "max": 200, "percentile": {name: ns // 1000 for name, ns in percentile.items()}}
     assert lab.latency_bins(fio_json(read={"total_ios": 1000, "clat": old})) == bins
+    # Which also had percentiles of nothing.
+    assert measured_ops(fio_json(read={"total_ios": 0, "clat": {"percentile": {"1.000000": 0}}})) == []
 
 
 def test_a_busy_job_weighs_more() -> None:
@@ -191,3 +193,7 @@ def test_of_fio_s_own_files(tmp_path: Path) -> None:
         text = output.read_text()
         stats = json.JSONDecoder().raw_decode(text[text.index("{\n") :])[0]["jobs"][0]["write"]["clat_ns"]
         assert quantile(bins, 0.5) == pytest.approx(stats["percentile"]["50.000000"], rel=0.03)
+        # With --status-interval, reports of what was done until then stand before it.
+        early = fio_json(write={"total_ios": 1, "clat_ns": {"bins": {"100": 1}}})
+        output.write_text(f"{json.dumps(early, indent=2)}\n{text}")
+        assert lab.latency_bins(output, "write") == bins

@@ -309,9 +309,9 @@ def test_counts_are_held_against_each_other(tmp_path: Path) -> None:
     assert writes > 0
     assert written > 0
 
-    def checks(ios: int, driver: int, engine: str = "psync") -> dict[str, tuple[str, str]]:
+    def checks(ios: int, driver: int, engine: str = "psync", **more: Any) -> dict[str, tuple[str, str]]:
         nothing = {"total_ios": 0}
-        job = {"job options": {"ioengine": engine}, "read": nothing, "write": {"total_ios": ios}}
+        job = {"job options": {"ioengine": engine}, "read": nothing, "write": {"total_ios": ios}, **more}
         (folder / "result.json").write_text(json.dumps({"jobs": [job]}))
         one = Recording(recorded)
         about = trust_checks(lab.open_run(folder), [one], one, None, {"write_bytes": driver})
@@ -329,6 +329,10 @@ def test_counts_are_held_against_each_other(tmp_path: Path) -> None:
     assert checks(writes, written + 512)["bytes write: requests, driver"][1] == "partly recorded"
     # An engine that submits without a call each is not held against calls.
     assert "write calls: job, recording" not in checks(writes, written, "io_uring")
+    # Nor is a job that makes calls which it does not count.
+    assert "write calls: job, recording" not in checks(writes, written, total_err=2)
+    for key in ("ramp_time", "unified_rw_reporting", "verify"):
+        assert "write calls: job, recording" not in checks(writes, written, **{"job options": {key: "1"}})
 
 
 def test_bandwidth_of_a_recording_moves_what_the_calls_moved() -> None:

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +128,42 @@ def test_a_failed_job_raises_with_its_result(tmp_path: Path) -> None:
     with pytest.raises(lab.JobError) as caught:
         lab.Job(rw="read", size="4k", filename=tmp_path, engine="fio").run()
     assert caught.value.errno != 0
+
+
+def test_directions_together_are_a_row_of_their_own(tmp_path: Path) -> None:
+    job = {**MIXED, "filename": tmp_path / "f", "unified_rw_reporting": "mixed"}
+    theirs = lab.Job(**job, engine="fio").run(progress=False)
+    mine = lab.FioResult(lab.Job(**job).run(progress=False).json(bins=True), "")
+    for result in (theirs, mine):
+        assert list(zip(result.summary()["direction"], result.summary()["ios"], strict=True)) == [("mixed", 2048)]
+        assert sum(row["count"] for row in result.histogram().rows() if row["kind"] == "clat") == 2048
+        assert result.percentiles([50], direction="mixed") == result.percentiles([50])
+    job["unified_rw_reporting"] = "both"
+    result = lab.Job(**job, engine="fio").run(progress=False)
+    assert sorted(result.summary()["direction"]) == ["read", "write"]
+    assert sum(result.summary()["ios"].codes) == 2048
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_job_that_a_signal_ended_is_no_job_that_ran(number: signal.Signals, tmp_path: Path) -> None:
+    """fio's JSON has no error of it."""
+    path = tmp_path / "f"
+
+    def end_it() -> None:
+        while not (path.exists() and users_of(path)):
+            time.sleep(0.02)
+        for user in users_of(path):
+            os.kill(int(user), number)
+
+    with ThreadPoolExecutor(1) as pool:
+        ending = pool.submit(end_it)
+        short = {"rw": "write", "size": "64k", "runtime": 30, "time_based": 1, "rate_iops": 100}
+        result = lab.Job("slow", **short, filename=path, engine="fio").run(check=False)
+        ending.result()
+    if number == signal.SIGKILL:
+        assert result.errors == [("slow", errno.EINTR, "killed by signal 9")]
+    else:  # fio ends all jobs after the I/O that they are in
+        assert (result.errors, result.stop_reason) == ([], "signal 15")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
@@ -122,7 +121,7 @@ def _from_percentiles(bins: _Bins, stats: Mapping[str, Any], scale: int, ios: in
     for percent, ns in [*known, (_PERCENT, most)]:
         end = min(max(ns, begin + 1), max(most, begin + 1))
         share = round(_WHOLE * percent / _PERCENT) - round(_WHOLE * before / _PERCENT)
-        bins.add(int(begin), max(int(end), int(begin) + 1), share * max(1, ios))
+        bins.add(int(begin), max(int(end), int(begin) + 1), share * ios)
         before, begin = percent, end
 
 
@@ -148,15 +147,15 @@ def _from_json(bins: _Bins, value: Mapping[str, Any], op: str, name: str) -> Non
 
 
 def _read(path: Path) -> Mapping[str, Any]:
+    from sampleblk_lab.workload.fio import read_report
+
     text = read_text(path)
-    # With `--output-format=normal,json` the report stands before it, and notes may stand there in any case.
-    begin = 0 if text.startswith("{") else text.find("\n{\n") + 1
     try:
-        value, _ = json.JSONDecoder().raw_decode(text[begin:])
+        value, _ = read_report(text)
     except ValueError as error:
-        raise FormatError(str(path), begin, f"fio's JSON (`fio --output-format=json+`): {error}") from error
+        raise FormatError(str(path), 0, f"fio's JSON (`fio --output-format=json+`): {error}") from error
     if not isinstance(value, dict):
-        raise FormatError(str(path), begin, "an object, as fio's JSON is (`fio --output-format=json+`)")
+        raise FormatError(str(path), 0, "an object, as fio's JSON is (`fio --output-format=json+`)")
     return value
 
 

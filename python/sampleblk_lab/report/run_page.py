@@ -24,6 +24,7 @@ from sampleblk_lab.results import machine, stats, store
 from sampleblk_lab.table import Table
 from sampleblk_lab.texts import read_json, read_text
 from sampleblk_lab.trust import Check, of_losses
+from sampleblk_lab.workload.checks import UNCOUNTED
 from sampleblk_lab.workload.result import percentiles_of
 
 if TYPE_CHECKING:
@@ -306,7 +307,9 @@ def _calls_against_job(result: FioResult, calls: Table) -> list[Check]:
     shared = about.get("global options") or {}
     for job in about["jobs"]:
         options = {**shared, **(job.get("job options") or {})}
-        if options.get("ioengine", "psync") not in _ONE_CALL_EACH or "verify" in options:
+        # A call that failed is no I/O that was counted.
+        uncounted = UNCOUNTED & options.keys() or job.get("total_err")
+        if options.get("ioengine", "psync") not in _ONE_CALL_EACH or uncounted:
             return []
     counts = dict(zip(map(str, calls["syscall"]), calls["calls"].values.tolist(), strict=True))
     found = []

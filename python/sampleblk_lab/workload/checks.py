@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # Engines whose I/Os with direct=1 are the device's, byte for byte.
 _PASS_THROUGH = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "libaio", "io_uring"})
 # Keys with which a job moves more than it counts: verifying reads, what comes before the ramp's end.
-_UNCOUNTED = frozenset({"verify", "ramp_time", "pre_read", "experimental_verify", "unified_rw_reporting"})
+UNCOUNTED = frozenset({"verify", "ramp_time", "pre_read", "experimental_verify", "unified_rw_reporting"})
 # What a key is set to so that it does nothing.
 _OFF = frozenset({"0", "none"})
 # The default of a job without ioengine= (fio(1)).
@@ -154,7 +154,7 @@ def _uses(jobs: Sequence[AsTold]) -> dict[int, _Use]:
             use.jobs.add(job.name)
             passes = job.settings.get("ioengine", _DEFAULT_ENGINE) in _PASS_THROUGH
             use.direct = use.direct and job.direct and passes
-            use.raw = use.raw and is_device and not any(job.sets(key) for key in _UNCOUNTED)
+            use.raw = use.raw and is_device and not any(job.sets(key) for key in UNCOUNTED)
             if len({place[0] if place else None for place in places[job.name]}) > 1:
                 unclear.add(index)  # it is not told how much of the job went where
     return {index: use for index, use in uses.items() if index not in unclear}

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import re
 import signal
 import subprocess
 import tempfile
@@ -29,6 +31,34 @@ _EXACT_BELOW = 128
 _BINS_PER_GROUP = 64
 _MOST = 2.0**63
 
+# In its normal output: jobs that a signal ended, which have no error in its JSON; a job's process; what ended all jobs.
+_KILLED = re.compile(r"^fio: pid=(\d+), got signal=(\d+)$", re.MULTILINE)
+_PROCESS = re.compile(r"^(.*): \(groupid=\d+, jobs=\d+\): err=.*?: pid=(\d+): ", re.MULTILINE)
+_TERMINATED = re.compile(r"^fio: terminating on (signal \d+)$", re.MULTILINE)
+
+
+def read_report(text: str) -> tuple[dict[str, Any], str]:
+    """Fio's JSON out of its output, and what stands around it.
+
+    With ``--status-interval``, or after SIGUSR1, there are several reports: the last one is of the whole run.
+
+    Raises:
+        ValueError: There is none, or it is not whole.
+    """
+    found: Any = None
+    around, end = "", 0
+    while (begin := re.compile(r"\A\{|^\{$", re.MULTILINE).search(text, end)) is not None:
+        around += text[end : begin.start()]
+        found, end = json.JSONDecoder().raw_decode(text, begin.start())
+    if found is None:
+        raise ValueError("there is no line that begins an object, {")
+    return found, around + text[end:]
+
+
+def _directions(job: Any) -> tuple[str, ...]:
+    # With unified_rw_reporting=mixed there is nothing else.
+    return ("mixed",) if "mixed" in job and "read" not in job else _DIRECTIONS
+
 
 class FioResult:
     """What the real fio measured, in the views of :class:`Result` that its JSON+ has the numbers for.
@@ -40,7 +70,8 @@ class FioResult:
         source: The file that it was read from.
 
     Attributes:
-        stop_reason: ``"interrupted"`` after Ctrl-C; of our own jobs any other reason too; else empty.
+        stop_reason: ``"interrupted"`` after Ctrl-C, ``"signal 15"`` after that; of our own jobs any other reason too;
+            else empty.
 
     Raises:
         FormatError: Of every view: it is not what fio writes.
@@ -70,7 +101,11 @@ class FioResult:
         """The jobs that failed: name, errno, and fio's word for it."""
         with self._reading():
             failed = [job for job in self._value["jobs"] if job["error"]]
-            return [(job["jobname"], int(job["error"]), f"fio: error {job['error']}") for job in failed]
+            found = [(job["jobname"], int(job["error"]), f"fio: error {job['error']}") for job in failed]
+        # With group_reporting only one job of a group has its process told.
+        names = {pid: name for name, pid in _PROCESS.findall(self._text)}
+        killed = _KILLED.findall(self._text)
+        return found + [(names.get(pid, f"of pid {pid}"), errno.EINTR, f"killed by signal {by}") for pid, by in killed]
 
     def text(self) -> str:
         """Fio's normal output."""
@@ -94,7 +129,7 @@ class FioResult:
         return [
             (job, way, job[way])
             for job in self._value["jobs"]
-            for way in _DIRECTIONS
+            for way in _directions(job)
             if job.get(way, {}).get("total_ios")
         ]
 
@@ -141,8 +176,8 @@ class FioResult:
         kinds: list[str] = []
         middles: list[int] = []
         counts: list[int] = []
-        measured = [(way, kind, f"{kind}_ns") for way in _DIRECTIONS for kind in ("slat", "clat", "lat")]
         for job in self._value["jobs"]:
+            measured = [(way, kind, f"{kind}_ns") for way in _directions(job) for kind in ("slat", "clat", "lat")]
             for way, kind, key in [*measured, ("sync", "sync", "lat_ns")]:
                 bins = job.get(way, {}).get(key, {}).get("bins", {})
                 jobs += [job["jobname"]] * len(bins)
@@ -221,14 +256,13 @@ def run_fio(job_file: str, keys: Iterable[str], *, check: bool = True) -> FioRes
                 stop_reason = "interrupted"
                 said, _ = process.communicate()
         report = output.read_text(errors="backslashreplace") if output.exists() else ""
-    begin = report.find("\n{\n")
-    if report.startswith("{\n"):
-        begin = 0
-    if begin < 0:
-        raise SampleblkError(f"fio: exit status {process.returncode}: {said.strip()} {report.strip()}")
-    value, end = json.JSONDecoder().raw_decode(report[begin:].lstrip("\n"))
-    skipped = len(report[begin:]) - len(report[begin:].lstrip("\n"))
-    result = FioResult(value, (report[:begin] + report[begin + skipped + end :]).strip() + "\n", stop_reason)
+    try:
+        value, text = read_report(report)
+    except ValueError:
+        raise SampleblkError(f"fio: exit status {process.returncode}: {said.strip()} {report.strip()}") from None
+    if not stop_reason and (terminated := _TERMINATED.search(text)):
+        stop_reason = terminated[1]
+    result = FioResult(value, text.strip() + "\n", stop_reason)
     if check and result.errors:
         raise JobError(result)
     return result

@@ -54,7 +54,7 @@ def percentiles_of(
     wanted = np.array([checked.percent("percents", float(percent)) for percent in percents])
     chosen = table["kind"].values == checked.one_of("kind", kind, _KINDS)
     if direction is not None:
-        checked.one_of("direction", direction, _DIRECTIONS)
+        checked.one_of("direction", direction, (*_DIRECTIONS, "mixed"))  # of unified_rw_reporting, in fio's JSON
     for column, value in (("direction", direction), ("job", job)):
         if value is not None:
             chosen &= table[column].values == value
