@@ -80,7 +80,20 @@ def test_what_a_command_has_started_ends_with_it(pressed: list[float]) -> None:
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_command_that_lost_it_is_told_again(
+    terminal: bool, pressed: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interrupts, "_TOLD_S", 0.1)
+    monkeypatch.setattr(interrupts, "_TOLD_AGAIN_S", 0.4)
+    monkeypatch.setattr(interrupts, "_is_in_foreground", lambda: terminal)
+    process = shell("trap 'trap \"exit 5\" INT' INT; while :; do sleep 0.05; done")
+    pressed.append(0.3)
+    assert interrupts.end_of(process).returncode == 5
+
+
 def test_a_command_that_does_not_end_is_killed(pressed: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "_TOLD_AGAIN_S", 0.4)
     monkeypatch.setattr(interrupts, "_KILLED_S", 0.5)
     process = shell("trap '' INT; while :; do sleep 0.05; done")
     pressed.append(0.3)

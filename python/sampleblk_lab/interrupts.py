@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # A command of our terminal has got its Ctrl-C; if it goes on for so long it has not, and is told.
 _TOLD_S = 2.0
+# It is told once more: dash loses a SIGINT that comes while it starts a program (its handler returns within vfork).
+_TOLD_AGAIN_S = 5.0
 # From then on it is killed.
 _KILLED_S = 10.0
 _POLL_S = 0.02
@@ -146,7 +148,8 @@ def _wait(process: subprocess.Popen[Any], options: int) -> object:
 def _end(process: subprocess.Popen[Any]) -> None:
     """Waits for the end of a command that may have got Ctrl-C, and sees to it that it comes."""
     began = time.monotonic()
-    left = [(_TOLD_S if _shares_our_group(process) else 0, signal.SIGINT), (_KILLED_S, signal.SIGKILL)]
+    first = _TOLD_S if _shares_our_group(process) else 0
+    left = [(first, signal.SIGINT), (_TOLD_AGAIN_S, signal.SIGINT), (_KILLED_S, signal.SIGKILL)]
     while not _wait(process, os.WNOHANG):
         if left and time.monotonic() >= began + left[0][0]:
             _tell(process, left.pop(0)[1])

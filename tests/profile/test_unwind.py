@@ -161,7 +161,7 @@ def test_a_stripped_program_with_a_debuglink(tmp_path):
 @perf
 def test_a_debuglink_without_build_ids_is_of_the_file_with_its_checksum(tmp_path):
     without = "-Wl,--build-id=none"
-    path, program, debug = recorded_with_a_debuglink(tmp_path, without, seconds="0.2")
+    path, program, debug = recorded_with_a_debuglink(tmp_path, without, seconds="0.4")
     profile = lab.open_profile(path)
     assert share_with(profile, WAY) > 0.9
     assert str(program) in profile.metadata["files_without_build_ids"]

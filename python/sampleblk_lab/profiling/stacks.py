@@ -127,7 +127,7 @@ class Stacks:
     def export_speedscope(self, path: str | PathLike[str]) -> Path:
         """Writes them for https://www.speedscope.app: one profile a thread's name. Raises OSError."""
         target = Path(path)
-        target.write_text(self._tree.speedscope(self.title))
+        target.write_text(self._tree.speedscope(self.title), encoding="utf-8", errors="backslashreplace")
         return target
 
     def export_pprof(self, path: str | PathLike[str]) -> Path:
@@ -233,7 +233,7 @@ class FlameGraph:
     def save(self, path: str | PathLike[str]) -> Path:
         """Writes it to a file. Raises OSError."""
         target = Path(path)
-        target.write_text(self.svg)
+        target.write_text(self.svg, encoding="utf-8", errors="backslashreplace")
         return target
 
     @property

@@ -93,7 +93,7 @@ class Page:
         """A plot as two SVG documents, of which the reader's theme shows one; paper gets the light one."""
         parts = []
         for svg, theme in ((light, "light"), (dark, "dark")):
-            data = base64.b64encode(svg.encode()).decode()
+            data = base64.b64encode(svg.encode(errors="backslashreplace")).decode()
             parts.append(f"<img class='plot {theme}' alt='{_escape(heading)}' src='data:image/svg+xml;base64,{data}'>")
         self._add(heading, f"<div class='scroll' tabindex='0'>{''.join(parts)}</div>", note)
 
@@ -103,20 +103,21 @@ class Page:
         self._add(heading, f"<ul>{items}</ul>", note)
 
     def html(self) -> str:
-        """The whole page."""
+        """The whole page, in which the bytes of a path that are not UTF-8 are escapes."""
         style = files("sampleblk_lab.report").joinpath("page.css").read_text() + stylesheet()
         links = "".join(f"<a href='#s{i}'>{_escape(heading)}</a>" for i, (heading, _) in enumerate(self._sections))
         body = "".join(
             f"<section id='s{i}'><h2>{_escape(heading)}</h2>{body}</section>"
             for i, (heading, body) in enumerate(self._sections)
         )
-        return (
+        page = (
             "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
             "<meta name='viewport' content='width=device-width, initial-scale=1'>"
             f"<title>{_escape(self._title)}</title><style>{style}</style></head><body>"
             f"<header><h1>{_escape(self._title)}</h1><p>{_escape(self._subtitle)}</p><nav>{links}</nav></header>"
             f"<main>{body}</main></body></html>\n"
         )
+        return page.encode(errors="backslashreplace").decode()
 
 
 def _side(kind: str) -> str:
