@@ -486,9 +486,9 @@ def test_a_run_that_failed_shows_nothing_of_the_one_before(
 ) -> None:
     (tmp_path / "job").write_text(JOB)
     run_dir = tmp_path / "run"
-    argv = ["run", str(tmp_path / "job"), "--run-dir", str(run_dir)]
+    argv = ["run", "--here", str(tmp_path / "job"), "--run-dir", str(run_dir)]
 
-    def works(_options: argparse.Namespace, folder: Path) -> int:
+    def works(_machine: object, folder: Path, _timeout_s: float | None) -> int:
         (folder / "result.json").write_text("{}")
         (folder / "report.txt").write_text("the first run\n")
         return 0
@@ -500,6 +500,47 @@ def test_a_run_that_failed_shows_nothing_of_the_one_before(
     assert main(argv) == 3
     assert capsys.readouterr().out == ""
     assert [path.name for path in run_dir.iterdir()] == ["spec.json"]
+
+
+def test_runs_that_begin_together_have_directories_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("time.strftime", lambda *_: "job-20260101-120000")
+    (tmp_path / "job").write_text(JOB)
+
+    def works(_machine: object, folder: Path, _timeout_s: float | None) -> int:
+        for name in ("result.json", "report.txt"):
+            (folder / name).write_text("{}")
+        return 0
+
+    monkeypatch.setattr(cli_job, "_do", works)
+    for _ in range(3):
+        assert main(["run", "--here", "job"]) == 0
+    name = "job-20260101-120000"
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [name, f"{name}.2", f"{name}.3"]
+    assert f"The run: {tmp_path}/runs/{name}.3 " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("wrong", [["--device", "x"], ["--device", "size=1"], ["--fs", "zfs"], ["--cpus", "0"]])
+def test_what_is_called_wrongly_leaves_an_earlier_run(
+    wrong: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job").write_text(JOB)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/result.json").write_text("{}")
+    assert main(["run", "job", *wrong]) == 2
+    assert main(["run", "job", "--run-dir", "run", *wrong]) == 2
+    assert "sampleblk-lab: " in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["job", "result.json", "run"]
+
+
+def test_what_the_device_refuses_in_a_vm_is_told_in_a_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "job").write_text(JOB)
+    argv = ["run", str(tmp_path / "job"), "--run-dir", str(tmp_path / "run"), "--device", "capacity=1"]
+    assert main(argv) == 2
+    assert capfd.readouterr().err.strip() == "sampleblk-lab: capacity 1 bytes (expected 4 KiB to 1 PiB)"
 
 
 @pytest.mark.parametrize("argv", [["record"], ["record", "job", "--", "true"], ["record", "--", "nonesuch"]])

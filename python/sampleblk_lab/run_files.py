@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+import time
+from pathlib import Path
+from typing import Any
 
 from sampleblk_lab.texts import read_json
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: What was asked for, and under :data:`ATTACHED` the names of the files that somebody put beside the recording.
 RECORDING = "recording.json"
@@ -28,6 +28,18 @@ OF_A_JOB = ("result.json", "report.txt", "trust.json", "counters.json")
 
 # What is there to read the former by, or inside it.
 _BESIDE = ("kallsyms", SYMBOLS, BPF)
+
+
+def new_directory(kind: str) -> Path:
+    """Makes ``runs/KIND-TIME``, which no other run has: not even one that begins in the same second."""
+    name = Path("runs") / time.strftime(f"{kind}-%Y%m%d-%H%M%S")
+    name.parent.mkdir(exist_ok=True)
+    for number in itertools.count(2):
+        with contextlib.suppress(FileExistsError):
+            name.mkdir()
+            break
+        name = name.with_name(f"{name.name.partition('.')[0]}.{number}")
+    return name.absolute()
 
 
 def attach(directory: Path, name: str, text: str) -> None:

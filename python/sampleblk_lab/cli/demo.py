@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import argparse
-import time
 from pathlib import Path
 
+from sampleblk_lab import run_files
 from sampleblk_lab.cli.output import add_json, as_json
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.vm import options as vm_options
@@ -26,10 +26,9 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(f"--loops {options.loops} is out of range", expected="1 or more")
     from sampleblk_lab.demo import host
 
-    if options.run_dir is None:
-        options.run_dir = str(Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S"))
-    run_dir = Path(options.run_dir).absolute()
     machine = vm_options.build(options)
+    run_dir = Path(options.run_dir).absolute() if options.run_dir else run_files.new_directory("demo")
+    machine.run_dir = run_dir.resolve()
     try:
         host.record(machine, run_dir, options.loops)
     finally:

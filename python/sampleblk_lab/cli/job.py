@@ -7,8 +7,8 @@ import argparse
 import json
 import signal
 import sys
-import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sampleblk_lab import run_files
 from sampleblk_lab.cli.output import add_json
@@ -17,6 +17,9 @@ from sampleblk_lab.interrupts import GRACE_S, INTERRUPTED
 from sampleblk_lab.paths import located
 from sampleblk_lab.texts import read_text
 from sampleblk_lab.vm import options as vm_options
+
+if TYPE_CHECKING:
+    from sampleblk_lab.vm import VM
 
 
 def configure(parser: argparse.ArgumentParser, *, record: bool = False) -> None:
@@ -71,15 +74,25 @@ def _record(options: argparse.Namespace) -> int:
 
 
 def _work(options: argparse.Namespace, recorded: dict[str, object] | None) -> int:
-    name = time.strftime("command-%Y%m%d-%H%M%S" if options.words else "job-%Y%m%d-%H%M%S")
-    run_dir = Path(options.run_dir or Path("runs") / name).absolute()
+    from sampleblk_lab.cli import job_guest
+    from sampleblk_lab.device.filesystem import Filesystem
+
     what = _command(options) if options.words else _job(options)
+    # Refused here, too, before a VM starts and before an earlier run goes.
+    job_guest.device_parameters(options.device)
+    if options.fs != "none":
+        Filesystem("", options.fs)
     spec = {**what, "fs": options.fs, "device": options.device, "record": recorded}
-    run_dir.mkdir(parents=True, exist_ok=True)
-    run_files.remove_recording(run_dir)
-    run_files.remove(run_dir, *run_files.OF_A_JOB)
+    machine = None if options.here else vm_options.build(options)
+    if options.run_dir:
+        run_dir = Path(options.run_dir).absolute()
+        run_dir.mkdir(parents=True, exist_ok=True)
+        run_files.remove_recording(run_dir)
+        run_files.remove(run_dir, *run_files.OF_A_JOB)
+    else:
+        run_dir = run_files.new_directory("command" if options.words else "job")
     (run_dir / "spec.json").write_text(json.dumps(spec, indent=1) + "\n")
-    status = _do(options, run_dir)
+    status = _do(machine, run_dir, vm_options.timeout_of(options))
     result = run_dir / ("command.json" if options.words else "result.json")
     if not result.exists():
         return status or 1
@@ -118,20 +131,19 @@ def _command(options: argparse.Namespace) -> dict[str, object]:
     return {"command": located(options.words), "source": " ".join(options.words), "cwd": str(Path.cwd())}
 
 
-def _do(options: argparse.Namespace, run_dir: Path) -> int:
+def _do(machine: VM | None, run_dir: Path, timeout_s: float | None) -> int:
     from sampleblk_lab.cli import job_guest
 
-    if options.here:
+    if machine is None:
         return job_guest.work(run_dir)
-    options.run_dir = str(run_dir)
-    machine = vm_options.build(options)
+    machine.run_dir = run_dir.resolve()
     with machine:
         done = machine.run(
             [sys.executable, "-m", job_guest.__name__, str(run_dir)],
             stdout=2,  # ours is for the result
             stderr=2,
             env=job_guest.guest_environment(machine),
-            timeout=vm_options.timeout_of(options),
+            timeout=timeout_s,
             grace_s=GRACE_S,
         )
     return INTERRUPTED if done.returncode == -signal.SIGINT else done.returncode

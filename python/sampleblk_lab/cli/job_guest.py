@@ -26,22 +26,28 @@ def guest_environment(machine: VM) -> dict[str, str]:
     return {**os.environ, IN_VM: machine.describe()}
 
 
+def device_parameters(words: list[str]) -> dict[str, Any]:
+    """The device's, of ``NAME=VALUE`` words. Raises InputError."""
+    import inspect
+
+    import sampleblk_lab as lab
+    from sampleblk_lab.cli.device import parameters_of
+
+    known = [name for name in inspect.signature(lab.Device).parameters if name not in ("self", "adopt")]
+    return {"capacity": "512M", **parameters_of(words, known, "a device")}
+
+
 def work(run_dir: Path) -> int:
     """Does what ``spec.json`` in `run_dir` says, and writes the result beside it.
 
     Returns:
         1 when a job failed, INTERRUPTED when Ctrl-C ended the jobs or the command, else the command's status.
     """
-    import inspect
-
     import sampleblk_lab as lab
-    from sampleblk_lab.cli.device import parameters_of
 
     spec = json.loads((run_dir / "spec.json").read_text())
-    known = [name for name in inspect.signature(lab.Device).parameters if name not in ("self", "adopt")]
-    parameters = {"capacity": "512M", **parameters_of(spec["device"], known, "a device")}
     with contextlib.ExitStack() as stack:
-        device = stack.enter_context(lab.Device(**parameters))
+        device = stack.enter_context(lab.Device(**device_parameters(spec["device"])))
         mount = None
         if spec["fs"] != "none":
             mount = stack.enter_context(device.mkfs(spec["fs"]).mount())
@@ -100,7 +106,6 @@ def _command(spec: dict[str, Any], run_dir: Path, device: str, mount: str | None
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(work(Path(sys.argv[1])))
-    except KeyboardInterrupt:  # before the jobs ran, or after
-        sys.exit(INTERRUPTED)
+    from sampleblk_lab.cli.main import status_of
+
+    sys.exit(status_of(lambda: work(Path(sys.argv[1]))))

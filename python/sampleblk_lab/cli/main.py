@@ -6,10 +6,14 @@ from __future__ import annotations
 import argparse
 import sys
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import sampleblk_lab
 from sampleblk_lab.errors import InputError, SampleblkError
 from sampleblk_lab.interrupts import INTERRUPTED, ended_like_ctrl_c
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # command -> (module, and its function if not configure, one line of help)
 COMMANDS = {
@@ -86,13 +90,14 @@ def main(argv: list[str] | None = None) -> int:
         raise
     options.words = words
     with ended_like_ctrl_c() as came:
-        status = _status_of(options)
+        status = status_of(lambda: int(options.run(options)))
     return 128 + came[0] if came and status == INTERRUPTED else status
 
 
-def _status_of(options: argparse.Namespace) -> int:
+def status_of(work: Callable[[], int]) -> int:
+    """The exit status of `work`, which it returns or which its error stands for; the error is printed."""
     try:
-        return int(options.run(options))
+        return work()
     except InputError as error:
         print(f"sampleblk-lab: {error}", file=sys.stderr)
         return 2

@@ -6,10 +6,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sampleblk_lab import run_files
 from sampleblk_lab.cli.output import add_json, show, show_table
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.interrupts import INTERRUPTED
@@ -101,7 +101,7 @@ def _run(options: argparse.Namespace) -> int:
         raise InputError("--resume without --folder", expected="the folder of the run that is to go on")
     if options.device != "sampleblk" and options.mode != "mq":
         raise InputError(f"--mode {options.mode} of {options.device}", expected="--device sampleblk")
-    path = Path(options.folder or Path("runs") / time.strftime(f"{options.suite}-%Y%m%d-%H%M%S")).absolute()
+    path = Path(options.folder or "").absolute()
     # Before the long part: a name that is wrong is told at once.
     known_failures = [line for name in options.known for line in known.read(Path(name))]
     before = known.baseline(Path(options.baseline)) if options.baseline else None
@@ -146,7 +146,7 @@ def _run(options: argparse.Namespace) -> int:
                 accel=plan.machine["accel"],
             )
             deadline_s = options.deadline or plan.deadline_s
-    elif (path / "suite.json").exists() and not options.list:
+    elif options.folder and (path / "suite.json").exists() and not options.list:
         raise InputError(f"{path} has a run already", expected="--resume, or another --folder")
     prepared = running.prepare(
         options.suite,
@@ -164,7 +164,7 @@ def _run(options: argparse.Namespace) -> int:
         _say_lacking(prepared, [package.name for package in lacking])
     ran = running.run(
         prepared,
-        path,
+        path if options.folder else run_files.new_directory(options.suite),
         workers=options.workers,
         known_failures=known_failures,
         before=before,
