@@ -327,6 +327,8 @@ APPEND, RWF_APPEND, OWN, DUP_CLOEXEC = 0o2000, 0x10, 2**64 - 1, 1030
             [8, 6],
             [1, 0],
         ),
+        # The flags of openat2 are in the caller's memory, and may have O_APPEND.
+        ([("openat2", [0, 0, 0], 3), ("read", [3], 9), ("write", [3], 4), ("read", [3], 1)], [0, 9, 13], [1, 0, 0]),
         ([("openat", [0, 0, 0], 3), ("pwritev2", [3, 0, 1, 6, 0, RWF_APPEND], 5)], [6], [0]),
         # An offset of -1 is the file's own.
         ([("openat", [0, 0, 0], 3), ("preadv2", [3, 0, 1, OWN], 100), ("read", [3], 7)], [0, 100], [1, 1]),

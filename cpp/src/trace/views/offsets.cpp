@@ -19,6 +19,7 @@ enum class Call : std::uint8_t {
     other,
     open,
     openat,
+    openat2,
     creat,
     close,
     read,
@@ -38,7 +39,10 @@ Call call_of(std::string_view name) {
     if (name == "openat") {
         return Call::openat;
     }
-    if (name == "creat" || name == "openat2") {  // has no flags; has them in the caller's memory
+    if (name == "openat2") {
+        return Call::openat2;
+    }
+    if (name == "creat") {
         return Call::creat;
     }
     if (name == "close") {
@@ -147,8 +151,13 @@ Table offset_table(const Table& calls) {
         switch (kind) {
             case Call::open:
             case Call::openat:
+            case Call::openat2:
             case Call::creat: {
-                const std::uint64_t flags = kind == Call::open ? arg1[row] : kind == Call::openat ? arg2[row] : 0;
+                // Those of openat2 are in the caller's memory, and may have it.
+                const std::uint64_t flags = kind == Call::open      ? arg1[row]
+                                            : kind == Call::openat  ? arg2[row]
+                                            : kind == Call::openat2 ? kAppend
+                                                                    : 0;
                 positions[made] = std::make_shared<Position>(Position{0, true, (flags & kAppend) != 0});
                 continue;
             }
