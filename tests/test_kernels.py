@@ -3,6 +3,7 @@
 
 import gzip
 import os
+import socket
 import struct
 import subprocess
 import sys
@@ -99,11 +100,42 @@ def test_a_kernel_folder_must_have_one_image(tmp_path: Path) -> None:
 
 def test_a_build_tree_is_a_kernel(tmp_path: Path) -> None:
     (tmp_path / "arch/x86/boot").mkdir(parents=True)
-    (tmp_path / "arch/x86/boot/bzImage").touch()
+    (tmp_path / "arch/x86/boot/bzImage").write_bytes(_bzimage(b"", "7.0.0-mine"))
     (tmp_path / "include/config").mkdir(parents=True)
-    (tmp_path / "include/config/kernel.release").write_text("7.0.0-mine\n")
+    configured = tmp_path / "include/config/kernel.release"
+    configured.write_text("7.0.0-mine\n")
     kernel = kernels.resolve(str(tmp_path))
     assert (kernel.release, kernel.modules, kernel.build) == ("7.0.0-mine", None, tmp_path)
+    configured.write_text("7.0.0-next\n")
+    with pytest.raises(InputError, match=r"bzImage of 7\.0\.0-mine, and is configured as 7\.0\.0-next"):
+        kernels.resolve(str(tmp_path))
+
+
+def test_a_folder_s_kernel_is_the_image_s_whatever_its_name(tmp_path: Path) -> None:
+    (tmp_path / "boot").mkdir()
+    (tmp_path / "boot/vmlinuz-mine").write_bytes(_bzimage(b"", "7.0.0-mine"))
+    modules = tmp_path / "lib/modules/7.0.0-mine"
+    modules.mkdir(parents=True)
+    kernel = kernels.resolve(str(tmp_path))
+    assert (kernel.release, kernel.modules) == ("7.0.0-mine", modules)
+
+
+def test_a_suite_is_its_own_kernel_not_another_that_came_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """bookworm-security has 6.1, which it is named after, and 6.12."""
+    monkeypatch.setenv("SAMPLEBLK_CACHE", str(tmp_path))
+    own, other = (
+        store.Kernel(release, Path("x"), None, None, suite="bookworm-security")
+        for release in ("6.1.0-56-amd64", "6.12.117+deb12-amd64")
+    )
+    monkeypatch.setattr(store, "installed", lambda: [own, other])
+    monkeypatch.setattr(store, "_load", lambda _: own)
+    monkeypatch.setattr(store, "_find", lambda spec: (debian.Suite(spec), own.release))
+    assert kernels.resolve("bookworm-security") == own
+    monkeypatch.setattr(store, "_find", lambda _: pytest.fail("the mirror was asked again"))
+    assert kernels.resolve("bookworm-security") == own
+    assert kernels.resolve("6") == other
 
 
 def test_initramfs_has_each_module_after_what_it_needs() -> None:
@@ -148,8 +180,24 @@ def test_a_mirror_of_one_s_own_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_apt_says_is_in_the_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SAMPLEBLK_CACHE", str(tmp_path))
     monkeypatch.setenv("SAMPLEBLK_DEBIAN_MIRROR", f"file:{tmp_path}/no-mirror")
-    with pytest.raises(debian.PackageError, match="no-mirror"):
-        debian.Suite("bookworm").update()
+    for _ in range(2):
+        with pytest.raises(debian.PackageError, match="no-mirror"):
+            debian.Suite("bookworm").update()
+
+
+def test_a_mirror_that_does_not_answer_is_not_an_empty_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """apt-get update calls that a warning, and ends with 0."""
+    monkeypatch.setenv("SAMPLEBLK_CACHE", str(tmp_path))
+    suite = debian.Suite("bookworm")
+    suite.root.mkdir(parents=True)
+    (suite.root / "sources.list").write_text("of a mirror that did answer")
+    (suite.root / "updated").touch()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        monkeypatch.setenv("SAMPLEBLK_DEBIAN_MIRROR", f"http://127.0.0.1:{taken.getsockname()[1]}/debian")
+        for _ in range(2):
+            with pytest.raises(debian.PackageError, match=r"127\.0\.0\.1"):
+                suite.update()
 
 
 def test_the_kernel_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,6 +237,8 @@ def test_a_configuration_is_told_what_it_lacks(tmp_path: Path, capsys: pytest.Ca
     assert config.missing(everything.replace("CONFIG_XFS_FS=y", "# CONFIG_XFS_FS is not set")) == {
         "file systems": ["CONFIG_XFS_FS"]
     }
+    assert config.missing(everything + "# CONFIG_XFS_FS is not set\n") == {"file systems": ["CONFIG_XFS_FS"]}
+    assert config.missing("# CONFIG_XFS_FS is not set\n" + everything + "# CONFIG_XFS_FS=n\n") == {}
     own = tmp_path / "own.config"
     own.write_text(everything.replace("CONFIG_9P_FS=y\n", "CONFIG_9P_FS_X=y\n"))
     assert main(["kernel", "config", str(own)]) == 1

@@ -106,7 +106,9 @@ def find(places: Iterable[Path], image_too: Path | None = None) -> str | None:
 
 
 def _chosen(text: str) -> dict[str, str]:
-    return dict(re.findall(r"^(CONFIG_\w+)=(\S+)$", text, re.MULTILINE))
+    """The options and their values; of several lines about one the last counts, as for Kconfig."""
+    lines = re.finditer(r"^(?:(CONFIG_\w+)=(\S+)|# (CONFIG_\w+) is not set)$", text, re.MULTILINE)
+    return {line[1] or line[3]: line[2] or "n" for line in lines}
 
 
 def missing(text: str = "") -> dict[str, list[str]]:

@@ -104,6 +104,7 @@ class Suite:
             "Dir::Cache": root / "cache",
             "APT::Sandbox::User": "",
             "Acquire::Languages": "none",
+            "APT::Update::Error-Mode": "any",  # else a mirror that does not answer is a warning
         }
         return [part for key, value in pairs.items() for part in ("-o", f"{key}={value}")]
 
@@ -126,6 +127,7 @@ class Suite:
             for folder in ("state", "lists/partial", "cache/archives/partial"):
                 (self.root / folder).mkdir(parents=True, exist_ok=True)
             (self.root / "status").touch()
+            stamp.unlink(missing_ok=True)  # of another mirror's lists
             listed.write_text(source)
             _run(["apt-get", *self._options(), "-qq", "update"])
             stamp.touch()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -12,9 +13,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from sampleblk_lab.errors import InputError, UnsupportedError
+from sampleblk_lab.errors import FormatError, InputError, UnsupportedError
 from sampleblk_lab.kernels import config, debian, image
-from sampleblk_lab.paths import built_directory, cache_root, fingerprint, locked, search_path
+from sampleblk_lab.paths import built_directory, cache_root, fingerprint, locked, search_path, write_atomically
 from sampleblk_lab.progress import step
 
 # Booted when nothing else is asked for: the kernel of Debian 12.
@@ -191,6 +192,12 @@ def _from_path(path: Path) -> Kernel:
         built = path / "arch/x86/boot/bzImage"
         if built.exists():
             release = (path / "include/config/kernel.release").read_text().strip()
+            with contextlib.suppress(FormatError):  # check() says what is wrong with an image
+                if (its := image.release_of(built)) != release:
+                    raise InputError(
+                        f"kernel tree '{path}' has a bzImage of {its}, and is configured as {release}",
+                        expected="both of one release: make bzImage modules",
+                    )
             modules = path / "lib/modules" / release
             return Kernel(release, built, modules if modules.is_dir() else None, path)
         images = sorted(path.glob("boot/vmlinuz-*"))
@@ -199,7 +206,7 @@ def _from_path(path: Path) -> Kernel:
                 f"kernel folder '{path}' has {len(images)} boot/vmlinuz-* files",
                 expected="a build tree with arch/x86/boot/bzImage, or a folder with one boot/vmlinuz-RELEASE",
             )
-        release = images[0].name.removeprefix("vmlinuz-")
+        release = image.release_of(images[0])
         modules, headers = path / "lib/modules" / release, path / "usr/src" / f"linux-headers-{release}"
         return Kernel(release, images[0], modules if modules.is_dir() else None, headers if headers.is_dir() else None)
     release = image.release_of(path)
@@ -313,15 +320,21 @@ def resolve(spec: str | None = None, *, download: bool = True) -> Kernel:
         return _from_path(path)
     if spec == "host":
         return _of_this_machine()
+    wanted = spec
     if spec in SUITES:
-        matching = [kernel for kernel in installed() if kernel.suite == spec]
-    else:
-        matching = [kernel for kernel in installed() if _matches(spec, kernel.release)]
+        with contextlib.suppress(OSError):
+            wanted = _noted(spec).read_text()
+    matching = [kernel for kernel in installed() if _matches(wanted, kernel.release)]
     if matching:
         return matching[-1]
     if not download:
         raise UnsupportedError(f"kernel {spec}", "not in the cache", f"sampleblk-lab kernel fetch {spec}")
     return fetch(spec)
+
+
+def _noted(suite: str) -> Path:
+    """Says which kernel of the cache is a suite's own, as it was when somebody asked for it: it may have others."""
+    return folder() / f"{suite}.release"
 
 
 def _by_host(suites: tuple[str, ...]) -> list[str]:
@@ -390,6 +403,8 @@ def fetch(spec: str | None = None) -> Kernel:
                 _unpack(suite, release, scratch)
             kernel = _load(target)
     assert kernel is not None
+    if spec in SUITES:
+        write_atomically(_noted(spec), release.encode())
     return kernel
 
 
