@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -200,6 +201,41 @@ def test_a_kernel_s_end_is_told(command: list[str], status: int, said: str, tmp_
     assert [path.name for path in tmp_path.iterdir()] == ["connection"]
 
 
+_SAYS_AND_ENDS = """
+import json, os, socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(json.load(open(sys.argv[1]))["ip"] + "-2")
+listener.listen()
+listener.accept()[0].sendall(bytes(150_000))
+print("ended", file=sys.stderr, flush=True)
+os._exit(0)
+"""
+
+
+def test_what_a_kernel_says_last_arrives(tmp_path: Path) -> None:
+    """The answer to a request to shut down is such; so is what a cell prints before quit()."""
+    connection = tmp_path / "connection"
+    connection.write_text(json.dumps({"key": "x"}))
+    kernel = [sys.executable, "-c", _SAYS_AND_ENDS, str(connection)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "sampleblk_lab.jupyter.guest", str(connection), *kernel],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        wire = frames.Wire(process.stdout, process.stdin)
+        wire.send(frames.Frame(frames.OPEN, 5, 1))
+        assert process.stderr.readline() == b"ended\n"
+        time.sleep(0.05)  # the guest has seen it; the pipe is full
+        came = list(iter(wire.receive, None))
+    assert sum(len(frame.payload) for frame in came) == 150_000
+    assert came[-1] == frames.Frame(frames.CLOSE, 5)
+
+
 Wires = tuple[frames.Wire, frames.Wire, Callable[[], None]]
 
 
@@ -271,6 +307,42 @@ def test_connections_carry_bytes_both_ways_and_end_together(pipes: Wires) -> Non
     for thread in threads:
         thread.join(10)
         assert not thread.is_alive()
+
+
+def test_a_front_end_that_does_not_read_holds_up_no_other(pipes: Wires) -> None:
+    left, right, finish = pipes
+    ends = frames.Connections(left), frames.Connections(right)
+    for wire, connections in ((left, ends[0]), (right, ends[1])):
+        threading.Thread(target=frames.serve, args=(wire, lambda _: None, connections), daemon=True).start()
+    joined: tuple[list[socket.socket], ...] = [], []
+    for number, sockets in enumerate(joined):
+        for end in ends:
+            near, far = socket.socketpair()
+            far.settimeout(5)
+            end.add(number, near)
+            sockets.append(far)
+    (idle, kernel), (busy, other) = joined
+    said = bytes(range(256)) * 80_000
+    saying = threading.Thread(target=kernel.sendall, args=(said,))
+    saying.start()
+    saying.join(0.1)
+    assert saying.is_alive()  # what nobody reads is not kept
+    other.sendall(b"pong")
+    assert busy.recv(4, socket.MSG_WAITALL) == b"pong"
+    came = bytearray()
+    while len(came) < len(said):
+        came += idle.recv(1 << 20)
+    assert came == said
+    saying.join(5)
+    kernel.sendall(b"the end")
+    kernel.close()
+    assert (idle.recv(7, socket.MSG_WAITALL), idle.recv(1)) == (b"the end", b"")
+    for end in ends:
+        end.close()
+    assert busy.recv(1) == b""
+    finish()
+    for far in (idle, busy, other):
+        far.close()
 
 
 def test_an_answer_that_comes_at_once_finds_its_connection() -> None:

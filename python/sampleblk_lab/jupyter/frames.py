@@ -11,9 +11,12 @@ Imported in the guest before anything else of ours, so it imports the standard l
 from __future__ import annotations
 
 import contextlib
+import itertools
+import queue
 import socket
 import struct
 import threading
+import time
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -21,19 +24,22 @@ if TYPE_CHECKING:
 
 _HEAD = struct.Struct("<cIBI")
 
-OPEN, DATA, CLOSE = b"o", b"d", b"c"
+OPEN, DATA, CLOSE, TAKEN = b"o", b"d", b"c", b"t"
 
 # The five sockets of a kernel, in the order that frames number them (jupyter_client, "Messaging in Jupyter").
 CHANNELS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
 
 _PIECE = 65536
 
+# So many frames of a connection may be under way, and so many are told to be written at once.
+_WINDOW, _TAKEN_AT_ONCE = 64, 16
+
 
 class Frame(NamedTuple):
     """One frame.
 
     Attributes:
-        kind: OPEN, DATA or CLOSE.
+        kind: OPEN, DATA, CLOSE, or TAKEN: so many frames of DATA are written.
         connection: Its number, chosen by the host.
         channel: Which of CHANNELS; only told with OPEN.
         payload: Bytes of DATA.
@@ -78,69 +84,109 @@ class Wire:
         return Frame(kind, connection, channel, payload)
 
 
+class _Connection:
+    """A socket, what waits to be written to it, and how many frames the other side has room for."""
+
+    def __init__(self, made: socket.socket) -> None:
+        self.socket = made
+        self.waiting: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self.room = threading.Semaphore(_WINDOW)
+
+    def end(self) -> None:
+        """Has it closed once all is written, and its reader look whether it is."""
+        self.waiting.put(None)
+        self.room.release(_WINDOW)
+
+
 class Connections:
-    """The sockets of one side, by number."""
+    """The sockets of one side, by number. One whose peer does not read holds up no other one."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
-        self._sockets: dict[int, socket.socket] = {}
-        self._lock = threading.Lock()
+        self._known: dict[int, _Connection] = {}
+        self._writers: list[threading.Thread] = []
+        self._changed = threading.Condition()
 
     def add(self, number: int, made: socket.socket, channel: int | None = None) -> None:
         """Takes a connected socket; what it says goes onto the wire until its end.
 
         With `channel` the other side is told of it first. It may answer at once, so by then the socket is known.
         """
-        with self._lock:
-            self._sockets[number] = made
+        its = _Connection(made)
+        writer = threading.Thread(target=self._write, args=(number, its), daemon=True)
+        with self._changed:
+            self._known[number] = its
+            self._writers = [*filter(threading.Thread.is_alive, self._writers), writer]
+            writer.start()
         if channel is not None:
             self._wire.send(Frame(OPEN, number, channel))
-        threading.Thread(target=self._carry, args=(number, made), daemon=True).start()
+        threading.Thread(target=self._carry, args=(number, its), daemon=True).start()
 
-    def _carry(self, number: int, made: socket.socket) -> None:
+    def _carry(self, number: int, its: _Connection) -> None:
         try:
-            while data := made.recv(_PIECE):
+            while data := its.socket.recv(_PIECE):
+                its.room.acquire()
                 self._wire.send(Frame(DATA, number, 0, data))
         except (OSError, ValueError):
             pass  # closed under us: by its peer, or by the other side; or the wire itself is closed
-        if self._take(number) is not None:
-            made.close()
-            self._tell_closed(number)
+        self._end(number)
 
-    def _tell_closed(self, number: int) -> None:
-        try:
-            self._wire.send(Frame(CLOSE, number))
-        except (OSError, ValueError):
-            return  # the other side is gone altogether
+    def _write(self, number: int, its: _Connection) -> None:
+        with contextlib.suppress(OSError):
+            for count in itertools.count(1):
+                data = its.waiting.get()
+                if data is None:
+                    break
+                its.socket.sendall(data)
+                if count % _TAKEN_AT_ONCE == 0:
+                    self._tell(TAKEN, number)
+        self._end(number)
+        _shut(its.socket)
 
-    def _take(self, number: int) -> socket.socket | None:
-        with self._lock:
-            return self._sockets.pop(number, None)
+    def _tell(self, kind: bytes, number: int) -> None:
+        with contextlib.suppress(OSError, ValueError):  # the other side is gone altogether
+            self._wire.send(Frame(kind, number))
+
+    def _end(self, number: int) -> None:
+        """Tells the other side of a connection's end, unless it knows."""
+        if (ended := self._take(number)) is not None:
+            self._tell(CLOSE, number)
+            ended.end()
+
+    def _take(self, number: int) -> _Connection | None:
+        with self._changed:
+            self._changed.notify_all()
+            return self._known.pop(number, None)
 
     def deliver(self, frame: Frame) -> None:
-        """Does what a DATA or CLOSE frame says."""
-        if frame.kind == CLOSE:
-            ended = self._take(frame.connection)
-            if ended is not None:
-                _shut(ended)
-            return
-        with self._lock:
-            target = self._sockets.get(frame.connection)
-        if target is None:
+        """Does what a DATA, TAKEN or CLOSE frame says; never waits for a socket."""
+        with self._changed:
+            its = self._known.get(frame.connection)
+        if its is None:
             return  # closed while this frame was under way
-        try:
-            target.sendall(frame.payload)
-        except OSError:
-            if self._take(frame.connection) is not None:
-                _shut(target)
-                self._tell_closed(frame.connection)
+        if frame.kind == DATA:
+            its.waiting.put(frame.payload)
+        elif frame.kind == TAKEN:
+            its.room.release(_TAKEN_AT_ONCE)
+        elif (ended := self._take(frame.connection)) is not None:
+            ended.end()
 
-    def close(self) -> None:
-        """Closes all."""
-        with self._lock:
-            ended, self._sockets = list(self._sockets.values()), {}
-        for made in ended:
-            _shut(made)
+    def drain(self, most_s: float) -> None:
+        """Waits until each has ended by itself, with all that it said on the wire."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._known, most_s)
+
+    def close(self, most_s: float = 1.0) -> None:
+        """Closes all, once what came for them is written, or that has taken long."""
+        with self._changed:
+            ended, self._known = list(self._known.values()), {}
+        for its in ended:
+            its.end()
+        until = time.monotonic() + most_s
+        for writer in self._writers:
+            writer.join(max(0.0, until - time.monotonic()))
+        for its in ended:
+            _shut(its.socket)
 
 
 def _shut(made: socket.socket) -> None:

@@ -23,6 +23,9 @@ from sampleblk_lab.jupyter.frames import CHANNELS, CLOSE, Connections, Frame, Wi
 # Importing ipykernel over 9p under emulation takes its time.
 _KERNEL_DEADLINE_S = 120.0
 
+# How long what a kernel has said last may be on its way; a process that it has forked may have its sockets.
+_DRAIN_S = 5.0
+
 
 class Kernel:
     """The kernel's process, a child of ours."""
@@ -88,7 +91,7 @@ class Guest:
             signal.signal(number, self._pass_on)
         threading.Thread(target=self._serve, daemon=True).start()
         status = self.kernel.wait()
-        self._connections.close()
+        self._connections.drain(_DRAIN_S)
         return status if status >= 0 else 128 - status
 
     def _serve(self) -> None:
