@@ -277,7 +277,10 @@ def test_what_spec_json_tells_of_a_run_is_on_its_page(tmp_path: Path) -> None:
         "notes": {"System calls": "In 2016 it took longer.", "Driver": "Less than was written."},
         "files": {"job/trace.dat": "the job's events"},
     }
-    page = run_page(_run_of_two_recordings(tmp_path / "run", spec)).html()
+    folder = _run_of_two_recordings(tmp_path / "run", spec)
+    shutil.copytree(folder / "job", folder / "later")
+    page = run_page(folder).html()
+    assert "<td>3; shown are system calls of job, function calls of graph, block requests of job</td>" in page
     assert "<h1>The demo</h1><p>in one command</p>" in page
     assert "In 2016 it took longer." in page.partition(">System calls</h2>")[2].partition("<table")[0]
     assert "Less than was written." in page.partition(">Driver</h2>")[2].partition("<table")[0]

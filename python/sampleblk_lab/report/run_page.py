@@ -151,9 +151,16 @@ def run_page(directory: Path) -> Page:
     recordings = _recordings(directory)
     counters = _read(directory / "counters.json", {...: int})
     calls = _with(recordings, "raw_syscalls:sys_enter", "syscalls:")
+    graph = _with(recordings, "ftrace:funcgraph")
+    requests = _with(recordings, "block:")
     offsets = calls.run.offsets() if calls is not None else None
 
-    if summary := _summary(run, recordings):
+    summary = _summary(run, recordings)
+    if len(recordings) > 1:
+        shown = {"system calls": calls, "function calls": graph, "block requests": requests}
+        of = [f"{what} of {one.folder.name}" for what, one in shown.items() if one is not None]
+        summary["recordings"] = f"{len(recordings)}; shown are {', '.join(of) or 'their events'}"
+    if summary:
         page.add_facts("Summary", summary, sections.note("Summary"))
     if (measured := directory / store.MEASUREMENTS).exists():
         _measurements(sections, store.measurements(measured))
@@ -178,9 +185,9 @@ def run_page(directory: Path) -> Page:
             sections.page.add_text("System calls", str(error), sections.note("System calls", "There is no table."))
         sizes = "Bytes moved by each read and write call, in powers of two."
         sections.table("I/O sizes", calls.run.io_sizes().histogram(), sizes, bar="writes")
-    if (graph := _with(recordings, "ftrace:funcgraph")) is not None:
+    if graph is not None:
         _calls(sections, graph.run, str(spec.get("target") or _TARGET))
-    if (requests := _with(recordings, "block:")) is not None:
+    if requests is not None:
         _block(sections, requests.block)
     if counters:
         table = Table.of({"counter": list(counters), "value": list(counters.values())}, key="counter")
