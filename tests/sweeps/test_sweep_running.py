@@ -246,7 +246,7 @@ def test_faults_of_the_machine_are_tried_again(tmp_path: Path) -> None:
             time.sleep(60)
         return turn
 
-    made = lab.sweep(unlucky, a=["always", "twice", "full", "slow", "well"], folder=tmp_path / "s", deadline_s=20)
+    made = lab.sweep(unlucky, a=["always", "twice", "full", "slow", "well"], folder=tmp_path / "s", deadline_s=10)
     rows = {row["a"]: (row["value"], row["attempts"], row["retried"]) for row in made.table()}
     killed = "killed: the trial's process was killed by signal 9"
     assert rows == {
