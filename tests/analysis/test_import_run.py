@@ -415,6 +415,11 @@ def test_the_page_of_an_import_says_what_was_not_read(tmp_path: Path) -> None:
     assert run.options["imported"]["lost_events"] == 3
 
 
+def test_a_directory_is_no_recording(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        lab.import_run(tmp_path, directory=tmp_path / "run")
+
+
 def test_an_empty_file_is_no_recording(tmp_path: Path) -> None:
     with pytest.raises(lab.FormatError, match="at least one event"):
         lab.import_run(written(tmp_path / "text", []), directory=tmp_path / "run")

@@ -131,6 +131,9 @@ MappedFile::MappedFile(const std::string& path, Access access) : path_(path) {
     if (::fstat(fd.get(), &status) != 0) {
         throw_errno("fstat", path);
     }
+    if (S_ISDIR(status.st_mode)) {
+        throw SystemError("read", path, EISDIR);
+    }
     if (status.st_size == 0) {
         return;  // mmap refuses an empty range; an empty span says the same
     }

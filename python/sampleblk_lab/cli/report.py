@@ -15,7 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "directory", nargs="?", metavar="RUN", help="the run's directory; without one, the measurements below --runs"
     )
-    parser.add_argument("--runs", default="runs", metavar="DIR", help="where tests keep their runs (runs)")
+    parser.add_argument("--runs", metavar="DIR", help="where tests keep their runs (runs)")
     parser.add_argument("-o", "--output", metavar="FILE", help="the page (report.html in the run's directory)")
     add_json(parser)
     parser.set_defaults(run=report)
@@ -27,7 +27,11 @@ def report(options: argparse.Namespace) -> int:
         from sampleblk_lab.cli.output import show_table
         from sampleblk_lab.results import runs
 
-        show_table(options, runs(options.runs), f"no measurements below {options.runs}")
+        # Without the option there may be none yet.
+        if options.runs is not None and not Path(options.runs).is_dir():
+            raise InputError(f"--runs {options.runs!r} is not a directory", expected="where tests keep their runs")
+        where = options.runs or "runs"
+        show_table(options, runs(where), f"no measurements below {where}")
         return 0
     from sampleblk_lab.report.run_page import run_page
 
