@@ -22,7 +22,7 @@ from sampleblk_lab.kernels import toolchain
 from sampleblk_lab.results import store
 from sampleblk_lab.table import Table
 from sampleblk_lab.vm import accel
-from sampleblk_lab.vm.qemu import find
+from sampleblk_lab.vm.qemu import _version, find
 from support import RunsInVM
 
 COMMAND = [sys.executable, "-c", "from sampleblk_lab.cli import main; raise SystemExit(main())"]
@@ -89,6 +89,23 @@ def test_doctor_tells_of_a_kernel_that_is_not_there(tmp_path: Path, monkeypatch:
     check = _checked("kernel")
     assert (check.state, check.remedy) == (doctor.MISSING, "sampleblk-lab kernel fetch 6.1")
     assert list(tmp_path.iterdir()) == [], "looking changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("KERNEL", "nope"), ("CPUS", "x"), ("MEMORY", "much"), ("TIMEOUT", "-1"), ("ACCEL", "xen")]
+)
+def test_doctor_tells_of_a_setting_with_which_no_vm_starts(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"SAMPLEBLK_{variable}", value)
+    check = _checked("settings")
+    assert (check.state, value in check.found) == (doctor.FAILED, True)
+
+
+def test_qemu_is_found_where_the_cache_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = find()
+    monkeypatch.setenv("SAMPLEBLK_CACHE", "/proc/none")
+    assert _version(system.program) == system.version
 
 
 def test_doctor_tells_of_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:

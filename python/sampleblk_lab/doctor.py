@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -14,7 +16,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sampleblk_lab.errors import SampleblkError
+from sampleblk_lab.errors import SampleblkError, UnsupportedError
 from sampleblk_lab.paths import find_program
 
 if TYPE_CHECKING:
@@ -112,6 +114,20 @@ def _kernel() -> str:
     if kernel.build is None or not kernel.build.exists():
         raise FileNotFoundError(f"{kernel.release} has no headers")
     return f"{kernel.release}, with headers"
+
+
+def _settings() -> str:
+    """What the environment says of VMs, which every command takes."""
+    from sampleblk_lab import kernels
+    from sampleblk_lab.vm import options as vm_options
+
+    parser = argparse.ArgumentParser()
+    vm_options.add_to(parser)
+    vm_options.check(parser.parse_args([]))
+    with contextlib.suppress(UnsupportedError):  # it is not in the cache yet, which is said beside it
+        kernels.resolve(None, download=False)
+    named = [variable for _, _, variable in vm_options.OPTIONS.values() if os.environ.get(variable)]
+    return ", ".join(f"{name}={os.environ[name]}" for name in named) or "none in the environment"
 
 
 def _builds() -> str:
@@ -259,6 +275,7 @@ def examine(*, host: bool = False, vm: bool = False) -> list[Check]:
         host: Also what experiments on this machine itself take (``pytest --sblk-host``).
         vm: Also start a VM and load the driver there; that may download a kernel.
     """
+    kernel = os.environ.get("SAMPLEBLK_KERNEL") or "6.1"
     checks = [
         Check("Python", WELL, f"{platform.python_version()} ({sys.executable})"),
         _attempt(
@@ -269,8 +286,11 @@ def examine(*, host: bool = False, vm: bool = False) -> list[Check]:
         _accelerator(),
         _attempt("memory", _memory, "close something, or give VMs less: --memory 512M"),
         _attempt("cache", _space, "make room, or set SAMPLEBLK_CACHE to a folder elsewhere"),
+        _attempt(
+            "settings", _settings, "correct the variable: sampleblk-lab run --help names those of the environment"
+        ),
         *map(_tool, _TOOLS),
-        _attempt("kernel", _kernel, "sampleblk-lab kernel fetch 6.1", state=MISSING),
+        _attempt("kernel", _kernel, f"sampleblk-lab kernel fetch {kernel}", state=MISSING),
         _attempt("kernels whole", _whole, "the next use fetches it again", state=MISSING),
         _attempt("kernels' tools", _builds, "sampleblk-lab kernel fetch the kernel again", state=MISSING),
         *map(_extra, _EXTRAS),

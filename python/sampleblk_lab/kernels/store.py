@@ -328,6 +328,7 @@ def resolve(spec: str | None = None, *, download: bool = True) -> Kernel:
     if matching:
         return matching[-1]
     if not download:
+        _check_name(spec)
         raise UnsupportedError(f"kernel {spec}", "not in the cache", f"sampleblk-lab kernel fetch {spec}")
     return fetch(spec)
 
@@ -354,6 +355,14 @@ def available(suite: str) -> list[str]:
     return sorted((name.removeprefix("linux-image-") for name in names), key=_order)
 
 
+def _check_name(spec: str) -> None:
+    if spec not in SUITES and not re.fullmatch(r"\d+\.\d+[\w.+-]*", spec):
+        raise InputError(
+            f"kernel '{spec}' is neither a release, a path nor a suite",
+            expected=f"such as 6.1, 6.12.117+deb12-amd64, ./vmlinuz or one of {', '.join(SUITES)}",
+        )
+
+
 def _find(spec: str) -> tuple[debian.Suite, str]:
     """The suite that has `spec`, and the newest release there that matches."""
     if spec in SUITES:
@@ -363,11 +372,7 @@ def _find(spec: str) -> tuple[debian.Suite, str]:
             if re.fullmatch(_IMAGE_PACKAGE, name):
                 return suite, name.removeprefix("linux-image-")
         raise UnsupportedError(f"kernel of suite {spec}", "its linux-image-amd64 depends on no kernel image")
-    if not re.fullmatch(r"\d+\.\d+[\w.+-]*", spec):
-        raise InputError(
-            f"kernel '{spec}' is neither a release, a path nor a suite",
-            expected=f"such as 6.1, 6.12.117+deb12-amd64, ./vmlinuz or one of {', '.join(SUITES)}",
-        )
+    _check_name(spec)
     series = ".".join(spec.split(".")[:2]).split("-")[0]
     ordered = _by_host(_SERIES.get(series, SUITES[::-1]))
     problems: list[str] = []

@@ -95,13 +95,20 @@ def size_of(options: argparse.Namespace) -> tuple[int, int]:
     return _number("--cpus", options.cpus, int, 2), memory_mib
 
 
+def check(options: argparse.Namespace) -> None:
+    """Raises InputError where a value cannot be, as far as that shows without a VM."""
+    size_of(options)
+    timeout_of(options)
+    if options.accel not in (None, "kvm", "tcg"):
+        raise InputError(f"--accel '{options.accel}' is unknown", expected="kvm or tcg")
+
+
 def build(options: argparse.Namespace) -> VM:
     """The VM that the options describe, not started yet. Raises InputError."""
     from sampleblk_lab.vm.machine import VM
 
+    check(options)
     cpus, memory_mib = size_of(options)
-    if options.accel not in (None, "kvm", "tcg"):
-        raise InputError(f"--accel '{options.accel}' is unknown", expected="kvm or tcg")
     return VM(
         kernel=options.kernel,
         cpus=cpus,

@@ -93,7 +93,7 @@ def _version(program: Path) -> tuple[int, ...]:
     if found is None:
         text = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=True).stdout
         found = _VERSION.search(text)
-        with contextlib.suppress(CacheError):  # then it is asked again
+        with contextlib.suppress(OSError):  # then it is asked again
             write_atomically(cached, text.encode())
     if found is None:
         raise UnsupportedError(str(program), f"it does not say its version: {text.strip()!r}")
