@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -160,6 +161,12 @@ def test_a_state_is_of_everything_below(tmp_path: Path) -> None:
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/b/file").write_text("one")
     seen = {copies.tree_state(tmp_path)}
+
+    def write_as_it_was_dated() -> None:
+        """As rsync does with --inplace --times, and cp with -p."""
+        (tmp_path / "a/c/file").write_text("TWO!")
+        os.utime(tmp_path / "a/c/file", (1, 1))
+
     for change in (
         lambda: (tmp_path / "a/b/file").write_text("two!"),
         lambda: (tmp_path / "a/b/file").chmod(0o600),
@@ -167,10 +174,26 @@ def test_a_state_is_of_everything_below(tmp_path: Path) -> None:
         lambda: (tmp_path / "a/link").unlink(),
         lambda: os.utime(tmp_path / "a/b/file", (1, 1)),
         lambda: (tmp_path / "a/b").rename(tmp_path / "a/c"),
+        write_as_it_was_dated,
+        lambda: tmp_path.chmod(0o711),
     ):
+        time.sleep(0.01)  # a tick of the clock that inodes have their times of
         change()
         seen.add(copies.tree_state(tmp_path))
-    assert len(seen) == 7
+    assert len(seen) == 9
+    assert copies.tree_state(tmp_path) in seen
+
+
+def test_a_state_is_of_what_each_file_has(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    seen = set()
+    for text, mode in (("one", 0o644), ("two", 0o644), ("two", 0o755)):
+        time.sleep(0.01)
+        file.write_text(text)
+        file.chmod(mode)
+        os.utime(file, (1, 1))
+        seen.add(copies.state([str(file)], [str(tmp_path)]))
+    assert len(seen) == 3
 
 
 def test_what_an_archive_cannot_hold_is_left_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

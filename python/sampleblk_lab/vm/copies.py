@@ -32,10 +32,9 @@ def state(files: Iterable[str], folders: Iterable[str]) -> str:
     """
     digest = hashlib.sha256()
     for path in files:
-        status = os.stat(path)  # noqa: PTH116  # a thousand of them at each start of a VM
-        digest.update(f"{path} {status.st_ino} {status.st_size} {status.st_mtime_ns}\n".encode())
+        digest.update(f"{path} {_about(os.stat(path))}\n".encode())  # noqa: PTH116  # a thousand at each start of a VM
     for path in folders:
-        digest.update(f"{path} {Path(path).stat().st_mtime_ns}\n".encode())
+        digest.update(f"{path} {_about(Path(path).stat())}\n".encode())
     return digest.hexdigest()
 
 
@@ -45,12 +44,16 @@ def tree_state(folder: Path) -> str:
     Raises:
         OSError: The folder cannot be read.
     """
-    digest = hashlib.sha256()
+    status = folder.stat()
+    digest = hashlib.sha256(f"{status.st_mode:o} {status.st_uid} {status.st_gid}\n".encode())  # others touch its times
     for entry in _walk(str(folder)):
-        status = entry.stat(follow_symlinks=False)
-        about = f"{status.st_mode:o} {status.st_ino} {status.st_size} {status.st_mtime_ns}"
-        digest.update(os.fsencode(entry.path) + f" {about}\n".encode())
+        digest.update(os.fsencode(entry.path) + f" {_about(entry.stat(follow_symlinks=False))}\n".encode())
     return digest.hexdigest()
+
+
+def _about(status: os.stat_result) -> str:
+    """What changes with a file, its mode and its owner: a time of modification can be set, an inode's cannot."""
+    return f"{status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
 
 def archive(paths: Iterable[str], trees: Iterable[Path] = ()) -> bytes:
