@@ -56,7 +56,9 @@ class Verdict(NamedTuple):
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options to the command's parser."""
     parser.usage = "git bisect run sampleblk-lab kernel bisect [options] -- COMMAND [ARG...]"
-    parser.epilog = "exit status: 0 good, 1 bad, 125 does not build or boot, 128 and more: git bisect stops"
+    parser.epilog = (
+        "exit status: 0 good, 1 bad, 125 does not build or boot, or no test ran, 128 and more: git bisect stops"
+    )
     parser.add_argument(
         "--build",
         metavar="COMMAND",
@@ -136,7 +138,8 @@ def _environment(words: Sequence[str], kernel: str) -> dict[str, str]:
         raise InputError(f"the command '{words[0]}' was not found")
     if "," in kernel:
         raise InputError(f"kernel '{kernel}' has a comma in its path", expected="a path that --sblk-kernel can take")
-    addopts = " ".join(filter(None, [os.environ.get("PYTEST_ADDOPTS"), f"--sblk-kernel={shlex.quote(kernel)}"]))
+    ours = ["-p sampleblk_lab.pytest_plugin.verdict", f"--sblk-kernel={shlex.quote(kernel)}"]
+    addopts = " ".join(filter(None, [os.environ.get("PYTEST_ADDOPTS"), *ours]))
     return {**os.environ, "SAMPLEBLK_KERNEL": kernel, "PYTEST_ADDOPTS": addopts}
 
 
@@ -162,6 +165,8 @@ def _boot(kernel: str) -> str:
 def _verdict_of_pytest(status: int) -> Verdict:
     if status in (GOOD, BAD):
         return Verdict(status, "a test failed" if status else "the tests passed")
+    if status == SKIP:
+        return Verdict(SKIP, "no test ran: all were skipped")
     if status < 0:
         return Verdict(STOP, f"pytest was ended by signal {-status}")
     return Verdict(STOP, f"pytest gave no verdict: {_NO_JUDGEMENT.get(status, 'it ended')} (status {status})")
