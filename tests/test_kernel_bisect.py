@@ -231,7 +231,10 @@ def test_what_pytest_says(bisect: Bisect, tmp_path: Path, test: str, status: int
 def test_the_command_is_given_the_kernel(bisect: Bisect, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_ADDOPTS", "-q")
     assert bisect("--", "sh", "-c", f'test "$SAMPLEBLK_KERNEL" = "{tree}"') == 0
-    assert bisect("--", "sh", "-c", f'case "$PYTEST_ADDOPTS" in "-q -p "*" --sblk-kernel={tree}") ;; *) exit 1 ;; esac') == 0
+    assert (
+        bisect("--", "sh", "-c", f'case "$PYTEST_ADDOPTS" in "-q -p "*" --sblk-kernel={tree}") ;; *) exit 1 ;; esac')
+        == 0
+    )
     assert bisect("--kernel", "out/of/it", "--", "sh", "-c", f'test "$SAMPLEBLK_KERNEL" = "{tree}/out/of/it"') == 0
 
 

@@ -192,11 +192,16 @@ def test_a_vm_starts_with_a_damaged_initramfs(warm: bool) -> None:
         assert vm.run(["echo", "up"]).stdout == b"up\n"
 
 
-def test_a_damaged_module_is_an_error_that_names_it(tmp_path: Path) -> None:
-    module = tmp_path / "x.ko.xz"
-    module.write_bytes(b"\xfd7zXZ\0 and no more")
-    with pytest.raises(FormatError, match=r"x\.ko\.xz"):
-        initramfs._unpacked(module)
+def test_a_damaged_module_is_an_error_that_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for begin, suffix in ((b"\xfd7zXZ\0", "xz"), (b"\x1f\x8b", "gz"), (b"\x28\xb5\x2f\xfd", "zst")):
+        module = tmp_path / f"x.ko.{suffix}"
+        module.write_bytes(begin + b" and no more")
+        with pytest.raises(FormatError, match=rf"x\.ko\.{suffix}"):
+            initramfs._unpacked(module)
+    with monkeypatch.context() as patched:
+        patched.setenv("PATH", str(tmp_path))
+        with pytest.raises(UnsupportedError, match=r"x\.ko\.zst.*apt-get install zstd"):
+            initramfs._unpacked(module)
     plain = tmp_path / "x.ko"
     plain.write_bytes(b"\x7fELF" + bytes(36) + struct.pack("<Q", 1000) + bytes(12) + struct.pack("<HH", 3, 0))
     with pytest.raises(FormatError, match="at least 1192 bytes"):

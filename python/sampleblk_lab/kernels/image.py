@@ -21,6 +21,16 @@ _ELF = b"\x7fELF"
 _BANNER = re.compile(rb"Linux version ([\w.+~-]+) \(")
 
 
+def run_zstd(packed: bytes, path: Path) -> subprocess.CompletedProcess[bytes]:
+    """Unpacks what zstd has packed of the file `path`. Raises UnsupportedError where the program is not installed."""
+    try:
+        return subprocess.run(["zstd", "-dcq"], input=packed, capture_output=True, check=False)
+    except FileNotFoundError:
+        raise UnsupportedError(
+            f"decompressing {path}", "the zstd program is not installed", "apt-get install zstd"
+        ) from None
+
+
 def _decompress(payload: bytes, path: Path) -> bytes:
     if payload.startswith(b"\xfd7zXZ\0"):
         return lzma.LZMADecompressor().decompress(payload)
@@ -28,12 +38,7 @@ def _decompress(payload: bytes, path: Path) -> bytes:
         return zlib.decompressobj(wbits=31).decompress(payload)
     if payload.startswith(b"\x28\xb5\x2f\xfd"):
         # The last four bytes are the size that the kernel's own decompressor wants; zstd would call them garbage.
-        try:
-            done = subprocess.run(["zstd", "-dcq"], input=payload[:-4], capture_output=True, check=False)
-        except FileNotFoundError:
-            raise UnsupportedError(
-                f"decompressing {path}", "the zstd program is not installed", "apt-get install zstd"
-            ) from None
+        done = run_zstd(payload[:-4], path)
         if not done.stdout.startswith(_ELF):
             raise FormatError(
                 str(path), 0, f"a zstd payload that unpacks ({done.stderr.decode(errors='replace').strip()})"

@@ -18,7 +18,7 @@ import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from sampleblk_lab.errors import FormatError, UnsupportedError
-from sampleblk_lab.kernels import config
+from sampleblk_lab.kernels import config, image
 from sampleblk_lab.paths import cache_root, fingerprint, resource, write_atomically
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _line_of(name: str, index: str) -> str:
 
 
 def _unpacked(path: Path) -> bytes:
-    """A module as insmod wants it. Raises FormatError when the file is damaged."""
+    """A module as insmod wants it. Raises FormatError when the file is damaged, UnsupportedError without zstd."""
     data = path.read_bytes()
     try:
         if path.suffix == ".xz":
@@ -92,7 +92,9 @@ def _unpacked(path: Path) -> bytes:
         elif path.suffix == ".gz":
             data = zlib.decompress(data, wbits=31)
         elif path.suffix == ".zst":
-            data = subprocess.run(["zstd", "-dcq"], input=data, capture_output=True, check=True).stdout
+            done = image.run_zstd(data, path)
+            done.check_returncode()
+            data = done.stdout
     except (lzma.LZMAError, zlib.error, subprocess.CalledProcessError) as error:
         raise FormatError(str(path), 0, f"a module compressed as {path.suffix} ({error})") from None
     # An ELF file's section headers are at its end (elf(5), e_shoff, e_shnum of 64 bytes each).
