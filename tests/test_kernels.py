@@ -31,6 +31,25 @@ def _bzimage(payload: bytes, release: str = "6.1.0-test") -> bytes:
     return bytes(header) + payload
 
 
+def test_a_suite_that_does_not_answer_is_said_beside_what_another_has(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was to come first, and may have a newer kernel."""
+
+    def available(suite: str) -> list[str]:
+        if suite == "bookworm":
+            return ["6.1.0-9-amd64"]
+        raise debian.PackageError("the mirror is away")
+
+    monkeypatch.setattr(store, "available", available)
+    suite, release = store._find("6.1")
+    assert (suite.name, release) == ("bookworm", "6.1.0-9-amd64")
+    assert "Linux 6.1.0-9-amd64 is taken from bookworm: the mirror is away" in capsys.readouterr().err
+    monkeypatch.setattr(store, "available", lambda _suite: ["6.1.0-9-amd64"])
+    store._find("6.1")
+    assert capsys.readouterr().err == ""
+
+
 def test_extracts_the_vmlinux(tmp_path: Path) -> None:
     vmlinux = b"\x7fELF" + bytes(1000)
     packed = tmp_path / "vmlinuz"

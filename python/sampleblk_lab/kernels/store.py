@@ -16,7 +16,7 @@ from pathlib import Path
 from sampleblk_lab.errors import FormatError, InputError, UnsupportedError
 from sampleblk_lab.kernels import config, debian, image
 from sampleblk_lab.paths import built_directory, cache_root, fingerprint, locked, search_path, write_atomically
-from sampleblk_lab.progress import step
+from sampleblk_lab.progress import note, step
 
 # Booted when nothing else is asked for: the kernel of Debian 12.
 DEFAULT = "6.1"
@@ -383,6 +383,8 @@ def _find(spec: str) -> tuple[debian.Suite, str]:
             problems.append(str(error))
             continue
         if matching:
+            for problem in problems:  # a suite that was to come first may have a newer one
+                note(f"Linux {matching[-1]} is taken from {name}: {problem}")
             return debian.Suite(name), matching[-1]
     looked = f"not in {', '.join(ordered)}" + "".join(f"; {problem}" for problem in problems)
     raise UnsupportedError(
