@@ -279,6 +279,8 @@ def test_jobs_that_a_signal_ended_are_kept(number: int, tmp_path: Path) -> None:
     [
         (["run", "job", "keys"], "'keys' is no key of a job (expected KEY=VALUE)"),
         (["report", "nowhere"], "nowhere is no directory"),
+        (["report", ""], "RUN '' (expected the directory of a run)"),
+        (["kernel", "path", ""], "kernel '' (expected a release or its beginning, a path"),
         (["report", "--runs", "nowhere"], "--runs 'nowhere' is not a directory (expected where tests keep their runs)"),
         (["compare", "a", "b"], "there are no measurements in runs/a"),
         (["compare", "../a", "b"], "'../a'"),

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from sampleblk_lab.errors import InputError
 
 if TYPE_CHECKING:
     import argparse
@@ -16,6 +19,17 @@ if TYPE_CHECKING:
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Adds ``--json``."""
     parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def path_of(text: str, name: str, expected: str) -> Path:
+    """A path of the command line; an empty one, as of a shell's variable that is not set, is not the current directory.
+
+    Raises:
+        InputError: It is empty.
+    """
+    if not text:
+        raise InputError(f"{name} ''", expected=expected)
+    return Path(text)
 
 
 def as_json(value: Any) -> str:

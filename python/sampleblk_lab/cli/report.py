@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from sampleblk_lab.cli.output import add_json, show
+from sampleblk_lab.cli.output import add_json, path_of, show
 from sampleblk_lab.errors import InputError
 
 
@@ -35,7 +35,7 @@ def report(options: argparse.Namespace) -> int:
         return 0
     from sampleblk_lab.report.run_page import run_page
 
-    directory = Path(options.directory)
+    directory = path_of(options.directory, "RUN", "the directory of a run")
     if not directory.is_dir():
         raise InputError(f"{directory} is no directory", expected="the directory of a run")
     target = Path(options.output) if options.output else directory / "report.html"

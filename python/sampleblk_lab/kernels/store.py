@@ -306,6 +306,8 @@ def resolve(spec: str | None = None, *, download: bool = True) -> Kernel:
         UnsupportedError: The cache lacks it and `download` is off, or there is no Debian mirror to ask.
         sampleblk_lab.kernels.debian.PackageError: apt could not get it.
     """
+    if spec == "":
+        raise InputError("kernel ''", expected="a release or its beginning, a path, a Debian suite, or host")
     spec = spec or os.environ.get("SAMPLEBLK_KERNEL") or DEFAULT
     if ".deb" in spec:
         from sampleblk_lab.kernels import packages  # which a VM's start has no use for, else
