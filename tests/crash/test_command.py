@@ -109,6 +109,8 @@ def test_a_disk_that_breaks_its_promises_is_asked_for(capsys: pytest.CaptureFixt
         (["explore", ".", "--check", "accounts:fine", "--model", "torn", "--block", "100"], "a block of 100 bytes"),
         (["explore", ".", "--check", "accounts:fine", "--complete-up-to", "99"], "at most 24"),
         (["import", "log", "new"], "what the disk held before is not known"),
+        (["import", "", "new"], "LOG '' (expected a journal, a log of dm-log-writes, or a recording's folder)"),
+        (["import", "log", "", "--base", "base.img"], "FOLDER '' (expected the recording to make)"),
         (["import", "log", ".", "--base", "base.img"], "base.img exists"),
         (["import", "log", "new", "--base", "small.img"], "its base has 512"),
     ],

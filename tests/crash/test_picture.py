@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from crash.logs import FLUSH, FUA, MARK, SECTOR, Op, journal, log_writes
 from crash.test_states import recordings
 from sampleblk_lab import crash
+from sampleblk_lab.crash.recording import keep
 from sampleblk_lab.crash.timeline import timeline
 from sampleblk_lab.plot.crash_state import readable
 from sampleblk_lab.plot.style import in_dark
@@ -394,6 +395,34 @@ def test_the_page_has_the_facts_and_each_failure(log: crash.Log, tmp_path: Path)
     assert (state.submitted, state.lost, state.torn) == (failed.submitted, failed.lost, failed.torn)
     with pytest.raises(AssertionError, match="sector 8"):
         state.log.check(state, _no_eight)
+
+
+def test_a_program_has_the_whole_disk_and_a_command_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "base.img").write_bytes(bytes(8 * SECTOR))
+    (tmp_path / "log").write_bytes(journal([_write(1, 2, 0)]))
+    log = crash.Log(tmp_path / "log", base=tmp_path / "base.img", size_bytes=16 * SECTOR)
+    state = log.state(1)
+    failure = crash.Failure(state, state, AssertionError("\nassert 1 == 2"), print)
+    assert failure.command("my runs/failure-1") == "pytest 'my runs/failure-1'"
+    found = crash.Exploration(states=3, checked=3, total=3e20, failures=[failure], log=log)
+    # A count that is not exact has no more digits than it knows.
+    assert found.text().startswith("3 of 3.0e+20 states")
+    text = found.report(tmp_path / "page.html").read_text()
+    assert f"size_bytes={16 * SECTOR})" in text
+    assert "AssertionError: assert 1 == 2" in text
+    assert "3 of 3.0e+20 looked at" in text
+    keep(log, tmp_path / "kept")
+    assert (tmp_path / "kept" / "base.img").stat().st_size == 16 * SECTOR
+
+
+def test_what_ended_early_was_checked(log: crash.Log) -> None:
+    found = crash.Exploration(states=3, checked=3, lost="the VM was lost", log=log)
+    assert found._repr_mimebundle_()["text/html"].startswith("<p><b>ended early</b>: ")
+
+
+def test_fua_that_is_not_believed_is_said(tmp_path: Path) -> None:
+    state = _log(tmp_path, journal([_write(1, 2, 0, fua=True), _write(3, 4, 1)]), fua=False).state(2, lost=[1])
+    assert "FUA is not believed: it makes no write durable." in _texts(state.picture())
 
 
 def test_many_failures_are_told_without_pictures(log: crash.Log, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab.cli.output import add_json, show
+from sampleblk_lab.cli.output import add_json, path_of, show
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.functions import named
 from sampleblk_lab.interrupts import INTERRUPTED
@@ -102,7 +102,7 @@ def _log(options: argparse.Namespace, base: str | None = None) -> crash.Log:
     """The log; `base` where the caller needs to know nothing of the disk."""
     from sampleblk_lab import crash
 
-    path = Path(options.log)
+    path = path_of(options.log, "LOG", "a journal, a log of dm-log-writes, or a recording's folder")
     chosen = options.base or base
     if path.is_dir():
         chosen = options.base or str(path / "base.img")
@@ -179,6 +179,7 @@ def _explore(options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     from sampleblk_lab import crash
+    from sampleblk_lab.plot.crash_state import count_text
 
     log = _log(options, base="zeros")
     table = log.table()
@@ -205,7 +206,7 @@ def _show(options: argparse.Namespace) -> int:
         *(f"    {sequence} {text!r}" for sequence, _, text in log.native.marks),
         "  states:",
         *(
-            f"    {name:8} {_count(count)}{', and torn ones' if name == 'sample' else ''}"
+            f"    {name:8} {count_text(count)}{', and torn ones' if name == 'sample' else ''}"
             for name, count in counts.items()
         ),
     ]
@@ -213,15 +214,11 @@ def _show(options: argparse.Namespace) -> int:
     return 0
 
 
-def _count(count: float) -> str:
-    return f"{count:.0f}" if count < 1e15 else f"{count:.1e}"
-
-
 def _import(options: argparse.Namespace) -> int:
     from sampleblk_lab.crash.recording import keep
 
     log = _log(options)
-    folder = keep(log, options.folder)
+    folder = keep(log, path_of(options.folder, "FOLDER", "the recording to make"))
     show(
         options,
         {"folder": str(folder), "writes": len(log), "disk_bytes": log.size_bytes},

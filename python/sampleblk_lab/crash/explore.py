@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import sys
 import time
@@ -123,7 +124,7 @@ class Failure:
     def command(self, folder: str | os.PathLike[str] = "") -> str:
         """What reproduces it where :meth:`save` has written it."""
         kernel = f"--sblk-kernel {self.kernel}" if self.kernel else ""
-        return " ".join(filter(None, ("pytest", kernel, os.fspath(folder))))
+        return " ".join(filter(None, ("pytest", kernel, shlex.quote(os.fspath(folder)) if folder else "")))
 
     def json(self) -> dict[str, Any]:
         """The same as JSON has it: the writes by their sequence in the log."""
@@ -189,7 +190,9 @@ class Exploration:
 
     def text(self) -> str:
         """A line that says what was looked at, then the failures."""
-        of = "" if self.complete or self.total == float("inf") else f" of {self.total:.0f}"
+        from sampleblk_lab.plot.crash_state import count_text
+
+        of = "" if self.complete or self.total == float("inf") else f" of {count_text(self.total)}"
         rate = self.checked / self.elapsed_s if self.elapsed_s else 0
         head = (
             f"{self.states}{of} states, {self.checked} with contents of their own checked in {self.elapsed_s:.1f} s "

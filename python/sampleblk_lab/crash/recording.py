@@ -100,9 +100,9 @@ def keep(log: Log, folder: str | os.PathLike[str]) -> Path:
     target.mkdir(parents=True, exist_ok=True)
     if log.base is None:
         (target / "base.img").touch()
-        os.truncate(target / "base.img", log.size_bytes)
     else:
         _copy(str(log.base), target / "base.img", direct=False)
+    os.truncate(target / "base.img", log.size_bytes)
     with (target / "log").open("wb") as file:
         copy_start(log.path, file, log.native.file_bytes)
     submitters.copy(log.path, target)

@@ -80,6 +80,7 @@ class Timeline:
         hidden_flushes: Flushes that are left out.
         hidden_marks: Marks that are left out.
         flush_believed: Whether flushes make writes durable in this log.
+        fua_believed: Whether FUA does.
     """
 
     title: str
@@ -93,6 +94,7 @@ class Timeline:
     hidden_flushes: int
     hidden_marks: int
     flush_believed: bool
+    fua_believed: bool
 
 
 class _Writes:
@@ -228,6 +230,7 @@ def timeline(state: State) -> Timeline:
         hidden_flushes=max(len(flushes) - _FLUSHES, 0),
         hidden_marks=max(len(marks) - _MARKS, 0),
         flush_believed=log.flush,
+        fua_believed=log.fua,
     )
 
 

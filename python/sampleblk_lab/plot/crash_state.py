@@ -43,6 +43,11 @@ def readable(text: str, keep: str = "") -> str:
     return "".join(one if one.isprintable() or one in keep else one.encode("unicode_escape").decode() for one in text)
 
 
+def count_text(count: float, grouping: str = "") -> str:
+    """How many states a model has; rounded where there are too many to be exact."""
+    return f"{count:{grouping}.0f}" if count < 1e15 else f"{count:.1e}"
+
+
 def _columns(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text)
 
@@ -214,6 +219,8 @@ class _Picture:
             lines[0] += f" Not shown: {', '.join(hidden)}."
         if not timeline.flush_believed:
             lines.append("Flushes are not believed: none of them makes a write durable.")
+        if not timeline.fua_believed:
+            lines.append("FUA is not believed: it makes no write durable.")
         for line in lines:
             y += 16
             self._text(_LEFT, y, _fit(line, room), self._dim)

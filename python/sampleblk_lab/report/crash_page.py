@@ -7,7 +7,7 @@ import base64
 import html
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab.plot.crash_state import readable
+from sampleblk_lab.plot.crash_state import count_text, readable
 from sampleblk_lab.report.page import Page
 from sampleblk_lab.table import Table
 
@@ -68,7 +68,7 @@ def _facts(found: Exploration) -> dict[str, object]:
         facts["model"] = repr(found.model)
     if found.check is not None:
         facts["check"] = readable(_name(found.check))[:_LINE]
-    total = "" if found.total == float("inf") else f" of {found.total:,.0f}"
+    total = "" if found.total == float("inf") else f" of {count_text(found.total, ',')}"
     facts["states"] = f"{found.states:,}{total} looked at"
     rate = f", {found.checked / found.elapsed_s:,.1f} per second" if found.elapsed_s else ""
     facts["checked"] = f"{found.checked:,} with contents of their own, in {found.elapsed_s:,.1f} s{rate}"
@@ -94,7 +94,7 @@ def _value(value: Any) -> str:
 
 
 def _first_line(failure: Failure) -> str:
-    message = next(iter(str(failure.error).splitlines()), "")
+    message = next(iter(str(failure.error).strip().splitlines()), "")
     return readable(f"{type(failure.error).__name__}: {message}")[:_LINE]
 
 
@@ -117,9 +117,7 @@ def _failure(page: Page, failure: Failure, heading: str, saved: str) -> None:
 def _program(failure: Failure, saved: str) -> str:
     state, log = failure.reduced, failure.reduced.log
     base = str(log.base) if log.base is not None else "zeros"
-    options = [f"base={base!r}"]
-    if log.base is None:
-        options.append(f"size_bytes={log.size_bytes}")
+    options = [f"base={base!r}", f"size_bytes={log.size_bytes}"]
     options += [f"{name}=False" for name, believed in (("flush", log.flush), ("fua", log.fua)) if not believed]
     lines = [failure.command(saved), ""] if saved else []
     lines += [
@@ -145,7 +143,8 @@ def failure_bundle(failure: Failure) -> dict[str, str]:
 def exploration_bundle(found: Exploration) -> dict[str, str]:
     """An exploration by MIME type, with the pictures of its first failures."""
     text = readable(found.text(), _KEPT)
-    verdict = "passed" if found.ok else "failed" if found.failures else "nothing was checked"
+    ended = "ended early" if found.lost and found.checked else "nothing was checked"
+    verdict = "passed" if found.ok else "failed" if found.failures else ended
     parts = [f"<p><b>{verdict}</b>: {html.escape(readable(found.text().splitlines()[0]))}</p>"]
     parts += [_html(failure) for failure in found.failures[:_IN_A_NOTEBOOK]]
     if more := len(found.failures) - _IN_A_NOTEBOOK:
