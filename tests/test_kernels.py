@@ -207,6 +207,8 @@ def test_what_apt_says_is_in_the_error(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_a_mirror_that_does_not_answer_is_not_an_empty_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """apt-get update calls that a warning, and ends with 0."""
     monkeypatch.setenv("SAMPLEBLK_CACHE", str(tmp_path))
+    options = debian.Suite._options
+    monkeypatch.setattr(debian.Suite, "_options", lambda suite: [*options(suite), "-o", "Acquire::Retries=0"])
     suite = debian.Suite("bookworm")
     suite.root.mkdir(parents=True)
     (suite.root / "sources.list").write_text("of a mirror that did answer")

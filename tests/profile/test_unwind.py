@@ -146,7 +146,7 @@ def recorded_with_a_debuglink(folder: Path, *flags: str, seconds: str) -> tuple[
 
 @perf
 def test_a_stripped_program_with_a_debuglink(tmp_path):
-    path, _, debug = recorded_with_a_debuglink(tmp_path, seconds="0.3")
+    path, _, debug = recorded_with_a_debuglink(tmp_path, seconds="0.5")
     profile = lab.open_profile(path)
     assert share_with(profile, WAY) > 0.9
     assert share_with(profile, [*WAY, "spin_inline"]) > 0.05
