@@ -22,16 +22,6 @@ py::str text_of(const std::string& text) {
     return py::str(printable(text));
 }
 
-// A path as Python itself would give it, so that it can be opened again.
-py::object path_of(const std::string& path) {
-    auto made = py::reinterpret_steal<py::object>(
-        PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<py::ssize_t>(path.size())));
-    if (!made) {
-        throw py::error_already_set();
-    }
-    return made;
-}
-
 void raise(const py::object& exception) {
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
 }
@@ -43,7 +33,7 @@ void translate(std::exception_ptr pointer) {
         }
     } catch (const SystemError& error) {
         const py::object os_error = py::reinterpret_borrow<py::object>(PyExc_OSError);
-        const py::object path = error.path().empty() ? py::object(py::none()) : path_of(error.path());
+        const py::object path = error.path().empty() ? py::object(py::none()) : py::cast(error.path());
         raise(os_error(error.code(), text_of(error.what()), path));
     } catch (const InputError& error) {
         raise(error_class("InputError")(text_of(error.message()), text_of(error.source()), error.line(),

@@ -32,6 +32,11 @@ def utf8(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
+def count_text(count: float, grouping: str = "") -> str:
+    """A count that may be a float's, such as of all states of a crash; rounded where that is not exact."""
+    return f"{count:{grouping}.0f}" if count < 1e15 else f"{count:.1e}"
+
+
 def read_text(path: Path) -> str:
     """A file that a user wrote.
 

@@ -12,6 +12,7 @@ from sampleblk_lab.cli.output import add_json, path_of, show
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.functions import named
 from sampleblk_lab.interrupts import INTERRUPTED
+from sampleblk_lab.texts import count_text
 from sampleblk_lab.vm.options import add_shape, size_of
 
 if TYPE_CHECKING:
@@ -179,7 +180,6 @@ def _explore(options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     from sampleblk_lab import crash
-    from sampleblk_lab.plot.crash_state import count_text
 
     log = _log(options, base="zeros")
     table = log.table()

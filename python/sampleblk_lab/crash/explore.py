@@ -24,6 +24,7 @@ from sampleblk_lab.crash.timeline import by_text, missing, missing_table
 from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
 from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.progress import Line
+from sampleblk_lab.texts import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -190,8 +191,6 @@ class Exploration:
 
     def text(self) -> str:
         """A line that says what was looked at, then the failures."""
-        from sampleblk_lab.plot.crash_state import count_text
-
         of = "" if self.complete or self.total == float("inf") else f" of {count_text(self.total)}"
         rate = self.checked / self.elapsed_s if self.elapsed_s else 0
         head = (

@@ -43,11 +43,6 @@ def readable(text: str, keep: str = "") -> str:
     return "".join(one if one.isprintable() or one in keep else one.encode("unicode_escape").decode() for one in text)
 
 
-def count_text(count: float, grouping: str = "") -> str:
-    """How many states a model has; rounded where there are too many to be exact."""
-    return f"{count:{grouping}.0f}" if count < 1e15 else f"{count:.1e}"
-
-
 def _columns(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text)
 

@@ -14,6 +14,7 @@ from sampleblk_lab.errors import InputError
 from sampleblk_lab.profiling.pictured import bundle
 from sampleblk_lab.profiling.still import still
 from sampleblk_lab.table import Table
+from sampleblk_lab.texts import utf8
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -127,7 +128,7 @@ class Stacks:
     def export_speedscope(self, path: str | PathLike[str]) -> Path:
         """Writes them for https://www.speedscope.app: one profile a thread's name. Raises OSError."""
         target = Path(path)
-        target.write_text(self._tree.speedscope(self.title), encoding="utf-8", errors="backslashreplace")
+        target.write_text(utf8(self._tree.speedscope(self.title)), encoding="utf-8")
         return target
 
     def export_pprof(self, path: str | PathLike[str]) -> Path:
@@ -233,7 +234,7 @@ class FlameGraph:
     def save(self, path: str | PathLike[str]) -> Path:
         """Writes it to a file. Raises OSError."""
         target = Path(path)
-        target.write_text(self.svg, encoding="utf-8", errors="backslashreplace")
+        target.write_text(utf8(self.svg), encoding="utf-8")
         return target
 
     @property

@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.analysis.outline import stylesheet
+from sampleblk_lab.texts import utf8
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,7 +94,7 @@ class Page:
         """A plot as two SVG documents, of which the reader's theme shows one; paper gets the light one."""
         parts = []
         for svg, theme in ((light, "light"), (dark, "dark")):
-            data = base64.b64encode(svg.encode(errors="backslashreplace")).decode()
+            data = base64.b64encode(utf8(svg).encode()).decode()
             parts.append(f"<img class='plot {theme}' alt='{_escape(heading)}' src='data:image/svg+xml;base64,{data}'>")
         self._add(heading, f"<div class='scroll' tabindex='0'>{''.join(parts)}</div>", note)
 
@@ -110,14 +111,13 @@ class Page:
             f"<section id='s{i}'><h2>{_escape(heading)}</h2>{body}</section>"
             for i, (heading, body) in enumerate(self._sections)
         )
-        page = (
+        return utf8(
             "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
             "<meta name='viewport' content='width=device-width, initial-scale=1'>"
             f"<title>{_escape(self._title)}</title><style>{style}</style></head><body>"
             f"<header><h1>{_escape(self._title)}</h1><p>{_escape(self._subtitle)}</p><nav>{links}</nav></header>"
             f"<main>{body}</main></body></html>\n"
         )
-        return page.encode(errors="backslashreplace").decode()
 
 
 def _side(kind: str) -> str:

@@ -35,6 +35,8 @@ _MOST = 2.0**63
 _KILLED = re.compile(r"^fio: pid=(\d+), got signal=(\d+)$", re.MULTILINE)
 _PROCESS = re.compile(r"^(.*): \(groupid=\d+, jobs=\d+\): err=.*?: pid=(\d+): ", re.MULTILINE)
 _TERMINATED = re.compile(r"^fio: terminating on (signal \d+)$", re.MULTILINE)
+# Of a report in JSON.
+_BEGIN = re.compile(r"\A\{|^\{$", re.MULTILINE)
 
 
 def read_report(text: str) -> tuple[dict[str, Any], str]:
@@ -47,7 +49,7 @@ def read_report(text: str) -> tuple[dict[str, Any], str]:
     """
     found: Any = None
     around, end = "", 0
-    while (begin := re.compile(r"\A\{|^\{$", re.MULTILINE).search(text, end)) is not None:
+    while (begin := _BEGIN.search(text, end)) is not None:
         around += text[end : begin.start()]
         found, end = json.JSONDecoder().raw_decode(text, begin.start())
     if found is None:
