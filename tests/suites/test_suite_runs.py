@@ -110,18 +110,25 @@ def test_a_damaged_journal_is_told_with_its_place(tmp_path: Path) -> None:
 
 def test_junit_has_every_test_that_was_asked_for() -> None:
     records = _records("passed", "failed", "notrun")
-    records[1]["output"] = "bad\x00\x1b[0m <tag> ]]> byte\ud800"
+    records[1]["output"] = "bad\x00\x1b[0m <tag> ]]> byte\ud800 \U0001f9ea"
     rows = judge(PLAN, records).rows
     suite = ET.fromstring(folder.junit(PLAN, rows))
-    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
-        "tests": "4",
-        "failures": "1",
-        "errors": "1",
-        "skipped": "1",
-    }
+    assert _counts(suite) == ("4", "1", "1", "1")
     cases = {case.get("name"): list(case) for case in suite}
-    assert cases["generic/002"][0].text == "bad\ufffd\ufffd[0m <tag> ]]> byte\ufffd"
+    assert cases["generic/002"][0].text == "bad\ufffd\ufffd[0m <tag> ]]> byte\ufffd \U0001f9ea"
     assert cases["generic/004"][0].get("message") == "it has not ended"
+
+
+def test_junit_counts_each_test_once() -> None:
+    """A reader has as failed what is neither an error nor skipped of those that did not pass."""
+    rows = judge(PLAN, _records("panic", "failed", "hang", "unjudged")).rows
+    suite = ET.fromstring(folder.junit(PLAN, rows))
+    assert _counts(suite) == ("4", "1", "3", "0")
+    assert [len(suite.findall(f"testcase/{kind}")) for kind in ("failure", "error")] == [1, 3]
+
+
+def _counts(suite: ET.Element) -> tuple[str | None, ...]:
+    return tuple(suite.get(name) for name in ("tests", "failures", "errors", "skipped"))
 
 
 # --- what is known
