@@ -223,3 +223,15 @@ def test_a_path_without_a_slash_is_a_package_too(make: Maker, own_cache: Path, m
     kernel: Kernel = kernels.resolve(picture.name)
     assert kernel.image.is_relative_to(own_cache)
     assert not store.is_cached(kernel)  # it is the user's to replace, and is not fetched
+
+
+def test_a_package_is_read_whatever_its_maintainer_s_letters_are(tmp_path: Path) -> None:
+    control = tmp_path / "it/DEBIAN/control"
+    control.parent.mkdir(parents=True)
+    control.write_bytes(
+        b"Package: linux-image-6.1.5\nVersion: 1\nArchitecture: all\n"
+        b"Maintainer: J\xfcrgen <j@example.org>\nDescription: x\n"
+    )
+    package = tmp_path / "it.deb"
+    subprocess.run(["dpkg-deb", "-Znone", "-b", tmp_path / "it", package], check=True, capture_output=True)
+    assert debian.control(package)["Package"] == "linux-image-6.1.5"

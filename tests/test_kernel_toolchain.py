@@ -76,3 +76,8 @@ def test_headers_of_another_debian_build_with_their_own_compiler(series: str) ->
         assert kernel.tools is not None
         said = subprocess.run([kernel.tools / compiler, "--version"], capture_output=True, text=True, check=True).stdout
         assert f" {compiler.removeprefix('gcc-')}." in said
+
+
+def test_what_depmod_says_is_in_the_error(tmp_path: Path) -> None:
+    with pytest.raises(debian.PackageError, match=r"1\.2\.3: exit status 1: depmod: ERROR"):
+        toolchain.run_depmod(tmp_path, "1.2.3")

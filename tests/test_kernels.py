@@ -3,6 +3,8 @@
 
 import gzip
 import os
+import random
+import shutil
 import socket
 import struct
 import subprocess
@@ -56,9 +58,12 @@ def test_extracts_the_vmlinux(tmp_path: Path) -> None:
     packed.write_bytes(_bzimage(gzip.compress(vmlinux)))
     assert image.extract_vmlinux(packed, tmp_path / "out").read_bytes() == vmlinux
     assert image.release_of(packed) == "6.1.0-test"
-    plain = tmp_path / "vmlinux"
+    plain = tmp_path / "scratch/boot/vmlinuz"
+    plain.parent.mkdir(parents=True)
     plain.write_bytes(vmlinux)
-    assert image.extract_vmlinux(plain, tmp_path / "out2").read_bytes() == vmlinux
+    image.extract_vmlinux(plain, tmp_path / "scratch/vmlinux")
+    (tmp_path / "scratch").rename(tmp_path / "final")  # as what was unpacked gets its name
+    assert (tmp_path / "final/vmlinux").read_bytes() == vmlinux
 
 
 def test_says_what_is_wrong_with_an_image(tmp_path: Path) -> None:
@@ -73,6 +78,22 @@ def test_says_what_is_wrong_with_an_image(tmp_path: Path) -> None:
     bad.write_bytes(whole[:-5])
     with pytest.raises(FormatError, match="bytes of payload"):
         image.extract_vmlinux(bad, tmp_path / "out")
+
+
+@pytest.mark.parametrize("program", ["gzip", "xz", "zstd"])
+def test_a_kernel_that_unpacks_to_less_is_not_booted(program: str, tmp_path: Path) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+    vmlinux = b"\x7fELF" + random.Random(1).randbytes(300_000)
+    packed = subprocess.run([program, "-c"], input=vmlinux, capture_output=True, check=True).stdout
+    size = struct.pack("<I", len(vmlinux))  # which gzip has at its end anyway
+    bad = tmp_path / "vmlinuz"
+    bad.write_bytes(_bzimage(packed + size))
+    assert image.vmlinux_of(bad) == vmlinux
+    for damaged in (packed[:200_000], packed[:100_000] + bytes(50) + packed[100_050:], packed[:200_000] + packed):
+        bad.write_bytes(_bzimage(damaged + size))
+        with pytest.raises(FormatError, match="unpacks to 300004 bytes"):
+            image.vmlinux_of(bad)
 
 
 def test_resolves_what_the_cache_has() -> None:
@@ -219,6 +240,13 @@ def test_a_mirror_that_does_not_answer_is_not_an_empty_one(monkeypatch: pytest.M
         for _ in range(2):
             with pytest.raises(debian.PackageError, match=r"127\.0\.0\.1"):
                 suite.update()
+
+
+def test_a_kernel_that_is_being_fetched_is_not_damaged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SAMPLEBLK_CACHE", str(tmp_path))
+    for name in (".6.1.0-9-amd64.a1b2c3d4", "6.1.0-8-amd64"):
+        (tmp_path / "kernels" / name).mkdir(parents=True)
+    assert [path.name for path in store.damaged()] == ["6.1.0-8-amd64"]
 
 
 def test_the_kernel_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,3 +107,16 @@ def test_a_folder_takes_its_place_whole_or_not(tmp_path) -> None:
         raise KeyError
     assert [path.name for path in target.iterdir()] == ["a"]
     assert [path.name for path in target.parent.iterdir()] == ["target"]
+
+
+def test_what_a_killed_process_was_building_goes_with_the_next(tmp_path) -> None:
+    left, built = tmp_path / ".other.a1b2c3d4", tmp_path / ".third.a1b2c3d4"
+    for folder in (left, built, tmp_path / "whole"):
+        (folder / "below").mkdir(parents=True)
+    descriptor = paths.hold(built)
+    try:
+        with paths.replaced_directory(tmp_path / "target") as mine, paths.replaced_directory(tmp_path / "more"):
+            assert mine.exists()
+    finally:
+        os.close(descriptor)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [built.name, "more", "target", "whole"]

@@ -262,19 +262,7 @@ def scratch_directory(kind: str, base: Path | None = None) -> Iterator[Path]:
         kind: What it is for: a part of its name.
         base: Where it is made; None: where temporary files are.
     """
-    base, prefix = base or Path(tempfile.gettempdir()), f"sampleblk-{kind}-"
-    for path in base.glob(f"{prefix}*"):
-        remove_unless_held(path)
-    while True:
-        made = Path(tempfile.mkdtemp(prefix=prefix, dir=base))
-        descriptor = -1
-        try:
-            descriptor = hold(made)
-            os.stat(made)  # noqa: PTH116  # another one may have met it before it was locked
-            break
-        except FileNotFoundError:
-            if descriptor >= 0:
-                os.close(descriptor)
+    made, descriptor = _made_and_held(base or Path(tempfile.gettempdir()), f"sampleblk-{kind}-", f"sampleblk-{kind}-*")
     try:
         yield made
     finally:
@@ -282,15 +270,33 @@ def scratch_directory(kind: str, base: Path | None = None) -> Iterator[Path]:
         os.close(descriptor)
 
 
+def _made_and_held(base: Path, prefix: str, others: str) -> tuple[Path, int]:
+    """A new folder, and the descriptor that holds it; those of the pattern `others` that nobody holds are removed."""
+    for path in base.glob(others):
+        remove_unless_held(path)
+    while True:
+        made = Path(tempfile.mkdtemp(prefix=prefix, dir=base))
+        descriptor = -1
+        try:
+            descriptor = hold(made)
+            os.stat(made)  # noqa: PTH116  # another one may have met it before it was locked
+            return made, descriptor
+        except FileNotFoundError:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
 @contextlib.contextmanager
 def replaced_directory(target: Path) -> Iterator[Path]:
     """A scratch folder beside `target` that takes its place when the block ends well, and goes when it does not.
+
+    Those that killed processes left there go with the next one.
 
     Raises:
         OSError: The folder cannot be made there.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    scratch, descriptor = _made_and_held(target.parent, f".{target.name}.", ".*.????????")
     try:
         scratch.chmod(0o755)
         yield scratch
@@ -300,6 +306,8 @@ def replaced_directory(target: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

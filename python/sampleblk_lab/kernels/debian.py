@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import SampleblkError, UnsupportedError
-from sampleblk_lab.paths import cache_root, find_program, locked
+from sampleblk_lab.paths import cache_root, find_program, locked, scratch_directory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,12 +27,13 @@ _LISTS_MAX_AGE_S = 24 * 3600
 
 
 class PackageError(SampleblkError, RuntimeError):
-    """apt or dpkg could not do what was asked; the message carries what it printed."""
+    """apt, dpkg or depmod could not do what was asked; the message carries what it printed."""
 
 
-def _run(command: Sequence[str], cwd: Path | None = None) -> str:
+def run(command: Sequence[str], cwd: Path | None = None) -> str:
+    """What a program of the system prints. Raises PackageError."""
     done = subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
+        command, cwd=cwd, capture_output=True, errors="backslashreplace", check=False, env={**os.environ, "LC_ALL": "C"}
     )
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip()
@@ -43,13 +43,13 @@ def _run(command: Sequence[str], cwd: Path | None = None) -> str:
 
 def control(package: Path) -> dict[str, str]:
     """What a package file says of itself: the first line of each field. Raises PackageError."""
-    text = _run(["dpkg-deb", "--field", str(package)])
+    text = run(["dpkg-deb", "--field", str(package)])
     return dict(re.findall(r"^([A-Za-z-]+): *(.*)$", text, re.MULTILINE))
 
 
 def extract(package: Path, into: Path) -> None:
     """Unpacks the files of a package file under `into`. Raises PackageError."""
-    _run(["dpkg", "-x", str(package), str(into)])
+    run(["dpkg", "-x", str(package), str(into)])
 
 
 def mirror() -> str:
@@ -67,7 +67,7 @@ def mirror() -> str:
             "apt-get and dpkg are not installed",
             "install the packages apt and dpkg, or give the path of a kernel of your own",
         )
-    listing = _run(["apt-get", "indextargets", "--format", "$(ORIGIN) $(LABEL) $(SITE)", "Created-By: Packages"])
+    listing = run(["apt-get", "indextargets", "--format", "$(ORIGIN) $(LABEL) $(SITE)", "Created-By: Packages"])
     for line in listing.splitlines():
         origin, _, rest = line.partition(" ")
         label, _, site = rest.rpartition(" ")
@@ -129,19 +129,19 @@ class Suite:
             (self.root / "status").touch()
             stamp.unlink(missing_ok=True)  # of another mirror's lists
             listed.write_text(source)
-            _run(["apt-get", *self._options(), "-qq", "update"])
+            run(["apt-get", *self._options(), "-qq", "update"])
             stamp.touch()
 
     def names(self, pattern: str) -> list[str]:
         """The packages whose whole name matches the regular expression."""
         self.update()
-        names = _run(["apt-cache", *self._options(), "pkgnames"]).split()
+        names = run(["apt-cache", *self._options(), "pkgnames"]).split()
         return sorted(name for name in names if re.fullmatch(pattern, name))
 
     def show(self, *packages: str) -> dict[str, dict[str, str]]:
         """The newest control fields of packages, such as ``Version`` and ``Depends``. Raises PackageError."""
         self.update()
-        text = _run(["apt-cache", *self._options(), "show", "--no-all-versions", *packages])
+        text = run(["apt-cache", *self._options(), "show", "--no-all-versions", *packages])
         found: dict[str, dict[str, str]] = {}
         for paragraph in text.split("\n\n"):
             fields: dict[str, str] = {}
@@ -161,7 +161,7 @@ class Suite:
     def unpack(self, packages: Sequence[str], into: Path) -> None:
         """Downloads packages and unpacks their files under `into`. Raises PackageError."""
         self.update()
-        with tempfile.TemporaryDirectory(dir=self.root / "cache") as folder:
-            _run(["apt-get", *self._options(), "-qq", "download", *packages], cwd=Path(folder))
-            for deb in sorted(Path(folder).glob("*.deb")):
+        with scratch_directory("packages", self.root / "cache") as folder:
+            run(["apt-get", *self._options(), "-qq", "download", *packages], cwd=folder)
+            for deb in sorted(folder.glob("*.deb")):
                 extract(deb, into)

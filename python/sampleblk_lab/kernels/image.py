@@ -8,6 +8,7 @@ under TCG half of the boot. It also leaves the kernel where it was linked, so ad
 from __future__ import annotations
 
 import lzma
+import os
 import re
 import struct
 import subprocess
@@ -32,19 +33,25 @@ def run_zstd(packed: bytes, path: Path) -> subprocess.CompletedProcess[bytes]:
 
 
 def _decompress(payload: bytes, path: Path) -> bytes:
-    if payload.startswith(b"\xfd7zXZ\0"):
-        return lzma.LZMADecompressor().decompress(payload)
-    if payload.startswith(b"\x1f\x8b"):
-        return zlib.decompressobj(wbits=31).decompress(payload)
-    if payload.startswith(b"\x28\xb5\x2f\xfd"):
-        # The last four bytes are the size that the kernel's own decompressor wants; zstd would call them garbage.
-        done = run_zstd(payload[:-4], path)
-        if not done.stdout.startswith(_ELF):
-            raise FormatError(
-                str(path), 0, f"a zstd payload that unpacks ({done.stderr.decode(errors='replace').strip()})"
-            )
-        return done.stdout
-    raise UnsupportedError(f"decompressing {path}", f"unknown compression (magic {payload[:4].hex()})")
+    said = ""
+    try:
+        if payload.startswith(b"\xfd7zXZ\0"):
+            unpacked = lzma.LZMADecompressor().decompress(payload)
+        elif payload.startswith(b"\x1f\x8b"):
+            unpacked = zlib.decompressobj(wbits=31).decompress(payload)
+        elif payload.startswith(b"\x28\xb5\x2f\xfd"):
+            # The size at the end is no part of it: zstd would call it garbage.
+            done = run_zstd(payload[:-4], path)
+            unpacked, said = done.stdout, done.stderr.decode(errors="replace").strip()
+        else:
+            raise UnsupportedError(f"decompressing {path}", f"unknown compression (magic {payload[:4].hex()})")
+    except (lzma.LZMAError, zlib.error) as error:
+        unpacked, said = b"", str(error)
+    # The kernel's own decompressor needs it there too, whatever the compression (arch/x86/boot/compressed/mkpiggy.c).
+    size = int.from_bytes(payload[-4:], "little")
+    if len(unpacked) != size:
+        raise FormatError(str(path), 0, f"a payload that unpacks to {size} bytes ({said or f'it has {len(unpacked)}'})")
+    return unpacked
 
 
 def _payload(image: bytes, path: Path) -> bytes:
@@ -112,7 +119,7 @@ def extract_vmlinux(image: Path, target: Path) -> Path:
     with image.open("rb") as file:
         if file.read(len(_ELF)) == _ELF:
             target.unlink(missing_ok=True)
-            target.symlink_to(image.absolute())
+            target.symlink_to(os.path.relpath(image, target.parent))
             return target
     write_atomically(target, vmlinux_of(image))
     return target

@@ -175,7 +175,7 @@ def damaged() -> list[Path]:
     Reads every image whole.
     """
     found = []
-    for path in sorted(folder().glob("*/")):
+    for path in sorted(folder().glob("[!.]*/")):  # what another process unpacks has a hidden name
         kernel = _load(path)
         if kernel is None or not _is_as_unpacked(kernel):
             found.append(path)

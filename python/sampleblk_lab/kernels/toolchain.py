@@ -141,7 +141,7 @@ def run_depmod(root: Path, release: str) -> None:
     depmod = find_program("depmod")
     if depmod is None:
         raise UnsupportedError("module dependencies", "the depmod program is not installed", "apt-get install kmod")
-    subprocess.run([depmod, "-b", str(root), release], check=True)
+    debian.run([depmod, "-b", str(root), release])
 
 
 def relocate_headers(root: Path, release: str, final: Path) -> None:

@@ -163,8 +163,6 @@ def making(template: Template) -> Iterator[Template | None]:
         if template.exists():
             yield None
             return
-        for unfinished in folder.parent.glob(f".{folder.name}.*"):
-            shutil.rmtree(unfinished, ignore_errors=True)  # whoever made it was killed
         free = shutil.disk_usage(folder.parent).free
         if free < _ROOM_BYTES + (template.memory_mib << 20) // _STRUCTS_OF_MEMORY:
             raise CacheError(errno.ENOSPC, f"no room ({free >> 20} MiB free in {folder.parent})")
