@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import csv
+import itertools
 import json
 import re
 import struct
@@ -634,3 +636,42 @@ def test_a_write_that_ends_again_after_its_flush_ends_no_other(tmp_path: Path) -
 def test_a_command_of_the_driver_s_is_nowhere_when_it_ends(tmp_path: Path) -> None:
     rows, _ = lived(tmp_path, (10, "D", 1, 0, 0), (15, "D", 1, 0, 8), (20, "C", 1, 2**64 - 1, 8), rwbs="N")
     assert spans(rows, "sector", "sectors", "issued", "completed") == [(0, 0, 10, 20), (0, 8, 15, 0)]
+
+
+# What a program may call itself (PR_SET_NAME): each is like something else that a text has.
+NAMES = [
+    "#1",
+    "version = 6",
+    "cpus=2",
+    "CPU 1 is empty",
+    "CPU:1",
+    "(sd-pam)",
+    "a [001] 5",
+    "a-5 7",
+    "1/2",
+    "=> x",
+    "x\ry",
+    "J\udcfc",
+    "",
+]
+
+
+@pytest.mark.parametrize(
+    "task", ["{:>16} 123 [001] ", "{:>16} 100/123 [001] ", "{:>16}-123 [001] d..1. ", "{:>16}-123 (100) [001] "]
+)
+def test_no_event_is_lost_for_its_task_s_name(task: str, tmp_path: Path) -> None:
+    events = ("bio_queue: 8,0 W 8 + 8 [{}]", "rq_issue: 8,0 W 4096 () 8 + 8 [{}]", "rq_complete: 8,0 W () 8 + 8 [0]")
+    lines = [
+        f"{task.format(name)}5.{at:06d}: block:block_{event.format(name)}"
+        for at, (name, event) in enumerate(itertools.product(NAMES, events))
+    ]
+    # What is none of them: a comment, headings.
+    more = ["# tracer: nop", "    # tracer: nop", "version = 6", "cpus=2", "CPU 1 is empty"]
+    run = lab.import_run(written(tmp_path / "text", [*more, *lines]), directory=tmp_path / "run")
+    assert run.options["imported"] == run.options["imported"] | {"events": len(lines)}
+    assert [(row["pid"], row["completed"] - row["queued"]) for row in requests(run)] == [(123, 2000)] * len(NAMES)
+    names = [name.encode(errors="surrogateescape").decode(errors="backslashreplace") for name in NAMES]
+    assert list(run.events("block:block_rq_issue")["comm"]) == names
+    run.export_csv("block:block_rq_issue", tmp_path / "csv")
+    with (tmp_path / "csv").open(newline="", encoding="utf-8") as file:
+        assert [row["comm"] for row in csv.DictReader(file)] == names

@@ -113,7 +113,9 @@ def test_modules_are_a_column(tmp_path):
     assert dict(graph.modules) == {"xfs_log_force": "xfs"}
 
 
-@pytest.mark.parametrize("line", [" 0) garbage", "1.5 us | f();", " 0)   1.000 us    |  not a name();"])
+@pytest.mark.parametrize(
+    "line", [" 0) garbage", " 0)  nan us  |  f();", "1.5 us | f();", " 0)   1.000 us    |  not a name();"]
+)
 def test_a_line_of_no_tracer_is_quoted_with_its_number(tmp_path, line):
     log = tmp_path / "trace"
     log.write_text(" 0)   1.000 us    |  before();\n" + line + "\n 0)   1.000 us    |  after();\n")

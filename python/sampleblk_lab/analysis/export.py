@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ def write_csv(table: Table, path: Path) -> None:
     """A table as CSV, with a head line; missing strings are empty."""
     columns = [table[name] for name in table.columns]
     with path.open("w", newline="", encoding="utf-8") as out:
-        writer = csv.writer(out, lineterminator="\n")
+        # Older Pythons quote the line ends that their own terminator has: this one is to have both.
+        rows = SimpleNamespace(write=lambda row: out.write(f"{row[:-2]}\n"))
+        writer = csv.writer(rows, lineterminator="\r\n")
         writer.writerow(table.columns)
         for start in range(0, len(table), _ROWS):
             part = slice(start, start + _ROWS)

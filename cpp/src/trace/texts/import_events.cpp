@@ -149,7 +149,7 @@ class EventText {
 
     bool line(std::string_view raw) {
         const auto text = trim(raw);
-        if (text.empty() || text.front() == '#' || is_heading(text)) {
+        if (text.empty() || raw.front() == '#') {
             return true;
         }
         if (lost_line(text)) {
@@ -165,13 +165,14 @@ class EventText {
             import_.count("stack_lines");
             return true;
         }
-        return false;
+        // A task's name may look like one, so last.
+        return is_heading(text);
     }
 
   private:
     static bool is_heading(std::string_view text) {
-        return (text.starts_with("cpus=") && is_digits(text.substr(5))) || text.starts_with("version = ") ||
-               (text.starts_with("CPU ") && text.ends_with(" is empty"));
+        return text.front() == '#' || (text.starts_with("cpus=") && is_digits(text.substr(5))) ||
+               text.starts_with("version = ") || (text.starts_with("CPU ") && text.ends_with(" is empty"));
     }
 
     // "CPU:1 [LOST 5 EVENTS]" of ftrace, "CPU:1 [EVENTS DROPPED]" of trace-cmd.
@@ -223,17 +224,20 @@ class EventText {
         const auto slash = last.find('/');
         // perf's name for a task that has exited.
         const bool exited = last == "-1" || last == "-1/-1";
-        if ((is_digits(last) || exited) && space != std::string_view::npos) {
-            comm = trim(text.substr(0, space));
+        if (exited && space == std::string_view::npos) {
+            return false;
+        }
+        // A task may have no name.
+        if (is_digits(last) || exited) {
+            comm = trim(text.substr(0, text.size() - last.size()));
             return parse(last.substr(0, slash), pid);
         }
-        if (slash != std::string_view::npos && is_digits(last.substr(0, slash)) && is_digits(last.substr(slash + 1)) &&
-            space != std::string_view::npos) {
-            comm = trim(text.substr(0, space));
+        if (slash != std::string_view::npos && is_digits(last.substr(0, slash)) && is_digits(last.substr(slash + 1))) {
+            comm = trim(text.substr(0, text.size() - last.size()));
             return parse(last.substr(slash + 1), pid);
         }
         const auto dash = text.rfind('-');
-        if (dash == std::string_view::npos || dash == 0 || !is_digits(text.substr(dash + 1))) {
+        if (dash == std::string_view::npos || !is_digits(text.substr(dash + 1))) {
             return false;
         }
         comm = text.substr(0, dash);

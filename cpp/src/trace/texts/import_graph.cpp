@@ -30,7 +30,7 @@ std::optional<std::uint64_t> duration_of(std::string_view text) {
     }
     double value = 0;
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || value < 0 || value > 1e15) {
+    if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || !(value >= 0 && value <= 1e15)) {
         return std::nullopt;
     }
     return static_cast<std::uint64_t>(std::llround(value * 1000));
