@@ -660,6 +660,7 @@ def test_a_deadline_kills_the_vm_and_fails_the_test(
         @pytest.mark.in_vm(deadline=60)
         def test_may_take_longer(): time.sleep(4)
 
+        @pytest.mark.in_vm(deadline=60)
         def test_after(): pass
         """
     )

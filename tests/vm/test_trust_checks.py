@@ -42,10 +42,16 @@ def test_direct_jobs_agree_byte_for_byte(mode: str, engine: str) -> None:
 
 
 def test_registered_files_are_let_go_of_at_the_jobs_end() -> None:
-    for _ in range(4):
-        with lab.Device("16M") as dev:
-            keys = {"ioengine": "io_uring", "registerfiles": 1, "fixedbufs": 1, "iodepth": 8, **KEYS}
-            assert _doubts(lab.Job(rw="write", filename=dev.path, **keys).run(progress=False)) == []
+    """By the job: where a thread of the kernel closes a file last, it is open for some time after the job's end."""
+    keys = {"rw": "write", "ioengine": "io_uring", "registerfiles": 1, "fixedbufs": 1, "iodepth": 8, **KEYS}
+    with lab.Device("16M") as dev, lab.record(functions="sampleblk_release") as rec:
+        for _ in range(4):
+            assert _doubts(lab.Job(filename=dev.path, **keys).run(progress=False)) == []
+        time.sleep(1.5)
+    pids = rec.events("ftrace:function")["common_pid"]
+    assert len(pids) >= 4
+    names = {rec.run.file.commands[int(pid)] for pid in pids}
+    assert not [name for name in names if name.startswith("kworker")]
 
 
 def test_another_writer_is_found_out() -> None:

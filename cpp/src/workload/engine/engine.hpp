@@ -23,9 +23,10 @@ class EngineInstance {
     // The same for those that read back what verify remembers.
     virtual void verify_pass() = 0;
 
-    // A file was opened, or is about to be closed.
+    // A file was opened, or is about to be closed, or all are.
     virtual void opened(FileState& file) = 0;
     virtual void closing(FileState& file) = 0;
+    virtual void closing_all() = 0;
 };
 
 using EngineFactory = std::function<std::unique_ptr<EngineInstance>(Job&)>;

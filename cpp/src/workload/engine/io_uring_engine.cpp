@@ -29,8 +29,7 @@ class IoUringEngine {
     IoUringEngine& operator=(const IoUringEngine&) = delete;
     ~IoUringEngine() {
         if (options_.registerfiles) {
-            // Waits until the kernel has let go of them, which it else does up to a second after the ring's end (6.1).
-            (void)::io_uring_unregister_files(&ring_);
+            let_go_of_files();
         }
         ::io_uring_queue_exit(&ring_);
     }
@@ -43,6 +42,15 @@ class IoUringEngine {
 
     void opened(FileState& file) { register_file(file.number, file.fd); }
     void closing(FileState& file) { register_file(file.number, -1); }
+    // It is done before the job closes them: whoever closes a file last ends its use, and where that is a thread of the
+    // kernel it is some time later (fput() in fs/file_table.c), so that a device cannot be removed nor a file system
+    // unmounted.
+    void closing_all() {
+        if (options_.registerfiles) {
+            let_go_of_files();
+            register_no_files();
+        }
+    }
 
     bool queue(Io& io) {
         io_uring_sqe* entry = ::io_uring_get_sqe(&ring_);
@@ -183,14 +191,24 @@ class IoUringEngine {
             }
         }
         if (options_.registerfiles) {
-            const std::vector<int> none(job_.files.all().size(), -1);
-            if (const int result = ::io_uring_register_files(&ring_, none.data(), static_cast<unsigned>(none.size()));
-                result < 0) {
-                throw SystemError("io_uring_register files", {}, -result);
-            }
+            register_no_files();
         }
         // Spares the look-up of the descriptor in every call (5.18); without it all works too.
         (void)::io_uring_register_ring_fd(&ring_);
+    }
+
+    void register_no_files() {
+        const std::vector<int> none(job_.files.all().size(), -1);
+        if (const int result = ::io_uring_register_files(&ring_, none.data(), static_cast<unsigned>(none.size()));
+            result < 0) {
+            throw SystemError("io_uring_register files", {}, -result);
+        }
+    }
+
+    // Waits until the kernel has let go of them all, which 6.1 else does up to a second later.
+    void let_go_of_files() {
+        while (::io_uring_unregister_files(&ring_) == -EINTR) {
+        }
     }
 
     void register_file(std::uint32_t number, int fd) {

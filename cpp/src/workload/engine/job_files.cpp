@@ -182,6 +182,9 @@ int JobFiles::sync(FileState& file, SyncKind kind) const noexcept {
 }
 
 void JobFiles::close_all() {
+    if (engine_ != nullptr && open_ != 0) {
+        engine_->closing_all();
+    }
     for (FileState& file : files_) {
         close(file);
     }

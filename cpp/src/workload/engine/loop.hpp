@@ -4,6 +4,8 @@
 //   ssize_t perform(const Io& io)          what is left of a data I/O, in the call: bytes, or -1 with errno
 //   int sync(FileState& file, SyncKind k)  0, or -1 with errno
 //   void opened(FileState&), closing(FileState&)
+// and, if it lets go of all files in another way than of each,
+//   void closing_all()
 // and, if it has many I/Os in flight,
 //   bool queue(Io& io)                     takes what is left of an I/O into the batch; false: commit first
 //   int commit()                           submits the batch: how many I/Os were taken, or -errno
@@ -357,6 +359,11 @@ class EngineLoop final : public EngineInstance {
     }
     void opened(FileState& file) override { engine_.opened(file); }
     void closing(FileState& file) override { engine_.closing(file); }
+    void closing_all() override {
+        if constexpr (requires { engine_.closing_all(); }) {
+            engine_.closing_all();
+        }
+    }
 
   private:
     Job& job_;
