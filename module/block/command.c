@@ -80,11 +80,11 @@ static int io_write(struct sblk_store *store, const struct sblk_io *io, u64 pos,
 
 /*
  * Whether no part of a write may be there without the rest, should memory run out, for good or until after a power cut: that
- * of an atomic one, of a logical block, or of blocks whose protection information says what they were.
+ * of an atomic one, or of a logical block.
  */
 static bool is_whole_or_nothing(const struct sblk_device *dev, const struct sblk_io *io)
 {
-	return unlikely(io->atomic || dev->config.logical_block_bytes > PAGE_SIZE || sblk_has_integrity(dev));
+	return unlikely(io->atomic || dev->config.logical_block_bytes > PAGE_SIZE);
 }
 
 static int io_change(struct sblk_device *dev, const struct sblk_io *io, u64 pos, u64 len, gfp_t gfp)
@@ -291,13 +291,13 @@ static int change_store(struct sblk_cmd *cmd, u64 pos, u64 len, gfp_t gfp)
 		return -EILSEQ;
 	/* What can fail for want of memory comes before what makes the data another. */
 	if (keeps)
-		err = sblk_integrity_reserve(&dev->integrity, store, pos, len, gfp);
+		err = sblk_store_reserve(store, pos, len, gfp) ?:
+			      sblk_integrity_reserve(&dev->integrity, store, pos, len, gfp);
 	else if (sblk_has_integrity(dev))
 		err = sblk_integrity_forget(&dev->integrity, store, pos, len, gfp);
 	if (!err)
-		err = io_change(dev, &cmd->io, pos, len, gfp);
-	if (!err && keeps)
-		err = sblk_integrity_keep(dev, &cmd->io, pos, len, &cmd->fault, gfp);
+		err = keeps ? sblk_integrity_store(dev, &cmd->io, pos, len, &cmd->fault, gfp) :
+			      io_change(dev, &cmd->io, pos, len, gfp);
 	if (!err)
 		corrupt(&cmd->fault, len, corrupt_written, &(struct written){ store, pos });
 	return err;

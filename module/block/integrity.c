@@ -6,8 +6,8 @@ static unsigned int block_bytes(const struct sblk_device *dev)
 	return 1U << dev->integrity.block_shift;
 }
 
-/* The CRC of the next block of a bio. A block may lie in several segments. */
-static u16 next_guard(const struct sblk_device *dev, struct bio *bio, struct bvec_iter *iter)
+/* The CRC of the next block of a bio, or of the copy that is made of it. A block may lie in several segments. */
+static u16 next_guard(const struct sblk_device *dev, struct bio *bio, struct bvec_iter *iter, u8 *copy)
 {
 	unsigned int left = block_bytes(dev);
 	u16 guard = 0;
@@ -17,8 +17,12 @@ static u16 next_guard(const struct sblk_device *dev, struct bio *bio, struct bve
 		unsigned int part = min(bvec.bv_len, left);
 		void *data = sblk_bvec_map(&bvec);
 
-		guard = sblk_integrity_guard(guard, data, part);
+		if (copy)
+			memcpy(copy, data, part);
+		guard = sblk_integrity_guard(guard, copy ?: data, part);
 		sblk_bvec_unmap(data);
+		if (copy)
+			copy += part;
 		bvec_iter_advance(bio->bi_io_vec, iter, part);
 		left -= part;
 	}
@@ -59,7 +63,7 @@ static bool bio_is_right(const struct sblk_device *dev, struct bio *bio, u64 blo
 		return true;
 	tuples = payload->bip_iter;
 	for (; iter.bi_size; block++) {
-		u16 guard = next_guard(dev, bio, &iter);
+		u16 guard = next_guard(dev, bio, &iter, NULL);
 		struct sblk_tuple tuple;
 
 		if (!sblk_integrity_next(payload, &tuples, &tuple, false) || !sblk_integrity_is_right(&tuple, guard, block))
@@ -108,34 +112,56 @@ static void spoil(const struct sblk_device *dev, const struct sblk_fault *fault,
 	}
 }
 
-int sblk_integrity_keep(struct sblk_device *dev, const struct sblk_io *io, u64 pos, u64 len, const struct sblk_fault *fault,
-			gfp_t gfp)
-{
-	unsigned int shift = dev->integrity.block_shift;
-	u64 block = io->pos >> shift, to = pos >> shift, end = (pos + len) >> shift;
-	struct bio *bio;
+/* A block of a request, and what the host says of it or there is to say: what is compared is what is stored. */
+struct block {
+	u64 number;
+	u8 *data;
+	struct sblk_tuple tuple;
+};
 
-	for (bio = io->bio; bio; bio = bio->bi_next) {
+static int take_block(const struct sblk_device *dev, struct bio *bio, struct bvec_iter *iter, struct bvec_iter *tuples,
+		      struct block *block)
+{
+	const struct bio_integrity_payload *payload = bio_integrity(bio);
+	u16 guard = next_guard(dev, bio, iter, block->data);
+
+	if (!payload)
+		block->tuple = sblk_integrity_tuple(guard, block->number);
+	else if (!sblk_integrity_next(payload, tuples, &block->tuple, false) ||
+		 !sblk_integrity_is_right(&block->tuple, guard, block->number))
+		return -EILSEQ;
+	return 0;
+}
+
+int sblk_integrity_store(struct sblk_device *dev, const struct sblk_io *io, u64 pos, u64 len, const struct sblk_fault *fault,
+			 gfp_t gfp)
+{
+	unsigned int bytes = block_bytes(dev), shift = dev->integrity.block_shift;
+	struct block block = { .number = io->pos >> shift, .data = kmalloc(bytes, gfp) };
+	struct sblk_store *store = dev->medium.store;
+	u64 end = pos + len;
+	struct bio *bio;
+	int err = 0;
+
+	if (!block.data)
+		return -ENOMEM;
+	for (bio = io->bio; bio && pos < end && !err; bio = bio->bi_next) {
 		const struct bio_integrity_payload *payload = bio_integrity(bio);
 		struct bvec_iter tuples = payload ? payload->bip_iter : (struct bvec_iter){};
 		struct bvec_iter iter = bio->bi_iter;
-		u64 blocks = bio->bi_iter.bi_size >> shift;
 
-		for (; blocks && to < end; blocks--, block++, to++) {
-			struct sblk_tuple tuple;
-			int err;
-
-			if (!payload)
-				tuple = sblk_integrity_tuple(next_guard(dev, bio, &iter), block);
-			else if (!sblk_integrity_next(payload, &tuples, &tuple, false))
-				return -EIO;
-			spoil(dev, fault, block, &tuple);
-			err = sblk_integrity_write(&dev->integrity, dev->medium.store, to, &tuple, gfp);
+		for (; iter.bi_size && pos < end && !err; block.number++, pos += bytes) {
+			err = take_block(dev, bio, &iter, &tuples, &block);
 			if (err)
-				return err;
+				break;
+			spoil(dev, fault, block.number, &block.tuple);
+			err = sblk_store_write(store, pos, block.data, min_t(u64, bytes, end - pos), gfp);
+			if (!err && end - pos >= bytes)
+				err = sblk_integrity_write(&dev->integrity, store, pos >> shift, &block.tuple, gfp);
 		}
 	}
-	return 0;
+	kfree(block.data);
+	return err;
 }
 
 void sblk_integrity_return(struct sblk_device *dev, const struct sblk_io *io, const struct sblk_fault *fault)

@@ -18,11 +18,13 @@ static inline bool sblk_has_integrity(const struct sblk_device *dev)
 bool sblk_integrity_admits(const struct sblk_device *dev, const struct sblk_io *io);
 
 /*
- * Stores, for `len` bytes of a write that were written at `pos`, what the host says of them, or what there is to say where
- * it says nothing; with what a fault does to it. A block of which a part was written keeps what was said. 0 or -ENOMEM.
+ * Writes the first `len` bytes at `pos`, and what the host says of them, or what there is to say where it says nothing; with
+ * what a fault does to it. A block of which a part is written keeps what was said. A host may change its buffer meanwhile:
+ * what is stored of a block was compared. 0, -ENOMEM, or -EILSEQ where a block is not as it was admitted; those before it
+ * are written.
  */
-int sblk_integrity_keep(struct sblk_device *dev, const struct sblk_io *io, u64 pos, u64 len, const struct sblk_fault *fault,
-			gfp_t gfp);
+int sblk_integrity_store(struct sblk_device *dev, const struct sblk_io *io, u64 pos, u64 len, const struct sblk_fault *fault,
+			 gfp_t gfp);
 
 /* Hands what is stored of the blocks of a read to a host that asks for it; with what a fault does to it. */
 void sblk_integrity_return(struct sblk_device *dev, const struct sblk_io *io, const struct sblk_fault *fault);
