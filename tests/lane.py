@@ -125,7 +125,7 @@ def main() -> int:
     on_each = ["-m", "each_kernel and not full", *durations]
     vms += [Stream(kernel, ["tests/vm"], ["--sblk-kernel", kernel, *on_each], keeping) for kernel in others]
     # Three on two CPUs: with two, these had nothing to do for a fifth of the time.
-    folders = [f"tests/{name}" for name in ("crash", "suites", "sweeps", "workload")]
+    folders = [f"tests/{name}" for name in ("crash", "profile", "suites", "sweeps", "workload")]
     rest = [f"--ignore={folder}" for folder in ("tests/vm", *folders)]
     return run(vms, [Stream("more", folders, fast)], [Stream("host", rest, fast)])
 

@@ -18,6 +18,15 @@ _HEAVY = ("hypothesispytest", "html", "html_fixtures", "metadata", "pytest_cov",
 LIGHT = tuple(f"-pno:{name}" for name in _HEAVY)
 QUICK = ("-p", "no:cacheprovider", *LIGHT)
 
+# A plugin that puts a process of this machine in the place of each VM. What the machine's other processes leave is no
+# test's; a test that leaves something is in a real VM.
+STAND_IN = (
+    "import sampleblk_lab.pytest_plugin.guests as guests\n"
+    "import sampleblk_lab.pytest_plugin.residue as residue\n"
+    f"guests.LAUNCH = ('-P', {str(Path(__file__).with_name('local_guest.py'))!r})\n"
+    "residue.present = frozenset\n"
+)
+
 RunsInVM = Callable[..., subprocess.CompletedProcess[bytes]]
 
 

@@ -25,9 +25,7 @@ from sampleblk_lab.pytest_plugin.places import Places
 distributed = pytest.importorskip("distributed", reason="needs the extra 'sweep'")
 
 from dask_cluster import Cluster  # noqa: E402  # needs distributed
-from support import QUICK  # noqa: E402
-
-STAND_IN = Path(__file__).with_name("local_guest.py")
+from support import QUICK, STAND_IN  # noqa: E402
 
 # A guest's folders are mounted at the session's paths.
 root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
@@ -167,9 +165,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture
 def _stand_in(pytester: pytest.Pytester) -> None:
     """Makes a plugin that puts a process of the worker in the place of each VM."""
-    pytester.makepyfile(
-        stand_in=f"import sampleblk_lab.pytest_plugin.guests as guests\nguests.LAUNCH = ('-P', {str(STAND_IN)!r})\n"
-    )
+    pytester.makepyfile(stand_in=STAND_IN)
 
 
 @pytest.fixture
@@ -348,9 +344,7 @@ def test_xdists_own_gateways_bring_run_directories_home(
     monkeypatch.setenv("LOCAL_GUEST_LOG", str(pytester.path / "guests.log"))
     project = pytester.path / "project"
     (project / "pytest.ini").write_text("[pytest]\n")
-    (project / "conftest.py").write_text(
-        f"import sampleblk_lab.pytest_plugin.guests as guests\nguests.LAUNCH = ('-P', {str(STAND_IN)!r})\n"
-    )
+    (project / "conftest.py").write_text(STAND_IN)
     (project / "test_far.py").write_text(
         "import os, pytest\n"
         "@pytest.mark.in_vm\n"

@@ -21,12 +21,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sampleblk_lab.pytest_plugin import options, waiting
-from support import LIGHT, QUICK
+from support import LIGHT, QUICK, STAND_IN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-STAND_IN = Path(__file__).with_name("local_guest.py")
 
 # Each case is a pytest of its own; variants of one that is in the fast lane are in the other.
 slow = pytest.mark.full
@@ -37,9 +35,7 @@ def starts(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callab
     """The options of each guest that was started; installs the stand-in."""
     log = pytester.path / "guests.log"
     monkeypatch.setenv("LOCAL_GUEST_LOG", str(log))
-    pytester.makepyfile(
-        stand_in=f"import sampleblk_lab.pytest_plugin.guests as guests\nguests.LAUNCH = ('-P', {str(STAND_IN)!r})\n"
-    )
+    pytester.makepyfile(stand_in=STAND_IN)
     return lambda: [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
 
@@ -271,6 +267,9 @@ def test_the_ini_file_has_the_options(
         (["-o", "sblk_deadline=soon"], "*sblk_deadline 'soon' (expected seconds*"),
         (["--sblk-fresh", "often"], "*--sblk-fresh 'often' (expected test, module or session)*"),
         (["--sblk-pool", "all"], "*--sblk-pool 'all' (expected a number, or 0 for none)*"),
+        (["--sblk-compare", ""], "*--sblk-compare '' (expected a value)*"),
+        (["--sblk-scheduler="], "*--sblk-scheduler '' (expected a value)*"),
+        (["--sblk-fresh", ""], "*--sblk-fresh '' (expected a value)*"),
         (["--sblk-kernel", ","], "*--sblk-kernel ',' names no kernel*"),
         (["--sblk-kernel", "6.1", "--sblk-host"], "*--sblk-kernel and --sblk-host: this machine has the kernel*"),
     ],

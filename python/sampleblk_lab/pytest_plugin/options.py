@@ -178,7 +178,14 @@ def fresh(name: str, value: object) -> str:
     return str(value)
 
 
+# Those that have a value.
+_VALUES = ("memory", "cpus", "deadline", "fresh", "pool", "scheduler", "runs", "save", "compare")
+
+
 def _read(config: pytest.Config) -> Settings:
+    for name in _VALUES:
+        if config.getoption(f"--sblk-{name}") == "":  # a shell's variable that is not set is not as if none were given
+            raise pytest.UsageError(f"--sblk-{name} '' (expected a value)")
     given = config.getoption("--sblk-kernel")
     if given is not None and config.getoption("--sblk-host"):
         raise pytest.UsageError("--sblk-kernel and --sblk-host: this machine has the kernel that it runs")
