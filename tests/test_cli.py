@@ -278,6 +278,22 @@ def test_jobs_that_a_signal_ended_are_kept(number: int, tmp_path: Path) -> None:
     ("argv", "said"),
     [
         (["run", "job", "keys"], "'keys' is no key of a job (expected KEY=VALUE)"),
+        (["run", ""], "job_file '' (expected a fio job file)"),
+        (["run", "nowhere"], "job_file 'nowhere' does not exist (expected a fio job file)"),
+        (["record", "."], "job_file '.' is a folder (expected a fio job file)"),
+        (["sweep", "status", "nowhere"], "FILE.toml 'nowhere' does not exist (expected the file of a sweep)"),
+        (["sweep", "show", ""], "FILE.toml '' (expected"),
+        (["sweep", "install", "nowhere", "--scheduler", "tcp://127.0.0.1:1"], "WHEEL 'nowhere' does not exist"),
+        (["compare", "a", "b", "--rounds", "-1"], "--rounds -1 (expected 0 or more)"),
+        (["compare", "a", "b", "--", "tests"], "'tests' for pytest, which is not run (expected --rounds"),
+        (["crash", "show", "nowhere"], "LOG 'nowhere' does not exist (expected a journal"),
+        (["crash", "explore", "--fs", "ext4", "."], "LOG '.' has no file 'log' (expected a journal"),
+        (["crash", "explore", "--fs", "ext4", "job"], "job: at byte 0: expected"),
+        (["bpf", "."], "a folder '.' (expected its text, a path"),
+        (["import", "nowhere", "-o", "out"], "'nowhere' does not exist (expected a recording, or its name before"),
+        (["import", "", "-o", "out"], "'' does not exist (expected a recording"),
+        (["import", ".", "-o", "out"], "'.' is a folder (expected a recording"),
+        (["import", "job", "-o", "out"], "job: at byte 0: expected"),
         (["report", "nowhere"], "nowhere is no directory"),
         (["report", ""], "RUN '' (expected the directory of a run)"),
         (["kernel", "path", ""], "kernel '' (expected a release or its beginning, a path"),
@@ -299,6 +315,28 @@ def test_what_cannot_be_is_named(
     (tmp_path / "job").write_text(JOB)
     assert main(argv) == 2
     assert said.replace("; there are", "") in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["crash", "explore", "--fs", "ext4", "--check", "", "log"],
+        ["crash", "explore", "--check=", "--fs", "ext4", "log"],
+        ["crash", "explore", "--fs", "ext4", "--base", "", "log"],
+        ["xfstests", "--baseline", "", "generic/001"],
+        ["sweep", "show", "--html", "", "sweep.toml"],
+        ["report", "-o", "", "run"],
+        ["compare", "--runs", "", "a", "b"],
+        ["vm", "run", "--kernel", "", "--", "true"],
+    ],
+)
+def test_an_option_with_nothing_is_not_one_that_is_left_out(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such as of a shell's variable that is not set: without the check all states would be well."""
+    with pytest.raises(SystemExit, match="2"):
+        main(argv)
+    assert "expected a value, not ''" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "0"])
@@ -374,6 +412,7 @@ def test_compare_and_report_of_measurements(
     assert main(["compare", "--fail-slower", "b", "a"]) == 0
     _save(tmp_path, "c", [1.0, 1.01, 0.99] * 4, test="t.py::test_b")
     assert main(["compare", "a", "c"]) == 0
+    assert main(["compare", "a", "c", "--fail-slower"]) == 1  # options may follow, too
     capsys.readouterr()
     assert main(["compare", "--fail-slower", "--allow-new", "a", "c"]) == 1
     assert capsys.readouterr().err == "sampleblk-lab compare: t.py::test_a: the later set does not have it\n"

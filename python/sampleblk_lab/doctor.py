@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib.metadata
 import importlib.util
@@ -121,9 +120,7 @@ def _settings() -> str:
     from sampleblk_lab import kernels
     from sampleblk_lab.vm import options as vm_options
 
-    parser = argparse.ArgumentParser()
-    vm_options.add_to(parser)
-    vm_options.check(parser.parse_args([]))
+    vm_options.check(vm_options.parsed())
     with contextlib.suppress(UnsupportedError):  # it is not in the cache yet, which is said beside it
         kernels.resolve(None, download=False)
     named = [variable for _, _, variable in vm_options.OPTIONS.values() if os.environ.get(variable)]
@@ -275,7 +272,9 @@ def examine(*, host: bool = False, vm: bool = False) -> list[Check]:
         host: Also what experiments on this machine itself take (``pytest --sblk-host``).
         vm: Also start a VM and load the driver there; that may download a kernel.
     """
-    kernel = os.environ.get("SAMPLEBLK_KERNEL") or "6.1"
+    from sampleblk_lab.kernels import store
+
+    kernel = os.environ.get("SAMPLEBLK_KERNEL") or store.DEFAULT
     checks = [
         Check("Python", WELL, f"{platform.python_version()} ({sys.executable})"),
         _attempt(

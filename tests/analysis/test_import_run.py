@@ -418,7 +418,7 @@ def test_the_page_of_an_import_says_what_was_not_read(tmp_path: Path) -> None:
 
 
 def test_a_directory_is_no_recording(tmp_path: Path) -> None:
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(lab.InputError, match="is a folder"):
         lab.import_run(tmp_path, directory=tmp_path / "run")
 
 

@@ -125,11 +125,25 @@ def test_what_cannot_be_is_refused(
 
 
 def test_files_that_are_not_there_are_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["crash", "show", "nothing"]) == 1
+    assert main(["crash", "show", "nothing"]) == 2
     assert "nothing" in capsys.readouterr().err
     (folder / "log").write_bytes(b"x" * 600)
-    assert main(["crash", "show", "log"]) == 1
+    assert main(["crash", "show", "log"]) == 2
     assert "magic number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--seconds", "nan"], "seconds=nan (expected seconds, 0 or more"),
+        (["--states", "-1"], "states -1 (expected 0 or more)"),
+        (["--failures", "0"], "failures 0 (expected 1 or more)"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_an_end_that_cannot_be_is_named(options: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["crash", "explore", "--base", "zeros", "--fs", "ext4", *options, "log"]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_import_keeps_what_a_device_of_dm_log_writes_holds(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

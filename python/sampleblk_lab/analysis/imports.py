@@ -55,12 +55,12 @@ def import_run(*sources: str | os.PathLike[str], directory: str | os.PathLike[st
 
     Raises:
         FormatError: A line (or record) that is none of the tool's; says file and line.
-        InputError: There is a recording in `directory` already.
+        InputError: There is a recording in `directory` already, or a source is not there.
     """
     target = Path(directory)
     if (target / "trace.dat").exists():
         raise InputError(f"{target} has a recording already", expected="a directory without a trace.dat")
-    files = [file for source in sources for file in _files(Path(source))]
+    files = [file for source in sources for file in _files(source)]
     made = not target.exists()
     target.mkdir(parents=True, exist_ok=True)
     try:
@@ -75,16 +75,20 @@ def import_run(*sources: str | os.PathLike[str], directory: str | os.PathLike[st
     return open_run(target)
 
 
-def _files(source: Path) -> list[Path]:
+def _files(source: str | os.PathLike[str]) -> list[Path]:
     """The file; or those of blktrace -o with that name, by CPU."""
-    if source.exists():
-        return [source]
+    path = Path(source)
+    if path.exists() and not path.is_dir():
+        return [path]
     found = [
-        (int(match[1]), path)
-        for path in source.parent.glob(f"{source.name}.blktrace.*")
-        if (match := re.search(r"\.blktrace\.(\d+)$", path.name))
+        (int(match[1]), each)
+        for each in path.parent.glob(f"{path.name}.blktrace.*")
+        if (match := re.search(r"\.blktrace\.(\d+)$", each.name))
     ]
-    return [path for _, path in sorted(found)] or [source]
+    if not found:
+        what = "is a folder" if path.is_dir() and str(source) else "does not exist"
+        raise InputError(f"{str(source)!r} {what}", expected="a recording, or its name before .blktrace.0")
+    return [each for _, each in sorted(found)]
 
 
 class StraceLog:

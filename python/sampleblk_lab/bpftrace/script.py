@@ -103,9 +103,9 @@ def find(script: str | os.PathLike[str]) -> Script:
         else:
             stock = (Path(folder) / f"{name}.bt" for folder in _STOCK)
             path = next((each for each in stock if each.is_file()), path)
-    if not path.exists():
+    if not path.exists() or path.is_dir():
         raise InputError(
-            f"no bpftrace script {word!r}",
+            f"{'a folder' if path.is_dir() else 'no bpftrace script'} {word!r}",
             expected=f"its text, a path, {', '.join(names())}, or one of bpftrace's tools, such as biosnoop.bt",
         )
     return Script(path.read_text(errors="surrogateescape"), str(path))

@@ -18,12 +18,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "sampleblk-lab compare [options] BEFORE AFTER [-- PYTEST ARGUMENTS]"
     parser.description = (
         "Compares the sets BEFORE and AFTER, as --sblk-save named them. With --rounds it makes them first: it runs "
-        "pytest with the arguments after -- and those of --before or --after, by turns (A B, B A, A B, …), so that a "
-        "machine that changes meanwhile changes both."
+        "pytest with the arguments after -- and those of --before-args or --after-args, by turns (A B, B A, A B, …), "
+        "so that a machine that changes meanwhile changes both."
     )
     parser.add_argument("before", metavar="BEFORE", help="the one set")
     parser.add_argument("after", metavar="AFTER", help="the other")
-    parser.add_argument("pytest", nargs=argparse.REMAINDER, metavar="-- ARGUMENTS", help="for both runs of pytest")
     parser.add_argument("--rounds", type=int, default=0, metavar="N", help="run both so often, by turns; 6 or more")
     parser.add_argument("--before-args", default="", metavar="ARGS", help="pytest's arguments for BEFORE only")
     parser.add_argument("--after-args", default="", metavar="ARGS", help="pytest's arguments for AFTER only")
@@ -39,8 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _pytest(options: argparse.Namespace, name: str, own: str) -> None:
-    shared = [argument for argument in options.pytest if argument != "--"]
-    command = [sys.executable, "-m", "pytest", "-q", *shared, *shlex.split(own)]
+    command = [sys.executable, "-m", "pytest", "-q", *options.words, *shlex.split(own)]
     command += ["--sblk-save", name, "--sblk-runs", str(Path(options.runs).absolute())]
     # Standard output is the comparison's.
     done = subprocess.run(command, stdout=2, check=False)
@@ -54,6 +52,10 @@ def run(options: argparse.Namespace) -> int:
     """Runs what is to be run, and prints the verdicts."""
     from sampleblk_lab.results import sets, store
 
+    if options.rounds < 0:
+        raise InputError(f"--rounds {options.rounds}", expected="0 or more")
+    if options.words and not options.rounds:
+        raise InputError(f"{shlex.join(options.words)!r} for pytest, which is not run", expected="--rounds N")
     if options.rounds:
         sides = [(options.before, options.before_args), (options.after, options.after_args)]
         for number in range(options.rounds):

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab.cli.output import add_json, path_of, show
+from sampleblk_lab.cli.output import add_json, input_of, path_of, show
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.functions import named
 from sampleblk_lab.interrupts import INTERRUPTED
@@ -103,9 +103,12 @@ def _log(options: argparse.Namespace, base: str | None = None) -> crash.Log:
     """The log; `base` where the caller needs to know nothing of the disk."""
     from sampleblk_lab import crash
 
-    path = path_of(options.log, "LOG", "a journal, a log of dm-log-writes, or a recording's folder")
+    expected = "a journal, a log of dm-log-writes, or a recording's folder"
+    path = input_of(options.log, "LOG", expected, folder=True)
     chosen = options.base or base
     if path.is_dir():
+        if not (path / "log").exists():
+            raise InputError(f"LOG {options.log!r} has no file 'log'", expected=expected)
         chosen = options.base or str(path / "base.img")
         path = path / "log"
     return crash.Log(path, base=chosen, flush=not options.no_flush, fua=not options.no_fua)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampleblk_lab import run_files
-from sampleblk_lab.cli.output import add_json
+from sampleblk_lab.cli.output import add_json, input_of
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.interrupts import GRACE_S, INTERRUPTED
 from sampleblk_lab.paths import located
@@ -114,7 +114,7 @@ def _job(options: argparse.Namespace) -> dict[str, object]:
 
     if options.job_file is None:
         raise InputError("nothing to record", expected="a job file, or -- and a command")
-    job_file = Path(options.job_file)
+    job_file = input_of(options.job_file, "job_file", "a fio job file")
     for word in options.keys:
         if "=" not in word:
             raise InputError(f"{word!r} is no key of a job", expected="KEY=VALUE")

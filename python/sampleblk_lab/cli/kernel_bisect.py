@@ -145,14 +145,10 @@ def _environment(words: Sequence[str], kernel: str) -> dict[str, str]:
 
 def _boot(kernel: str) -> str:
     """Boots what was built, with the driver, as the tests will, and returns its release. Raises SampleblkError."""
-    import argparse
-
     from sampleblk_lab.vm import options as vm_options
     from sampleblk_lab.vm.errors import BootError
 
-    parser = argparse.ArgumentParser()
-    vm_options.add_to(parser)
-    with contextlib.closing(vm_options.build(parser.parse_args(["--kernel", kernel]))) as machine:
+    with contextlib.closing(vm_options.build(vm_options.parsed(["--kernel", kernel]))) as machine:
         machine.start()
         if machine.kernel.build is not None:  # else there is no driver to load
             done = machine.run(["modprobe", "sampleblk"], timeout=_LOAD_S)

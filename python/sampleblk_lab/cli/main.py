@@ -6,10 +6,10 @@ from __future__ import annotations
 import argparse
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sampleblk_lab
-from sampleblk_lab.errors import InputError, SampleblkError
+from sampleblk_lab.errors import FormatError, InputError, SampleblkError
 from sampleblk_lab.interrupts import INTERRUPTED, ended_like_ctrl_c
 
 if TYPE_CHECKING:
@@ -52,13 +52,36 @@ exit status:
 """
 
 
-# What comes before a command of the user's, which stands after "--".
-_BESIDE_A_COMMAND = (["record"], ["bcc"], ["bpf"], ["kernel", "bisect"])
+# What comes before a command of the user's, or its arguments, which stand after "--".
+_BESIDE_A_COMMAND = (["record"], ["bcc"], ["bpf"], ["compare"], ["kernel", "bisect"])
+
+
+class _Store(argparse.Action):
+    """Keeps an option's value. An empty one, as of a shell's variable that is not set, is refused."""
+
+    def __call__(
+        self,
+        _parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        if option_string and values == "" and self.default != "":
+            raise argparse.ArgumentError(self, "expected a value, not ''")
+        setattr(namespace, self.dest, values)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Parsers below it, of commands and their actions, are of its type."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.register("action", None, _Store)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command; returns its exit status, as :data:`EPILOG` lists them."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="sampleblk-lab",
         description=sampleblk_lab.__doc__.splitlines()[0],
         epilog=EPILOG,
@@ -98,7 +121,7 @@ def status_of(work: Callable[[], int]) -> int:
     """The exit status of `work`, which it returns or which its error stands for; the error is printed."""
     try:
         return work()
-    except InputError as error:
+    except (InputError, FormatError) as error:
         print(f"sampleblk-lab: {error}", file=sys.stderr)
         return 2
     except SampleblkError as error:

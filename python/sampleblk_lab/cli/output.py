@@ -32,6 +32,20 @@ def path_of(text: str, name: str, expected: str) -> Path:
     return Path(text)
 
 
+def input_of(text: str, name: str, expected: str, *, folder: bool = False) -> Path:
+    """A path of the command line that is to be read.
+
+    Raises:
+        InputError: It is not there, or is a folder where that cannot be.
+    """
+    path = path_of(text, name, expected)
+    if not path.exists():
+        raise InputError(f"{name} {text!r} does not exist", expected=expected)
+    if path.is_dir() and not folder:
+        raise InputError(f"{name} {text!r} is a folder", expected=expected)
+    return path
+
+
 def as_json(value: Any) -> str:
     """JSON; what has no form of its own there becomes text, and NaN, which tables have for a missing number, null."""
     return json.dumps(_finite(value), indent=1, default=str, allow_nan=False)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sampleblk_lab.cli.output import add_json, show, show_table
+from sampleblk_lab.cli.output import add_json, input_of, show, show_table
 from sampleblk_lab.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
 def _file(options: argparse.Namespace) -> File:
     from sampleblk_lab.sweeps.file import load
 
-    return load(options.file, revision=getattr(options, "revision", None))
+    path = input_of(options.file, "FILE.toml", "the file of a sweep")
+    return load(path, revision=getattr(options, "revision", None))
 
 
 def _open(options: argparse.Namespace) -> Sweep:
@@ -104,7 +105,7 @@ def _status(options: argparse.Namespace) -> int:
 def _install(options: argparse.Namespace) -> int:
     from sampleblk_lab.sweeps.wheels import FAILED, install
 
-    made = install(options.scheduler, options.wheel)
+    made = install(options.scheduler, input_of(options.wheel, "WHEEL", "what make wheel makes, below dist"))
     show_table(options, made, "the cluster has no worker")
     return 1 if FAILED in list(made["state"]) else 0
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sampleblk_lab import checked
 from sampleblk_lab._native import core
 from sampleblk_lab.crash.checks import Check
 from sampleblk_lab.crash.disks import ImageFile, cloned
@@ -428,9 +429,15 @@ class Wanted:
     def __post_init__(self) -> None:
         if isinstance(self.model, Sample) and self.states is None and self.seconds is None:
             raise InputError("a sample without an end", expected="states=, or seconds=")
-        for name, value in (("workers", self.workers), ("failures", self.failures)):
-            if value is not None and value < 1:
-                raise InputError(f"{name} {value}", expected="1 or more")
+        if self.seconds is not None:
+            checked.seconds("seconds", self.seconds, none=True)
+        for name, value, least in (
+            ("states", self.states, 0),
+            ("workers", self.workers, 1),
+            ("failures", self.failures, 1),
+        ):
+            if value is not None and value < least:
+                raise InputError(f"{name} {value}", expected=f"{least} or more")
         if self.order not in ORDERS:
             raise InputError(f"order={self.order!r}", expected=" or ".join(map(repr, ORDERS)))
 

@@ -7,7 +7,6 @@ its scratch folder. CONFIG is a :class:`Config` as JSON. The scheduler chooses t
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import logging
@@ -239,9 +238,7 @@ def _order(config: Config, arguments: list[str]) -> tuple[Order, Path]:
     console = Path(given.pop("--console"))
     del given["--run-dir"]
     vm = [part for pair in given.items() for part in pair]
-    parser = argparse.ArgumentParser(add_help=False)
-    vm_options.add_to(parser)
-    cpus, memory_mib = vm_options.size_of(parser.parse_args(vm))
+    cpus, memory_mib = vm_options.size_of(vm_options.parsed(vm))
     order = Order(
         token=uuid.uuid4().hex,
         launch=config.launch,

@@ -8,7 +8,6 @@ one that runs a test is, and ends with it.
 
 from __future__ import annotations
 
-import argparse
 import os
 from typing import TYPE_CHECKING
 
@@ -118,9 +117,7 @@ class Waiting:
         """Whether one more leaves memory for the one that runs a test. Raises InputError."""
         if self._memory_mib is None:
             memory = options.of(self._config).memory
-            parser = argparse.ArgumentParser(add_help=False)
-            vm_options.add_to(parser)
-            _, self._memory_mib = vm_options.size_of(parser.parse_args(["--memory", memory] if memory else []))
+            _, self._memory_mib = vm_options.size_of(vm_options.parsed(["--memory", memory] if memory else ()))
         return available_mib() >= 2 * (self._memory_mib + QEMU_MIB)
 
 

@@ -46,6 +46,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
             group.add_argument(option, action="store_true", help=described(option))
 
 
+def parsed(argv: Sequence[str] = (), program: str | None = None) -> argparse.Namespace:
+    """The options of a command line that has no others, and else what the environment says."""
+    parser = argparse.ArgumentParser(prog=program, add_help=False)
+    add_to(parser)
+    return parser.parse_args(list(argv))
+
+
 def add_shape(group: argparse._ArgumentGroup, *, cpus: int, memory: str, memory_help: str) -> None:
     """Adds what a command says of its VMs besides the kernel, with the command's own defaults."""
     group.add_argument("--cpus", type=int, default=cpus, metavar="N", help=f"virtual CPUs ({cpus})")

@@ -68,9 +68,7 @@ def run_in_vm(command: Sequence[str], vm_argv: Sequence[str], program: str) -> i
     """
     if IN_VM in os.environ:
         os.execvp(command[0], list(command))
-    parser = argparse.ArgumentParser(prog=program, add_help=False)
-    vm_options.add_to(parser)
-    options = parser.parse_args(list(vm_argv))
+    options = vm_options.parsed(vm_argv, program)
     from sampleblk_lab.vm.errors import VMError
 
     signal.signal(GIVE_UP, _give_up)
