@@ -300,6 +300,8 @@ def test_jobs_that_a_signal_ended_are_kept(number: int, tmp_path: Path) -> None:
         (["report", "--runs", "nowhere"], "--runs 'nowhere' is not a directory (expected where tests keep their runs)"),
         (["compare", "a", "b"], "there are no measurements in runs/a"),
         (["compare", "../a", "b"], "'../a'"),
+        (["compare", "a", "a"], "'a' beside itself (expected two sets)"),
+        (["compare", "--after-args=-k x", "a", "b"], "'-k x' for pytest, which is not run (expected --rounds N"),
         (["fault", "set", "speed=1"], "a fault has no parameter 'speed'; there are"),
         (["fault", "set", "ops=read"], "the fault has no action"),
         (["fault", "set", "action=bad_sector", "repaired=1"], "a fault has no parameter 'repaired'; there are"),
@@ -424,6 +426,25 @@ def test_compare_and_report_of_measurements(
     (run,) = (tmp_path / "runs/a/0001").iterdir()
     assert main(["report", str(run)]) == 0
     assert "Measurements" in (run / "report.html").read_text()
+
+
+def test_compare_does_not_judge_by_rounds_of_before(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of tests that are skipped now nothing is known, however often they were measured."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        for test in ("test_t.py::test_one", "test_t.py::test_two"):
+            _save(tmp_path, name, [1.0, 1.01, 0.99] * 4, test=test)
+    lines = ["import pytest", "def test_one(measure):", "    pytest.skip('of no use')"]
+    (tmp_path / "test_t.py").write_text("\n".join(lines))
+    argv = ["compare", "--fail-slower", "--rounds=1", "a", "b", "--", "-pno:cacheprovider", "-pno:xdist", "test_t.py"]
+    assert main(argv) == 2
+    assert "no test measured anything: " in capfd.readouterr().err
+    lines[2:] = ["    measure(lambda: 1.0)", "def test_two(measure):", "    measure(lambda: 1.0)"]
+    (tmp_path / "test_t.py").write_text("\n".join(lines))
+    assert main(["compare", "--after-args=-k two", *argv[1:]]) == 1
+    assert "test_one: the later set does not have it" in capfd.readouterr().err
 
 
 @pytest.mark.full

@@ -214,6 +214,7 @@ def test_the_status_of_a_command(bisect: Bisect, command: str, status: int, said
         ("import pytest\ndef test_it(): pytest.skip('needs Linux 9')", 125, "all were skipped"),
         ("import pytest\n@pytest.mark.skip\ndef test_it(): pass", 125, "all were skipped"),
         ("import pytest\n@pytest.mark.xfail\ndef test_it(): assert 0", 0, "the tests passed"),
+        ("import pytest\n@pytest.mark.in_vm\ndef test_it(): assert 0", 125, "or the VM did not start"),
         ("", 128, "it found no tests (status 5)"),
         ("import not_there", 128, "did not collect its tests (status 2)"),
         ("import os\ndef test_it(): os._exit(1)", 1, "a test failed"),
@@ -223,8 +224,29 @@ def test_the_status_of_a_command(bisect: Bisect, command: str, status: int, said
 def test_what_pytest_says(bisect: Bisect, tmp_path: Path, test: str, status: int, said: str) -> None:
     path = tmp_path / "test_one.py"
     path.write_text(test)
-    words = ["-c", os.devnull, "--rootdir", str(tmp_path), *QUICK]
+    words = ["-c", os.devnull, "--rootdir", str(tmp_path), *QUICK, "--sblk-memory=17M"]
     assert bisect("--", sys.executable, "-m", "pytest", *words, str(path)) == status
+    assert said in bisect.said
+
+
+@pytest.mark.parametrize(
+    ("addopts", "words", "said"),
+    [
+        ("--sblk-host", "", "ended with status 4"),  # on this machine's kernel
+        ("", "--sblk-kernel=6.12", "ended with status 4"),
+        ("--sblk-kernel=6.12", "", ""),
+        ("", "no-such-file.py", "ended with status 4; of pytest: it was called wrongly"),
+        ("", "-k no_such_test", "ended with status 5; of pytest: it found no tests"),
+    ],
+)
+def test_pytest_in_a_command_that_judges_something_else(
+    addopts: str, words: str, said: str, bisect: Bisect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "test_one.py"
+    path.write_text("def test_it(): pass")
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"-c {os.devnull} --rootdir {tmp_path} {' '.join(QUICK)} {addopts}")
+    command = f"{sys.executable} -m pytest {words if words.endswith('.py') else f'{path} {words}'}"
+    assert bisect("--", "sh", "-c", command) == (128 if said else 0)
     assert said in bisect.said
 
 

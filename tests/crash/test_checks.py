@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from crash.logs import FLUSH, MARK, SECTOR, log_writes, with_marks
@@ -338,3 +339,54 @@ def test_a_check_that_mounts_is_run_in_the_vm(transfer: crash.Log, tmp_path: Pat
     text = (failure.save(tmp_path / "saved") / "test_crash_state.py").read_text()
     assert "CHECK = crash.mounted('ext4', checked_accounts.same, options='nobarrier')" in text
     assert "pytestmark = pytest.mark.in_vm" in text
+
+
+async def _awaited(path: Path, _: object) -> None:
+    raise AssertionError(path)
+
+
+def _yields(path: Path, _: object) -> Any:
+    yield
+    raise AssertionError(path)
+
+
+@pytest.mark.parametrize("check", [_awaited, _yields, lambda *asked: _awaited(*asked)])
+@pytest.mark.parametrize("made", [lambda own: own, crash.all_of, lambda own: crash.promised({"one": 1}, own)])
+def test_a_check_that_does_not_run_passes_nothing(check: Any, made: Any, log: crash.Log) -> None:
+    found = log.explore(made(check), model=crash.Prefix())
+    assert not found.ok
+    assert "the check returned a " in found.text()
+    assert " and has not run (expected a plain function, without async and yield)" in found.text()
+
+
+def test_a_check_that_returns_false_has_failed(log: crash.Log) -> None:
+    def has_both(path: Path, _: object) -> object:
+        return np.frombuffer(path.read_bytes()[: 2 * SECTOR], np.uint8).all()
+
+    assert type(has_both(log.path, None)) is np.bool_
+    for check in (has_both, crash.all_of(has_both), lambda *asked: bool(has_both(*asked))):
+        found = log.explore(check, model=crash.Prefix(), failures=9)
+        assert [one.state.submitted for one in found.failures] == [0, 1]
+        assert "returned False" in found.text()
+        with pytest.raises(AssertionError, match="returned False"):
+            log.check(log.state(0), check)
+        log.check(log.state(2), check)
+    # What it returns otherwise is its own affair.
+    assert log.explore(lambda *_: 0, model=crash.Prefix()).ok
+
+
+def test_promises_to_a_watched_program_are_not_kept_by_a_log_of_something_else(log: crash.Log) -> None:
+    found = log.explore(crash.as_watched(crash.Watched("ext4", [{"names": {}, "facts": {}}])), model=crash.Prefix())
+    assert not found.ok
+    assert "the log has no mark of watched()" in found.text()
+
+
+def test_a_fork_that_a_check_lets_return_explores_nothing(log: crash.Log, capfd: pytest.CaptureFixture[str]) -> None:
+    def forks(_: Path, __: object) -> None:
+        child = os.fork()
+        assert child, "in the child"
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+
+    found = log.explore(forks, model=crash.Prefix())
+    assert (found.ok, found.checked) == (True, 3)
+    assert capfd.readouterr().err.count("AssertionError: in the child") == 3

@@ -57,7 +57,16 @@ def test_a_state_that_panics_is_a_failure_and_the_rest_is_checked(
     # Another run has nothing more to do, and knows what this one found.
     again = log.explore(falls_over, failures=9, workers=workers, vm={"kernel": kernel}, resume=resume)
     assert _found(again) == _found(here)
+    with pytest.raises(InputError, match=r"an exploration of another kernel \(expected kernel none; or"):
+        log.explore(falls_over, failures=9, resume=resume)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["explored.json", "log"]
+
+
+def test_what_was_checked_by_one_kernel_is_not_checked_by_another(log: crash.Log, tmp_path: Path) -> None:
+    resume = tmp_path / "explored.json"
+    assert log.explore(falls_over, model=crash.Prefix(), failures=9, resume=resume).complete
+    with pytest.raises(InputError, match="an exploration of another kernel"):
+        log.explore(falls_over, model=crash.Prefix(), failures=9, resume=resume, vm={"kernel": "6.1"})
 
 
 @pytest.mark.full

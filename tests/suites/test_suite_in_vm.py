@@ -89,6 +89,11 @@ def test_what_ended_before_ctrl_c_is_not_run_again(miniature: Path, tmp_path: Pa
     assert "not judged: generic/005" in out
     [line] = (folder / "journal.jsonl").read_text().splitlines()
     again = [*command, "--resume", "--deadline", "15"]
+    # What is asked for on the way is not passed over in silence.
+    for other, said in ((("--fs", "ext2"), "setup {'fs': 'ext4'"), (("-e", "generic/005"), "tests ('generic/003', ")):
+        done = subprocess.run([*again, *other], capture_output=True, text=True, check=False)
+        assert done.returncode == 2, done.stderr
+        assert f"{folder} has another run: {said}" in done.stderr
     done = subprocess.run(again, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "2 tests: 1 notrun, 1 hang" in done.stdout

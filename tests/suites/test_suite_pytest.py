@@ -35,15 +35,17 @@ def test_the_page_s_tests_run_as_the_suite_says(
     monkeypatch.setenv("SAMPLEBLK_XFSTESTS", str(miniature))
     [block] = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     failing = '@pytest.mark.xfstests("generic/002")\ndef test_failing(suite_test):\n    suite_test()\n'
-    pytester.makepyfile(f"{block}\n\n{failing}")
+    forgot = '@pytest.mark.xfstests("generic/002")\ndef test_forgot(suite_test):\n    assert suite_test\n'
+    pytester.makepyfile(f"{block}\n\n{failing}\n\n{forgot}")
     result = pytester.runpytest_subprocess("-v", "-rs", *QUICK, "--sblk-kernel", "6.1", timeout=300)
-    result.assert_outcomes(passed=1, skipped=2, failed=1)
+    result.assert_outcomes(passed=1, skipped=2, failed=2)
     result.stdout.fnmatch_lines_random(
         [
             "*test_suites?generic/001? PASSED*",
             "*test_suites?generic/003? SKIPPED*",
             "*test_suites?blktests? SKIPPED*",
             "*test_failing?generic/002? FAILED*",
+            "*::test_forgot?generic/002? has not run the test of the suite: it calls suite_test()",
             "*generic/003: nothing for this test*",
             "*SAMPLEBLK_BLKTESTS names no checkout of blktests*",
             "generic/002 failed: output mismatch (see 002.out.bad)",
@@ -60,6 +62,7 @@ def test_the_page_s_tests_run_as_the_suite_says(
         ('xfstests("generic/001", fs="ntfs")', "--fs 'ntfs' (expected ext2"),
         ('xfstests("generic/001", filesystem="ext4")', "has no 'filesystem'; there are group, without, fs"),
         ('xfstests("generic/001", group="quik")', "no test is in group 'quik'"),
+        ('xfstests("generic/001", without="generic")', "without='generic') leaves no test of those that it names"),
     ],
 )
 def test_a_mark_that_means_nothing_is_told(

@@ -111,8 +111,7 @@ def test_a_damaged_journal_is_told_with_its_place(tmp_path: Path) -> None:
 def test_junit_has_every_test_that_was_asked_for() -> None:
     records = _records("passed", "failed", "notrun")
     records[1]["output"] = "bad\x00\x1b[0m <tag> ]]> byte\ud800 \U0001f9ea"
-    rows = judge(PLAN, records).rows
-    suite = ET.fromstring(folder.junit(PLAN, rows))
+    suite = ET.fromstring(folder.junit(PLAN, judge(PLAN, records)))
     assert _counts(suite) == ("4", "1", "1", "1")
     cases = {case.get("name"): list(case) for case in suite}
     assert cases["generic/002"][0].text == "bad\ufffd\ufffd[0m <tag> ]]> byte\ufffd \U0001f9ea"
@@ -121,8 +120,7 @@ def test_junit_has_every_test_that_was_asked_for() -> None:
 
 def test_junit_counts_each_test_once() -> None:
     """A reader has as failed what is neither an error nor skipped of those that did not pass."""
-    rows = judge(PLAN, _records("panic", "failed", "hang", "unjudged")).rows
-    suite = ET.fromstring(folder.junit(PLAN, rows))
+    suite = ET.fromstring(folder.junit(PLAN, judge(PLAN, _records("panic", "failed", "hang", "unjudged"))))
     assert _counts(suite) == ("4", "1", "3", "0")
     assert [len(suite.findall(f"testcase/{kind}")) for kind in ("failure", "error")] == [1, 3]
 
@@ -132,6 +130,14 @@ def _counts(suite: ET.Element) -> tuple[str | None, ...]:
 
 
 # --- what is known
+
+
+def _well_in_junit(found: known.Judged) -> bool:
+    """Whether who reads JUnit only finds that all is well."""
+    suite = ET.fromstring(folder.junit(PLAN, found))
+    tests, *bad, _ = map(int, filter(None, _counts(suite)))
+    assert len(suite) == tests
+    return not any(bad)
 
 
 @pytest.mark.parametrize(
@@ -171,6 +177,7 @@ def test_a_run_is_well_if_something_was_tested_and_nothing_failed(statuses: tupl
 def test_a_run_beside_an_earlier_one(before: str, now: str, new: bool, fixed: bool, skipped: bool, ok: bool) -> None:
     found = judge(PLAN, _records(now, "passed", "passed", "passed"), before={"generic/001": before})
     assert (bool(found.new), bool(found.fixed), bool(found.skipped), found.ok) == (new, fixed, skipped, ok)
+    assert _well_in_junit(found) is ok
 
 
 @pytest.mark.parametrize(
@@ -207,6 +214,9 @@ def test_a_line_of_a_list_is_about_one_way_to_end(told: str, now: str, tmp_path:
     found = judge(PLAN, _records(now, "passed", "passed", "passed"), known.read(path))
     assert found.ok is (now in ("passed", told or "failed"))
     assert bool(found.fixed) is (now == "passed")
+    # A list's word on how it ends holds also beside an earlier run in which it failed.
+    beside = judge(PLAN, _records(now, "passed", "passed", "passed"), known.read(path), {"generic/001": "failed"})
+    assert beside.ok is (found.ok or now == "failed")
 
 
 @pytest.mark.parametrize(
@@ -227,7 +237,9 @@ def test_a_test_that_is_gone_is_missed_where_it_may_be_meant(selection: Selectio
     before = {"generic/001": "passed", "generic/003": "passed", "generic/004": "notrun", "xfs/001": "passed"}
     assert prepared.gone(before) == gone
     passed = _records("passed", "passed", "passed", "passed")
-    assert judge(PLAN, passed, before=before, gone=gone).ok is not bool(gone)
+    found = judge(PLAN, passed, before=before, gone=gone)
+    assert found.ok is not bool(gone)
+    assert _well_in_junit(found) is found.ok
 
 
 @pytest.mark.parametrize("word", ["6.1", "release=6.1", "kernel=", "status=", "status=passed"])

@@ -81,6 +81,9 @@ def test_run_status_show_and_resume(sweep_file: Path, capsys: pytest.CaptureFixt
     assert main(["sweep", "show", path, "--html", str(page), "--metric", "time"]) == 0
     assert str(page) in capsys.readouterr().out
     assert "<h2>Matrix: time</h2>" in page.read_text()
+    with pytest.raises(SystemExit, match="2"):  # one of them would be passed over
+        main(["sweep", "show", path, "--compare", "fs", "--html", str(page)])
+    capsys.readouterr()
     assert main(["sweep", "show", path]) == 0
     assert "(18 rows)" in capsys.readouterr().out or len(rows) == 18
     assert main(["sweep", "show", path, "--compare", "fs", "--metric", "time", "--json"]) == 0

@@ -37,7 +37,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
-def _pytest(options: argparse.Namespace, name: str, own: str) -> None:
+def _pytest(options: argparse.Namespace, name: str, own: str) -> set[str]:
+    """Runs the tests once, for a set; returns those that measured anything."""
+    from sampleblk_lab.results import store
+
+    before = set((Path(options.runs) / name).glob("[0-9]*"))
     command = [sys.executable, "-m", "pytest", "-q", *options.words, *shlex.split(own)]
     command += ["--sblk-save", name, "--sblk-runs", str(Path(options.runs).absolute())]
     # Standard output is the comparison's.
@@ -46,25 +50,36 @@ def _pytest(options: argparse.Namespace, name: str, own: str) -> None:
         raise InputError(
             f"pytest ended with status {done.returncode}: {shlex.join(command)}", expected="tests that pass"
         )
+    made = set((Path(options.runs) / name).glob("[0-9]*")) - before
+    found = {run.test for folder in made for run in store.load_round(folder) if run.measurements}
+    if not found:
+        raise InputError(f"no test measured anything: {shlex.join(command)}", expected="tests that are not skipped")
+    return found
 
 
 def run(options: argparse.Namespace) -> int:
     """Runs what is to be run, and prints the verdicts."""
     from sampleblk_lab.results import sets, store
 
+    if options.before == options.after:
+        raise InputError(f"{options.before!r} beside itself", expected="two sets")
     if options.rounds < 0:
         raise InputError(f"--rounds {options.rounds}", expected="0 or more")
-    if options.words and not options.rounds:
-        raise InputError(f"{shlex.join(options.words)!r} for pytest, which is not run", expected="--rounds N")
+    unused = [*options.words, *shlex.split(f"{options.before_args} {options.after_args}")]
+    if unused and not options.rounds:
+        raise InputError(f"{shlex.join(unused)!r} for pytest, which is not run", expected="--rounds N")
+    measured: dict[str, set[str]] = {options.before: set(), options.after: set()}
     if options.rounds:
         sides = [(options.before, options.before_args), (options.after, options.after_args)]
         for number in range(options.rounds):
             for name, own in sides if number % 2 == 0 else reversed(sides):
-                _pytest(options, name, own)
+                measured[name] |= _pytest(options, name, own)
     runs = Path(options.runs)
     found = {}
     for name in (options.before, options.after):
-        found[name] = store.load(runs, store.check_name(name, "compare"))
+        kept = store.load(runs, store.check_name(name, "compare"))
+        # What only rounds of before have says nothing of how it is now.
+        found[name] = [run for run in kept if not options.rounds or run.test in measured[name]]
         if not any(run.measurements for run in found[name]):
             raise InputError(f"there are no measurements in {runs / name}", expected="a set that --sblk-save made")
     rows = sets.compare_sets(found[options.before], found[options.after], across=options.across)

@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--check",
         metavar="MODULE:FUNCTION",
         help="a function of a path (the image's; with --fs of a folder with the recovered files; with --mount of the "
-        "mount point) and the state, which fails by raising",
+        "mount point) and the state, which fails by raising, or by returning False",
     )
     exploring.add_argument("--model", choices=MODELS, default="reorder", help="which states (reorder)")
     exploring.add_argument(

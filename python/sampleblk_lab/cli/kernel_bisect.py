@@ -162,7 +162,7 @@ def _verdict_of_pytest(status: int) -> Verdict:
     if status in (GOOD, BAD):
         return Verdict(status, "a test failed" if status else "the tests passed")
     if status == SKIP:
-        return Verdict(SKIP, "no test ran: all were skipped")
+        return Verdict(SKIP, "no test ran: all were skipped, or the VM did not start")
     if status < 0:
         return Verdict(STOP, f"pytest was ended by signal {-status}")
     return Verdict(STOP, f"pytest gave no verdict: {_NO_JUDGEMENT.get(status, 'it ended')} (status {status})")
@@ -175,6 +175,8 @@ def _verdict_of(words: Sequence[str], status: int) -> Verdict:
     ended = f"{words[0]} ended with status {status}"
     if status in (126, 127) or status >= STOP:
         return Verdict(STOP, ended)
+    if status in _NO_JUDGEMENT and any("pytest" in word for word in words):
+        return Verdict(STOP, f"{ended}; of pytest: {_NO_JUDGEMENT[status]}")
     return Verdict(status if status in (GOOD, SKIP) else BAD, ended)
 
 

@@ -79,7 +79,6 @@ def _configure(parser: argparse.ArgumentParser, suite: str, example: str) -> Non
     group.add_argument(
         "--kernel",
         metavar="NAME",
-        default=os.environ.get("SAMPLEBLK_KERNEL"),
         help="release or its beginning (6.1), path, Debian suite, or host; $SAMPLEBLK_KERNEL",
     )
     add_shape(group, cpus=1, memory="2G", memory_help="memory; devices take what is written of it")
@@ -130,15 +129,16 @@ def _run(options: argparse.Namespace) -> int:
         }
     )
     deadline_s = options.deadline or DEADLINE_S
-    kernel = options.kernel
+    kernel = options.kernel or os.environ.get("SAMPLEBLK_KERNEL")
     if options.resume:
         plan = Plan.load(path)
         if plan.suite != options.suite:
             raise InputError(f"{path} has a run of {plan.suite}", expected=f"one of {options.suite}")
         if not (options.tests or options.group):
-            selection = Selection(plan.tests)
-            setup = plan.setup
-            kernel = plan.kernel
+            # What is asked for beside it makes another run, and that is refused below.
+            selection = dataclasses.replace(selection, names=plan.tests)
+            setup = plan.setup if setup == Setup(fs="ext4" if options.suite == "xfstests" else "") else setup
+            kernel = options.kernel or plan.kernel
             shape = dataclasses.replace(
                 shape,
                 cpus=plan.machine["cpus"],

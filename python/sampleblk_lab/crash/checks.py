@@ -10,18 +10,24 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import inspect
 import json
 import operator
+import os
 import shutil
 import sqlite3
 import struct
+import sys
 import tempfile
+import traceback
 from collections import Counter
 from dataclasses import dataclass
 from fcntl import LOCK_EX, flock, ioctl
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
+
+import numpy as np
 
 from sampleblk_lab import leftovers
 from sampleblk_lab._native import core
@@ -59,6 +65,32 @@ _BTRFS_TWICE = Path("/sys/fs/btrfs/features/temp_fsid")
 _BTRFS_FORGET = 0x50009405  # BTRFS_IOC_FORGET_DEV of linux/btrfs.h
 
 P = ParamSpec("P")
+
+
+def ask(check: Callable[..., object], *asked: Any) -> None:
+    """Calls a check, whose own raising is its verdict.
+
+    Raises:
+        AssertionError: It returned False, as functions do that tell yes from no.
+        InputError: Nothing of it has run, and no state would fail: it is an async function or a generator.
+    """
+    process = os.getpid()
+    try:
+        said = check(*asked)
+    finally:
+        if os.getpid() != process:  # a fork that it has let return, which would go on as the exploration
+            if sys.exc_info()[0] is not None:
+                traceback.print_exc()
+            os._exit(1)
+    if inspect.isgenerator(said) or inspect.isasyncgen(said) or inspect.isawaitable(said):
+        if inspect.iscoroutine(said):
+            said.close()
+        raise InputError(
+            f"the check returned a {type(said).__name__} and has not run",
+            expected="a plain function, without async and yield",
+        )
+    if isinstance(said, (bool, np.bool_)) and not said:
+        raise AssertionError(f"the check {getattr(check, '__name__', check)!s} returned False")
 
 
 @dataclass(frozen=True)
@@ -150,7 +182,7 @@ def recovers(
                 ]
                 if wrong:
                     raise ToolError([debugfs, "-R", "rdump", str(image)], 0, "\n".join(wrong))
-                check(Path(folder), state)
+                ask(check, Path(folder), state)
 
     return run
 
@@ -187,7 +219,7 @@ def mounted(
             if lock is not None and _BTRFS_TWICE.exists():
                 lock.close()
             if check is not None:
-                check(path, state)
+                ask(check, path, state)
         if fsck:
             resident.check(whole, str(image))
 
@@ -259,7 +291,7 @@ def all_of(*checks: Callable[[Path, State], object]) -> Callable[[Path, State], 
 
     def run(path: Path, state: State) -> None:
         for check in checks:
-            check(path, state)
+            ask(check, path, state)
 
     return run
 
@@ -312,7 +344,7 @@ def promised(
     def run(path: Path, state: State) -> None:
         due = _set(state, promises)
         if check is not None:
-            check(path, due)
+            ask(check, path, due)
             return
         files: dict[str, tuple[str, Any]] = {}
         for mark, promise in due.items():

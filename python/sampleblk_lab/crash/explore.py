@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab import checked
 from sampleblk_lab._native import core
-from sampleblk_lab.crash.checks import Check
+from sampleblk_lab.crash.checks import Check, ask
 from sampleblk_lab.crash.disks import ImageFile, cloned
 from sampleblk_lab.crash.log import State, some
 from sampleblk_lab.crash.model import Sample
@@ -188,7 +188,7 @@ class Exploration:
     @property
     def ok(self) -> bool:
         """Whether something was checked, all of it passed, and nothing kept it from going on."""
-        return self.checked > 0 and not self.failures and not self.lost
+        return self.checked > 0 and not self.failures and not self.lost and not self.interrupted
 
     def text(self) -> str:
         """A line that says what was looked at, then the failures."""
@@ -276,7 +276,7 @@ class Bench:
         self._disk.build()
         try:
             with self._tools.used():
-                self._check(self._disk.path, state)
+                ask(self._check, self._disk.path, state)
         except (UnsupportedError, KeyboardInterrupt):
             # Cannot be checked here, or now: that is no finding.
             raise

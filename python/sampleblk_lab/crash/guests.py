@@ -40,7 +40,7 @@ from sampleblk_lab.crash.under_way import HANGS, UnderWay
 from sampleblk_lab.crash.workers import Sent, packed, packed_failure, unpacked, unpacked_failure
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.paths import scratch_directory
-from sampleblk_lab.sweeps.trial import Shape
+from sampleblk_lab.sweeps.trial import Machines, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -155,6 +155,7 @@ class _Exploration:
     Args:
         path: How far it has come; the guest writes there.
         deadline_s: How long a state may take.
+        kernel: What tells it from others.
     """
 
     def __init__(
@@ -165,11 +166,12 @@ class _Exploration:
         path: Path,
         deadline_s: float,
         guests: _Guests,
+        kernel: str,
     ) -> None:
         self._log = log
         self._check = check
         self._wanted = replace(wanted, resume=str(path), progress=False)
-        self._about = about(log, check, wanted.model, wanted.order)
+        self._about = about(log, check, wanted.model, wanted.order, kernel)
         self._path = path
         self._under_way = path.with_name(f"{path.name}.under-way")
         self._watch = self._under_way, deadline_s
@@ -314,11 +316,15 @@ def explore_in_vms(
         if file.resolve().parts[1] in ("dev", "proc", "run", "sys"):
             raise InputError(f"{file}, which a VM does not see", expected="a log and a base that are elsewhere")
     with contextlib.ExitStack() as stack:
+        kernel = ""
         if wanted.resume is None:
             path = stack.enter_context(scratch_directory("crash-guests")) / "explored.json"
         else:
             path = Path(wanted.resume).absolute()
+            machine, release = Machines(shape, download=True).of(options.get("kernel"))
+            made_of = [machine[name] for name in ("image", "modules") if name in machine] if machine else []
+            kernel = " ".join([release, *(digest[:16] for digest in made_of)])
         guests = stack.enter_context(contextlib.closing(_Guests(options.get("kernel"), shape, path.parent)))
         wanted = replace(wanted, workers=wanted.workers or shape.cpus)
-        made = _Exploration(log, check, wanted, path, deadline_s, guests)
+        made = _Exploration(log, check, wanted, path, deadline_s, guests, kernel)
         return stack.enter_context(contextlib.closing(made)).run()

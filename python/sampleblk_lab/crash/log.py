@@ -331,10 +331,12 @@ class Log:
 
     def check(self, state: State, check: Callable[[Path, State], object]) -> None:
         """Builds one state and checks it, as :meth:`explore` does each. What the check raises is raised."""
+        from sampleblk_lab.crash.checks import ask
+
         with tempfile.TemporaryDirectory(prefix="sampleblk-crash-") as folder:
             path = Path(folder) / "disk.img"
             self.write(state, path)
-            check(path, state)
+            ask(check, path, state)
 
     def explore(
         self,
@@ -355,7 +357,8 @@ class Log:
         """Builds the states, each content once, and checks them; again where it comes with more :attr:`State.marks`.
 
         Args:
-            check: Called with the image's path and the state; it may write to the image. What it raises is a failure.
+            check: Called with the image's path and the state; it may write to the image. What it raises is a failure,
+                and so is False.
             model: Which states; :class:`Reorder` unless said.
             states: Check at most so many.
             seconds: Begin no check after so many seconds.
@@ -377,8 +380,8 @@ class Log:
                 has to be undone, and mounting takes no loop device. None: where the check is one of
                 :func:`sampleblk_lab.crash.mounted`, and the driver can be had.
             resume: A file for how far it has come, written every few seconds and at the end. Where it is there, of this
-                log, model and check, this run goes on behind the contents that those before have checked; `states` and
-                `seconds` bound each run, and what is returned counts all of them.
+                log, model, check and kernel, this run goes on behind the contents that those before have checked;
+                `states` and `seconds` bound each run, and what is returned counts all of them.
             order: ``"unlike"``: first one state of each likeness, then two, four and so on. Alike are states in which
                 what is lost and torn, and what was submitted last, are writes of the same kinds: :meth:`kinds`.
                 ``"log"``: as :meth:`states` has them.
@@ -390,7 +393,7 @@ class Log:
         Raises:
             FormatError: `resume` is another file, or damaged.
             InputError: A model, or an endless one without `states` or `seconds`; another `order`; `resume` is of
-                another log, model, check or order, or the check cannot be told from others; `client` is none of
+                another log, model, check, order or kernel, or the check cannot be told from others; `client` is none of
                 these, or there are `workers`, `clones` or a `vm` beside it; the check cannot be sent.
             OSError: The image cannot be written.
             SampleblkError: A worker was killed; with `client`, a range of states could not be checked, however often it

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,6 @@ from sampleblk_lab.paths import replace_file
 from sampleblk_lab.sweeps import identity
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Mapping
 
     from sampleblk_lab.crash.explore import Position
@@ -86,13 +86,22 @@ def digest(check: Callable[[Path, State], object]) -> str:
     return identity.of_function(check).digest
 
 
-def about(log: Log, check: Callable[[Path, State], object], model: Model, order: str) -> dict[str, Any]:
-    """What tells an exploration from others, as JSON has it. Raises InputError where nothing tells the check."""
+def about(
+    log: Log, check: Callable[[Path, State], object], model: Model, order: str, kernel: str = ""
+) -> dict[str, Any]:
+    """What tells an exploration from others, as JSON has it; `kernel`: of the VMs.
+
+    Raises:
+        InputError: Nothing tells the check from others.
+    """
+    if not kernel and isinstance(check, Check) and check.name == "mounted":
+        kernel = os.uname().release
     return {
         "log": dataclasses.asdict(Parcel.of(log)),
         "model": repr(model),
         "check": digest(check),
         "order": order,
+        "kernel": kernel,
         # By which the unlike come first; they follow from the submitters, too, which the log does not have.
         "kinds of writes": hashlib.sha256(repr(log.kinds()).encode()).hexdigest() if order == "unlike" else "",
     }
@@ -112,7 +121,8 @@ class Notes:
         reached: What the runs before have reached.
 
     Raises:
-        InputError: The file is of another log, model, check or order; the check refers to what cannot be told apart.
+        InputError: The file is of another log, model, check, order or kernel; the check refers to what cannot be told
+            apart.
         FormatError: It is another file, or damaged.
         OSError: It cannot be read, or written.
     """
@@ -183,10 +193,9 @@ class Notes:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise FormatError(str(self._path), 0, f"the file of an exploration ({error!r})") from error
         for name, value in self._of.items():
-            if of.get(name) != value:
-                raise InputError(
-                    f"an exploration of another {name}", str(self._path), expected=f"{name} {value}; or another file"
-                )
+            if of.get(name, "") != value:
+                expected = f"{name} {value or 'none'}; or another file"
+                raise InputError(f"an exploration of another {name}", str(self._path), expected=expected)
         return reached
 
     def _save(self, reached: Reached) -> None:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from sampleblk_lab.crash.intercept import Call
-    from sampleblk_lab.crash.log import State
+    from sampleblk_lab.crash.log import Log, State
 
 RULES = ("posix", "ext4")
 
@@ -842,14 +842,20 @@ def as_watched(promises: Watched) -> Callable[[Path, State], object]:
     """A check that all is there that a program was promised, and nothing that it had removed.
 
     Args:
-        promises: What :func:`watched` returned.
+        promises: What :func:`watched` returned. A log that has none of its marks fails, of which nothing was asked.
     """
 
     @functools.lru_cache(maxsize=64)
     def known(count: int) -> _Known:
         return _Known(promises.events[:count])
 
+    @functools.lru_cache(maxsize=1)
+    def look_at(log: Log) -> None:
+        if f"{_MARK}0" not in {text for _, _, text in log.native.marks}:
+            raise InputError("the log has no mark of watched()", str(log.path), expected="what was recorded meanwhile")
+
     def check(path: Path, state: State) -> None:
+        look_at(state.log)
         reached = [
             max((int(mark.removeprefix(_MARK)) for mark in marks if mark.startswith(_MARK)), default=-1)
             for marks in state.moments

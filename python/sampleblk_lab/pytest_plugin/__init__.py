@@ -160,8 +160,9 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """In a VM, fails a test under which the kernel warned, oopsed or locked up, with what it said."""
+    """Fails a test that has not run what it is for; in a VM, one under which the kernel warned, oopsed or locked up."""
     report = yield
+    suites.check_ran(item, report)
     if report.failed:
         item.stash[FAILED] = True
     if selection.in_vm():

@@ -634,7 +634,7 @@ class Guests:
         except StartError as error:
             name = f"the VM with kernel {kernel}" if kernel is not None else "the VM"
             self._broken[kernel] = f"{name} did not start (see {item.nodeid})"
-            self._fail(item, "setup", f"{name} did not start: {error.what}{error.detail}")
+            self._fail(item, "setup", f"{name} did not start: {error.what}{error.detail}", judged=False)
         except NotCollectedError as error:
             self._fail(item, "setup", error.what)
         except GuestLostError as error:
@@ -728,12 +728,16 @@ class Guests:
         folder.mkdir(exist_ok=True)
         (folder / "console.log").write_text(guest.console.text())
 
-    def _fail(self, item: pytest.Item, when: str, text: str) -> None:
-        """Reports what the guest could not; with an end, without which JUnit and HTML reports have no case."""
-        keywords: Any = dict.fromkeys(item.keywords, 1)
-        made = [pytest.TestReport(item.nodeid, item.location, keywords, "failed", text, when)]  # type: ignore[arg-type]
+    def _fail(self, item: pytest.Item, when: str, text: str, *, judged: bool = True) -> None:
+        """Reports what the guest could not; with an end, without which JUnit and HTML reports have no case.
+
+        `judged`: whether that says something of the kernel.
+        """
+        about: Any = {"keywords": dict.fromkeys(item.keywords, 1), "when": when, "sblk_judged": judged}
+        made = [pytest.TestReport(item.nodeid, item.location, outcome="failed", longrepr=text, **about)]
         if when != "teardown":
-            made.append(pytest.TestReport(item.nodeid, item.location, keywords, "passed", None, "teardown"))
+            about["when"] = "teardown"
+            made.append(pytest.TestReport(item.nodeid, item.location, outcome="passed", longrepr=None, **about))
         for report in made:
             item.ihook.pytest_runtest_logreport(report=report)
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sampleblk_lab.pytest_plugin import options
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from sampleblk_lab.suites.suite import Setup
 
 MARKS = ("xfstests", "blktests")
+
+# Whether the test of the suite was run.
+_RAN = pytest.StashKey[bool]()
 
 # The keywords of the marks, besides the tests' names.
 _KEYWORDS = ("group", "without", "fs", "device", "mode", "capacity", "mkfs", "mount", "deadline")
@@ -79,6 +84,8 @@ def _parameters(mark: pytest.Mark, where: str) -> list[Any]:
         return [pytest.param(None, marks=pytest.mark.skip(reason=str(error)), id=mark.name)]
     except SampleblkError as error:
         raise pytest.UsageError(f"{where}: {error}") from None
+    if not names:
+        raise pytest.UsageError(f"{where}: {options.written(mark)} leaves no test of those that it names")
     fresh = pytest.mark.in_vm(fresh="test", deadline=deadline)
     return [pytest.param((suite.name, folder, name, setup), marks=fresh, id=name) for name in names]
 
@@ -111,13 +118,22 @@ def suite_test(request: pytest.FixtureRequest) -> Callable[[], dict[str, Any]]:
     if not hasattr(request, "param"):
         pytest.fail("suite_test is for tests with @pytest.mark.xfstests or @pytest.mark.blktests", pytrace=False)
     suite, folder, name, setup = request.param
+    request.node.stash[_RAN] = False
 
     def run() -> dict[str, Any]:
+        request.node.stash[_RAN] = True
         from sampleblk_lab.pytest_plugin import artefacts
 
         return _run(suite, folder, name, setup, artefacts.directory_of(request.node))
 
     return run
+
+
+def check_ran(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Fails a test that passed without having run that of the suite."""
+    if report.when == "call" and report.passed and not item.stash.get(_RAN, True):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} has not run the test of the suite: it calls suite_test()"
 
 
 def _run(suite: str, folder: Path, name: str, setup: Setup, directory: Path) -> dict[str, Any]:

@@ -3,14 +3,25 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from sampleblk_lab.pytest_plugin import selection
+from sampleblk_lab.pytest_plugin import options, selection
 
 #: The exit status of such a session: what git-bisect(1) skips a commit for.
 NOT_TESTED = 125
 
 _RAN = pytest.StashKey[bool]()
+# Whether reports that failed say something of the kernel.
+_FAILED = pytest.StashKey[set[bool]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuses what would test something else than the kernel that was built, wherever it comes from."""
+    kernel, kernels = os.environ.get("SAMPLEBLK_KERNEL"), options.of(config).kernels
+    if kernels != (kernel,) and not selection.in_vm():
+        raise pytest.UsageError(f"--sblk-kernel {','.join(kernels)} in a bisection (expected {kernel}, as is built)")
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -18,12 +29,17 @@ def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -
     """Notes that a test ran to an end, as expected or not."""
     if report.when == "call" and (not report.skipped or hasattr(report, "wasxfail")):
         config.stash[_RAN] = True
+    if report.failed:
+        config.stash.setdefault(_FAILED, set()).add(getattr(report, "sblk_judged", True))
     return (yield)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Ends the session as not tested if all was skipped or left out."""
-    ran = session.config.stash.get(_RAN, False)
-    if session.exitstatus == pytest.ExitCode.OK and not ran and not selection.in_vm():
+    """Ends the session as not tested if all was skipped or left out, or nothing failed but the start of VMs."""
+    nothing_ran = session.exitstatus == pytest.ExitCode.OK and not session.config.stash.get(_RAN, False)
+    # Without any that failed, what was measured is what failed the session.
+    no_start = session.config.stash.get(_FAILED, set()) == {False}
+    no_start = no_start and session.exitstatus == pytest.ExitCode.TESTS_FAILED
+    if (nothing_ran or no_start) and not selection.in_vm():
         session.exitstatus = NOT_TESTED

@@ -20,8 +20,9 @@ from sampleblk_lab.paths import append_whole, locked, replace_file
 from sampleblk_lab.suites.suite import BAD, HANG, NOTRUN, PANIC, STATUSES, UNJUDGED, Setup
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from typing import Self
+
+    from sampleblk_lab.suites.known import Judged
 
 ABOUT, JOURNAL, RESULTS, JUNIT = "suite.json", "journal.jsonl", "results.json", "junit.xml"
 
@@ -193,25 +194,30 @@ def results(path: Path) -> tuple[Plan, list[dict[str, Any]]]:
     return plan, [last[test] for test in plan.tests if test in last]
 
 
-def junit(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """The results as JUnit's XML.
+def junit(plan: Plan, judged: Judged) -> bytes:
+    """The results as JUnit's XML, in which fails what makes a run fail.
 
     Args:
         plan: What was to be done.
-        rows: A row for each test that ended, with its ``status``, ``reason``, ``output``, ``seconds``, ``known``.
+        judged: What came of it.
     """
     name = ".".join(filter(None, (plan.suite, plan.setup.fs, plan.setup.device, plan.release)))
-    suite = ET.Element("testsuite", {"name": name, "tests": str(len(plan.tests))})
-    by_name = {row["test"]: row for row in rows}
-    for test in plan.tests:
+    suite = ET.Element("testsuite", {"name": name, "tests": str(len(plan.tests) + len(judged.gone))})
+    by_name = {row["test"]: row for row in judged.rows}
+    for test in (*plan.tests, *judged.gone):
         row = by_name.get(test)
         case = ET.SubElement(suite, "testcase", {"classname": name, "name": test})
+        if test in judged.gone:
+            ET.SubElement(case, "failure", {"message": "the suite does not have it any more"})
+            continue
         if row is None:
             ET.SubElement(case, "error", {"message": "it has not ended"})
             continue
         case.set("time", f"{row['seconds']:.3f}")
         reason = _xml(row["reason"])
-        if row["status"] == NOTRUN:
+        if test in judged.skipped:
+            ET.SubElement(case, "failure", {"message": f"not run any more: {reason}"})
+        elif row["status"] == NOTRUN:
             ET.SubElement(case, "skipped", {"message": reason})
         elif row["status"] in BAD and row["known"]:
             ET.SubElement(case, "skipped", {"message": f"known to fail: {_xml(row['known'])}: {reason}"})

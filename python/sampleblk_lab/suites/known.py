@@ -191,19 +191,16 @@ def judge(
         # What fails there and panics now is news, and what passes is as it was not to be.
         told = (each for each in known if each.covers(test, plan) and (status not in BAD or status == each.status))
         reason = next((each.reason for each in told), "")
-        if not reason and before.get(test) in BAD:
-            reason = f"{before[test]} in the earlier run"
+        was = before.get(test)
+        # What failed there and ends the guest now is worse.
+        worse = was == FAILED and status in BAD and status != FAILED
+        if not reason and was in BAD and not worse:
+            reason = f"{was} in the earlier run"
         rows.append({**record, "known": reason})
-    # What failed before and ends the guest now is worse.
-    worse = {
-        row["test"]
-        for row in rows
-        if row["status"] in BAD and row["status"] != FAILED and before.get(row["test"]) == FAILED
-    }
     ended = {row["test"] for row in rows if row["status"] != UNJUDGED}
     return Judged(
         rows=rows,
-        new=[row["test"] for row in rows if row["status"] in BAD and (not row["known"] or row["test"] in worse)],
+        new=[row["test"] for row in rows if row["status"] in BAD and not row["known"]],
         fixed=[row["test"] for row in rows if row["status"] == PASSED and row["known"]],
         skipped=[row["test"] for row in rows if row["status"] == NOTRUN and before.get(row["test"]) in (PASSED, *BAD)],
         gone=list(gone),

@@ -297,7 +297,7 @@ def run(
     judged = known.judge(plan, records, known_failures, before, prepared.gone(before or {}))
     ran = Ran(path, plan, judged, loop.interrupted, time.monotonic() - begin, beside)
     replace_file(path / folders.RESULTS, (json.dumps(ran.json(), indent=1, default=str) + "\n").encode())
-    replace_file(path / folders.JUNIT, folders.junit(plan, judged.rows))
+    replace_file(path / folders.JUNIT, folders.junit(plan, judged))
     return ran
 
 
