@@ -274,6 +274,24 @@ def test_midnight_does_not_turn_time_back(tmp_path):
     assert list(np.diff(times)) == [200_000_000, 100_000_000]
 
 
+def test_what_a_call_or_a_command_is_named_is_no_mark_of_strace(tmp_path):
+    calls = [
+        ("write", '3, "x <unfinished ...>", 18', 18),
+        ("write", r'3, "\" <unfinished ...>) = ?"..., 90', 90),
+        ("sendto", '3<TCP:[127.0.0.1:2049->127.0.0.1:713]>, "a", 1, 0, NULL, 0', 1),
+        ("read", '3</tmp/a:[b>, "c", 1', 1),
+    ]
+    log = tmp_path / "log"
+    for task in ("[pid 12<a]b (x>] ", "12<a]b (x> ", "[pid 12] "):
+        lines = [f"{task}{name}({arguments}) = {ret}\n" for name, arguments, ret in calls]
+        log.write_text("".join(lines) + f"{task}futex(0x1, FUTEX_WAIT, 2, NULL <unfinished ...>) = ?\n")
+        table = lab.read_strace(log).table()
+        assert [(row["pid"], row["syscall"], row["args"], row["ret"]) for row in table] == [
+            (12, *call) for call in calls
+        ]
+        assert table.metadata == {"lost_events": "0", "unfinished": "1"}
+
+
 def test_a_line_of_no_strace_is_quoted_with_its_number(tmp_path):
     log = tmp_path / "log"
     log.write_text("close(1) = 0\nwhat is this\nclose(2) = 0\n")

@@ -72,8 +72,25 @@ std::size_t annotation(std::string_view text, std::size_t at) {
     if (!behind_a_value || at + 1 >= text.size() || text[at + 1] == '<') {
         return 0;  // "21<<MAP_HUGE_SHIFT"
     }
-    const auto end = text.find('>', at);
-    return end == std::string_view::npos ? 0 : end + 1 - at;
+    // Of sockets -yy tells both ends: "3<TCP:[127.0.0.1:2049->127.0.0.1:713]>".
+    const auto bracket = text.find_first_of("[>", at);
+    const bool is_socket =
+        text[at + 1] != '/' && bracket != std::string_view::npos && text[bracket] == '[' && text[bracket - 1] == ':';
+    const auto end = is_socket ? text.find("]>", bracket) : text.find('>', at);
+    return end == std::string_view::npos ? 0 : end + (is_socket ? 2 : 1) - at;
+}
+
+// Whether what is at `at` is within a string of the arguments that begin at `from`.
+bool in_string(std::string_view text, std::size_t from, std::size_t at) {
+    bool quoted = false;
+    for (std::size_t i = from; i < at; ++i) {
+        if (quoted && text[i] == '\\') {
+            ++i;
+        } else if (text[i] == '"') {
+            quoted = !quoted;
+        }
+    }
+    return quoted;
 }
 
 // The end of the arguments that begin behind the opening parenthesis at `from`: its closing one, outside strings.
@@ -207,7 +224,10 @@ class StraceLog {
     // "[pid 12]", or the bare number of -f -o; nullopt without one.
     bool take_pid(std::string_view& text, std::optional<std::int32_t>& pid) {
         if (text.starts_with("[pid")) {
-            const auto end = text.find(']');
+            // Under -Y with its command, in which '>' is escaped and ']' is not.
+            const auto command = text.find_first_of("<]");
+            const bool has_command = command != std::string_view::npos && text[command] == '<';
+            const auto end = text.find(']', has_command ? text.find('>') : 0);
             if (end == std::string_view::npos) {
                 return false;
             }
@@ -353,7 +373,8 @@ class StraceLog {
             ++detached_;
             return true;
         }
-        if (const auto cut = text.rfind("<unfinished ...>"); cut != std::string_view::npos) {
+        if (const auto cut = text.rfind("<unfinished ...>");
+            cut != std::string_view::npos && !in_string(text, paren + 1, cut)) {
             begin(pid, time, name, text, paren, cut);
             return true;
         }
