@@ -116,6 +116,11 @@ def later(checks: Callable[[], Iterable[Check]]) -> None:
         each.add(checks)
 
 
+def is_asked() -> bool:
+    """Whether somebody measures or judges: a part of what was to be done is of no use then."""
+    return bool(_open.get())
+
+
 @contextlib.contextmanager
 def collected() -> Iterator[Collected]:
     """Collects what the code within has to say."""

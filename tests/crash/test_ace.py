@@ -65,7 +65,8 @@ def test_what_is_promised_is_there_where_nothing_is_lost(
         if promises[mark]:
             shutil.rmtree(folder / f"w{index:03}")
             assert _said(ace.kept(promises), folder, mark).startswith(f"{mark!r} in w{index:03}: ")
-        assert _said(ace.kept(promises), folder) == ""
+        with pytest.raises(InputError, match="no mark of the promises is in the log"):
+            ace.kept(promises)(folder, with_marks("something else"))
 
 
 def test_what_a_crash_may_undo_is_not_promised(ran: tuple[Path, dict[str, list[dict[str, Any]]], list[str]]) -> None:

@@ -375,10 +375,16 @@ def test_a_check_that_returns_false_has_failed(log: crash.Log) -> None:
     assert log.explore(lambda *_: 0, model=crash.Prefix()).ok
 
 
-def test_promises_to_a_watched_program_are_not_kept_by_a_log_of_something_else(log: crash.Log) -> None:
-    found = log.explore(crash.as_watched(crash.Watched("ext4", [{"names": {}, "facts": {}}])), model=crash.Prefix())
-    assert not found.ok
-    assert "the log has no mark of watched()" in found.text()
+def test_what_was_promised_is_not_kept_by_a_log_of_something_else(log: crash.Log) -> None:
+    for check in (
+        crash.as_watched(crash.Watched("ext4", [{"names": {}, "facts": {}}])),
+        crash.ace.kept({"creat; fsync": [{"at": ["f"], "type": "file", "folder": "w000"}]}),
+    ):
+        found = log.explore(check, model=crash.Prefix())
+        assert not found.ok
+        assert "no mark of the promises is in the log" in found.text()
+    with pytest.raises(InputError, match="nothing is promised"):
+        crash.ace.kept({})
 
 
 def test_a_fork_that_a_check_lets_return_explores_nothing(log: crash.Log, capfd: pytest.CaptureFixture[str]) -> None:

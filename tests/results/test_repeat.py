@@ -2,10 +2,15 @@
 """Repeating stops where it is told to."""
 
 import itertools
+import os
+import shutil
+import signal
+import threading
+from pathlib import Path
 
 import pytest
 
-from sampleblk_lab import InputError, measure, measure_both
+from sampleblk_lab import InputError, Job, measure, measure_both
 
 
 def test_stops_when_it_is_known_well_enough() -> None:
@@ -95,3 +100,21 @@ def test_a_plan_that_cannot_be_is_named(plan: dict[str, object], said: str) -> N
 def test_a_sample_that_is_no_measure_is_named(value: object) -> None:
     with pytest.raises(InputError, match="the measured function returned"):
         measure(lambda: value)
+
+
+@pytest.mark.parametrize("engine", ["psync", "fio"])
+def test_ctrl_c_under_a_job_ends_what_measures_it(engine: str, tmp_path: Path) -> None:
+    """The job alone ends early, and what it had until then would be a sample like others."""
+    if engine == "fio" and shutil.which("fio") is None:
+        pytest.skip("needs fio")
+    job = Job(engine=engine, rw="read", size="64k", runtime=30, time_based=1, filename=tmp_path / "file")
+    pressed: list[threading.Timer] = []
+
+    def run() -> float:
+        pressed.append(threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)))
+        pressed[-1].start()
+        return job.run(progress=False).percentiles([50])[0]
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(run)
+    assert len(pressed) == 1

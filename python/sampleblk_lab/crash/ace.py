@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab.crash.checks import ready
+from sampleblk_lab.crash.checks import check_marks, ready
 from sampleblk_lab.errors import InputError
 
 if TYPE_CHECKING:
@@ -280,9 +280,15 @@ def kept(promises: dict[str, list[Facts]], *, xattrs: bool = True) -> Callable[[
     Args:
         promises: What :func:`run` returned; may have been JSON meanwhile.
         xattrs: Look at extended attributes too, which what :func:`~sampleblk_lab.crash.recovers` gives does not have.
+
+    Raises:
+        InputError: Nothing is promised, which every state would keep.
     """
+    if not any(promises.values()):
+        raise InputError(f"nothing is promised by {promises!r}", expected="what run() returned")
 
     def check(path: Path, state: State) -> None:
+        check_marks(state, promises)
         for mark in dict.fromkeys(state.marks):
             for fact in promises.get(mark, ()):
                 wrong = _wrong(f"{path}/{fact['folder']}", fact, xattrs)

@@ -29,14 +29,14 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 
-from sampleblk_lab import leftovers
+from sampleblk_lab import leftovers, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.crash import resident
 from sampleblk_lab.device.filesystem import BusyError, ToolError, checker, find_tool, holders, run_tool
 from sampleblk_lab.errors import InputError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
     from sampleblk_lab.crash.log import State
 
@@ -76,7 +76,8 @@ def ask(check: Callable[..., object], *asked: Any) -> None:
     """
     process = os.getpid()
     try:
-        said = check(*asked)
+        with trust.collected():  # Ctrl-C under a job of the check's is no verdict
+            said = check(*asked)
     finally:
         if os.getpid() != process:  # a fork that it has let return, which would go on as the exploration
             if sys.exc_info()[0] is not None:
@@ -294,6 +295,12 @@ def all_of(*checks: Callable[[Path, State], object]) -> Callable[[Path, State], 
             ask(check, path, state)
 
     return run
+
+
+def check_marks(state: State, marks: Container[str]) -> None:
+    """Raises InputError where the log has none of these: it is another one, of which nothing would be asked."""
+    if not any(text in marks for _, _, text in state.log.native.marks):
+        raise InputError("no mark of the promises is in the log", str(state.log.path), expected="what was promised to")
 
 
 def _set(state: State, promises: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,14 +34,14 @@ from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab import leftovers, proc
 from sampleblk_lab.crash import intercept
-from sampleblk_lab.crash.checks import ready
+from sampleblk_lab.crash.checks import check_marks, ready
 from sampleblk_lab.errors import InputError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from sampleblk_lab.crash.intercept import Call
-    from sampleblk_lab.crash.log import Log, State
+    from sampleblk_lab.crash.log import State
 
 RULES = ("posix", "ext4")
 
@@ -849,13 +849,8 @@ def as_watched(promises: Watched) -> Callable[[Path, State], object]:
     def known(count: int) -> _Known:
         return _Known(promises.events[:count])
 
-    @functools.lru_cache(maxsize=1)
-    def look_at(log: Log) -> None:
-        if f"{_MARK}0" not in {text for _, _, text in log.native.marks}:
-            raise InputError("the log has no mark of watched()", str(log.path), expected="what was recorded meanwhile")
-
     def check(path: Path, state: State) -> None:
-        look_at(state.log)
+        check_marks(state, (f"{_MARK}0",))
         reached = [
             max((int(mark.removeprefix(_MARK)) for mark in marks if mark.startswith(_MARK)), default=-1)
             for marks in state.moments

@@ -235,6 +235,8 @@ def workload(request: pytest.FixtureRequest) -> Callable[..., Any]:
         if "filename" not in keys and "directory" not in keys:
             keys["filename"] = request.getfixturevalue("sampleblk_mount") / "test"
         result = lab.Job(**keys).run(progress=False)
+        if result.interrupted:
+            raise KeyboardInterrupt
         folder = artefacts.directory_of(request.node)
         folder.mkdir(parents=True, exist_ok=True)
         name = "result.json" if count == 1 else f"result-{count}.json"

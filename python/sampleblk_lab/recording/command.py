@@ -11,6 +11,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
+from sampleblk_lab import trust
 from sampleblk_lab.interrupts import end_of, kill, started
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ def record_command(recorder: Recorder, words: list[str], options: dict[str, Any]
         recorder.close()
         raise
     run = recorder.stop()
+    if ended.interrupted and trust.is_asked():
+        raise KeyboardInterrupt
     told = {
         "command": words,
         "returncode": ended.returncode,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sampleblk_lab import trust
 from sampleblk_lab.errors import FormatError, SampleblkError, UnsupportedError
 from sampleblk_lab.paths import find_program, tied
 from sampleblk_lab.table import Table
@@ -257,6 +258,8 @@ def run_fio(job_file: str, keys: Iterable[str], *, check: bool = True) -> FioRes
                 process.send_signal(signal.SIGINT)
                 stop_reason = "interrupted"
                 said, _ = process.communicate()
+                if trust.is_asked():
+                    raise
         report = output.read_text(errors="backslashreplace") if output.exists() else ""
     try:
         value, text = read_report(report)

@@ -201,7 +201,7 @@ def run_to_end(run: JobRun, progress: bool | Callable[[Progress], None] | None, 
                     show(run.progress())
         except KeyboardInterrupt:
             run.stop("interrupted")
-            if not run.poll(_STOP_S):
+            if not run.poll(_STOP_S) or trust.is_asked():
                 raise
         finally:
             if line is not None:
