@@ -214,6 +214,9 @@ def test_the_status_of_a_command(bisect: Bisect, command: str, status: int, said
         ("import pytest\ndef test_it(): pytest.skip('needs Linux 9')", 125, "all were skipped"),
         ("import pytest\n@pytest.mark.skip\ndef test_it(): pass", 125, "all were skipped"),
         ("import pytest\n@pytest.mark.xfail\ndef test_it(): assert 0", 0, "the tests passed"),
+        # In the names: what stands for tests that VMs have run.
+        ("import pytest\ndef test_vm(): pytest.skip('no')\ndef test_here(): pass", 125, "all were skipped"),
+        ("import pytest\ndef test_vm(): pass\ndef test_here(): pytest.skip('no')", 0, "the tests passed"),
         ("import pytest\n@pytest.mark.in_vm\ndef test_it(): assert 0", 125, "or the VM did not start"),
         ("", 128, "it found no tests (status 5)"),
         ("import not_there", 128, "did not collect its tests (status 2)"),
@@ -224,6 +227,10 @@ def test_the_status_of_a_command(bisect: Bisect, command: str, status: int, said
 def test_what_pytest_says(bisect: Bisect, tmp_path: Path, test: str, status: int, said: str) -> None:
     path = tmp_path / "test_one.py"
     path.write_text(test)
+    (tmp_path / "conftest.py").write_text(
+        "import pytest\n@pytest.hookimpl(wrapper=True)\ndef pytest_runtest_makereport(item):\n"
+        "    report = yield\n    report.sblk_in_vm = item.name == 'test_vm'\n    return report\n"
+    )
     words = ["-c", os.devnull, "--rootdir", str(tmp_path), *QUICK, "--sblk-memory=17M"]
     assert bisect("--", sys.executable, "-m", "pytest", *words, str(path)) == status
     assert said in bisect.said

@@ -83,6 +83,17 @@ def test_explore_finds_what_a_function_refuses(
     assert list(folder.glob("sampleblk-crash-*")) == []
 
 
+def test_what_was_found_is_told_where_it_cannot_be_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["crash", "explore", ".", "--check", "accounts:half", "--json"]
+    (folder / "failures").touch()
+    for where in (["--save", "failures"], ["--report", "nowhere/page.html"]):
+        assert main([*command, *where]) == 1
+        told = capsys.readouterr()
+        found = json.loads(told.out)
+        assert (len(found["failures"]), found["saved"], found["report"]) == (1, [], None)
+        assert where[1] in told.err
+
+
 @pytest.mark.usefixtures("folder")
 def test_a_disk_that_breaks_its_promises_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     totals = []

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.cli.output import add_json, input_of, path_of, show
-from sampleblk_lab.errors import InputError
+from sampleblk_lab.errors import InputError, SampleblkError
 from sampleblk_lab.functions import named
 from sampleblk_lab.interrupts import INTERRUPTED
 from sampleblk_lab.texts import count_text
@@ -165,17 +165,20 @@ def _explore(options: argparse.Namespace) -> int:
         resume=options.resume,
         order=options.order,
     )
-    saved = []
-    if options.save:
-        saved = [
-            str(failure.save(Path(options.save) / f"failure-{number}"))
-            for number, failure in enumerate(found.failures, start=1)
-        ]
+    saved: list[str] = []
+    page = unwritten = None
+    try:
+        for number, failure in enumerate(found.failures if options.save else (), start=1):
+            saved.append(str(failure.save(Path(options.save) / f"failure-{number}")))
+        page = options.report and str(found.report(options.report, saved=saved))
+    except (SampleblkError, OSError) as error:
+        unwritten = error  # what was found is told all the same
     commands = [failure.command(folder) for failure, folder in zip(found.failures, saved, strict=False)]
     lines = [found.text(), *(f"reproduce it with {command}" for command in commands)]
-    if options.report:
-        lines.append(f"report: {found.report(options.report, saved=saved)}")
-    show(options, {**found.json(), "saved": saved, "report": options.report}, "\n".join(lines))
+    lines += [f"report: {page}"] if page else []
+    show(options, {**found.json(), "saved": saved, "report": page}, "\n".join(lines))
+    if unwritten is not None:
+        raise unwritten
     if found.interrupted:
         return INTERRUPTED
     return 0 if found.ok else 1

@@ -374,6 +374,7 @@ class Guest:
     def _report(self, item: pytest.Item, data: Any) -> pytest.TestReport:
         report: pytest.TestReport = self._config.hook.pytest_report_from_serializable(config=self._config, data=data)
         report.nodeid, report.location = item.nodeid, item.location
+        report.__dict__["sblk_in_vm"] = True
         return report
 
     def _handle(self, message: Message) -> None:

@@ -12,7 +12,8 @@ from sampleblk_lab.pytest_plugin import options, selection
 #: The exit status of such a session: what git-bisect(1) skips a commit for.
 NOT_TESTED = 125
 
-_RAN = pytest.StashKey[bool]()
+# Whether any test ran to an end, of those in VMs and of the others.
+_RAN = pytest.StashKey[dict[bool, bool]]()
 # Whether reports that failed say something of the kernel.
 _FAILED = pytest.StashKey[set[bool]]()
 
@@ -27,8 +28,9 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(hookwrapper=True)
 def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> object:
     """Notes that a test ran to an end, as expected or not."""
-    if report.when == "call" and (not report.skipped or hasattr(report, "wasxfail")):
-        config.stash[_RAN] = True
+    in_vm, found = getattr(report, "sblk_in_vm", False), config.stash.setdefault(_RAN, {})
+    ran = report.when == "call" and (not report.skipped or hasattr(report, "wasxfail"))
+    found[in_vm] = found.get(in_vm, False) or ran
     if report.failed:
         config.stash.setdefault(_FAILED, set()).add(getattr(report, "sblk_judged", True))
     return (yield)
@@ -37,7 +39,9 @@ def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Ends the session as not tested if all was skipped or left out, or nothing failed but the start of VMs."""
-    nothing_ran = session.exitstatus == pytest.ExitCode.OK and not session.config.stash.get(_RAN, False)
+    found = session.config.stash.get(_RAN, {})
+    # Where there are tests for VMs, others say nothing of the kernel.
+    nothing_ran = session.exitstatus == pytest.ExitCode.OK and not found.get(True, found.get(False, False))
     # Without any that failed, what was measured is what failed the session.
     no_start = session.config.stash.get(_FAILED, set()) == {False}
     no_start = no_start and session.exitstatus == pytest.ExitCode.TESTS_FAILED
