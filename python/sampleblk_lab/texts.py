@@ -32,6 +32,16 @@ def utf8(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
+def readable(text: str, keep: str = "") -> str:
+    """A text without what XML and HTML cannot have, or what hides from a reader: such characters as escapes.
+
+    Args:
+        text: Any text, also with control characters or halves of surrogate pairs.
+        keep: Characters that stay as they are.
+    """
+    return "".join(one if one.isprintable() or one in keep else one.encode("unicode_escape").decode() for one in text)
+
+
 def count_text(count: float, grouping: str = "") -> str:
     """A count that may be a float's, such as of all states of a crash; rounded where that is not exact."""
     return f"{count:{grouping}.0f}" if count < 1e15 else f"{count:.1e}"

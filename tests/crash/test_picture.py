@@ -20,8 +20,8 @@ from crash.test_states import recordings
 from sampleblk_lab import crash
 from sampleblk_lab.crash.recording import keep
 from sampleblk_lab.crash.timeline import timeline
-from sampleblk_lab.plot.crash_state import readable
 from sampleblk_lab.plot.style import in_dark
+from sampleblk_lab.texts import readable
 
 SVG = "{http://www.w3.org/2000/svg}"
 # A mark in which everything is that could break a picture.

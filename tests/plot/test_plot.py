@@ -16,6 +16,7 @@ from sampleblk_lab import plot
 from sampleblk_lab.analysis.block import Block
 from sampleblk_lab.analysis.offsets import Offsets
 from sampleblk_lab.plot import style
+from sampleblk_lab.plot.matrix import matrix
 
 pytest.importorskip("matplotlib")
 TRACES = Path(__file__).parents[1] / "data/trace"
@@ -96,6 +97,31 @@ def test_draws_with_labels(makers: Makers, name: str, dark: bool) -> None:
     assert width > 700
     assert height > 200
     ET.fromstring(made.svg(dark=dark))
+
+
+def test_names_are_shown_as_they_are(result: lab.Result) -> None:
+    """Not as matplotlib's mathematics, nor as what a legend leaves out; and what no SVG can have is replaced."""
+    pair = lab.compare([1.0, 1.01] * 4, [1.1, 1.11] * 4)
+    named = ["_old", "$HOME and $\\no$", "a\x1b\udcff"]
+    shown = [" _old", "$HOME and $\\no$", r"a\x1b\udcff"]
+    for made in (
+        plot.latency_percentiles(dict.fromkeys(named, result)),
+        plot.latency_cdf(dict.fromkeys(named, result)),
+        plot.comparison(dict.fromkeys(named, pair)),
+        matrix({name: [[1.0], [2.0]] for name in named}, ["$a$b$", "c"], metric="_m", axis="of", rest="rows"),
+        matrix(
+            {f"{name}{at}": [[2.0], [200.0]] for at in range(3) for name in named},
+            named[:2],
+            metric="m",
+            axis="x",
+            rest="y",
+        ),
+    ):
+        axes = made.figure().axes[0]
+        legend = axes.get_legend()
+        texts = legend.get_texts() if legend is not None else axes.get_yticklabels()
+        assert [text.get_text() for text in texts][:3] == shown or legend is None
+        ET.fromstring(made.svg())
 
 
 def test_files_are_the_same_each_time(makers: Makers, tmp_path: Path) -> None:

@@ -129,3 +129,13 @@ def test_a_thread_may_have_any_name(tmp_path: Path) -> None:
     assert stacks.folded() == "".join(f"{name};outer;inner 2\n" for name in names)
     assert stacks.below("outer").folded() == "outer;inner 8\n"
     assert "8 samples" in stacks.picture()
+
+
+def test_a_file_of_any_name_has_a_picture(tmp_path: Path) -> None:
+    path = tmp_path / "a\x1b\udcff"
+    path.write_text(FOLDED)
+    stacks = lab.read_folded(path)
+    assert ET.fromstring(stacks.picture()).get("aria-label") == r"a\x1b\udcff"
+    for form in stacks._repr_mimebundle_().values():
+        form.encode()
+    ET.fromstring(stacks.picture(title="\ufffe"))

@@ -114,7 +114,7 @@ def test_junit_has_every_test_that_was_asked_for() -> None:
     suite = ET.fromstring(folder.junit(PLAN, judge(PLAN, records)))
     assert _counts(suite) == ("4", "1", "1", "1")
     cases = {case.get("name"): list(case) for case in suite}
-    assert cases["generic/002"][0].text == "bad\ufffd\ufffd[0m <tag> ]]> byte\ufffd \U0001f9ea"
+    assert cases["generic/002"][0].text == "bad\\x00\\x1b[0m <tag> ]]> byte\\ud800 \U0001f9ea"
     assert cases["generic/004"][0].get("message") == "it has not ended"
 
 

@@ -155,7 +155,7 @@ def missing(state: State) -> list[Written]:
 
 def missing_table(state: State) -> Table:
     """The same as a table, with a row for each."""
-    from sampleblk_lab.plot.crash_state import readable
+    from sampleblk_lab.texts import readable
 
     rows = missing(state)
     by = {"submitted_by": [readable(by_text(row)) for row in rows]} if state.log.has_submitters else {}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import InputError
-from sampleblk_lab.plot.style import Plot
+from sampleblk_lab.plot.style import Plot, label
 from sampleblk_lab.results.comparison import FASTER, SLOWER
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def comparison(comparisons: Comparison | Mapping[str, Comparison]) -> Plot:
                 color=ink,
             )
         axes.axvline(1.0, color=mpl.rcParams["text.color"], linewidth=1, linestyle="-")
-        axes.set_yticks(range(len(named)), list(named))
+        axes.set_yticks(range(len(named)), [label(name) for name in named])
         axes.set_ylim(len(named) - 0.4, -0.6)
         axes.margins(x=0.25)
         axes.grid(visible=False, axis="y")

@@ -14,6 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.plot.style import theme
+from sampleblk_lab.texts import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,16 +32,6 @@ _SIZE = 11
 _CHARACTER = 6.8
 # What is told when the mouse is on something.
 _TIP = 400
-
-
-def readable(text: str, keep: str = "") -> str:
-    """A text without what XML and HTML cannot have, or what hides from a reader: such characters as escapes.
-
-    Args:
-        text: Any text, also with control characters or halves of surrogate pairs.
-        keep: Characters that stay as they are.
-    """
-    return "".join(one if one.isprintable() or one in keep else one.encode("unicode_escape").decode() for one in text)
 
 
 def _columns(text: str) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sampleblk_lab.errors import InputError
-from sampleblk_lab.plot.style import Plot, bytes_axis, duration, time_axis
+from sampleblk_lab.plot.style import Plot, bytes_axis, duration, label, time_axis
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,7 +73,7 @@ def latency_percentiles(
             left = np.append(counts[-1] - counts[:-1], 0.5)
             tail = -np.log10(left / counts[-1])
             # A bin is that of all percentiles from the share before it, the first one's from 0 %, to its own.
-            axes.step([0.0, *tail], [ends[0], *ends], where="pre", label=name)
+            axes.step([0.0, *tail], [ends[0], *ends], where="pre", label=label(name))
             deepest = max(deepest, float(tail[-1]))
         ticks = [percent for percent in _PERCENTS if -np.log10(max(1 - percent / 100, 1e-9)) <= deepest * 1.02]
         axes.set_xticks([-np.log10(1 - percent / 100) for percent in ticks], [f"{percent:g} %" for percent in ticks])
@@ -93,7 +93,7 @@ def latency_cdf(results: Result | Mapping[str, Result], *, kind: str = "clat", d
 
     def draw(axes: Axes) -> None:
         for name, (ends, share) in curves.items():
-            axes.step([ends[0], *ends], [0, *share], where="post", label=name)
+            axes.step([ends[0], *ends], [0, *share], where="post", label=label(name))
         axes.set_xscale("log")
         time_axis(axes.xaxis, what="latency")
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
@@ -141,6 +141,7 @@ def heat(
 ) -> None:
     """A map with empty cells left out and a scale beside it, which is linear for bytes."""
     from matplotlib.colors import LogNorm
+    from matplotlib.ticker import LogFormatter
 
     filled = cells[cells > 0]
     low, high = (float(filled.min()), float(filled.max())) if filled.size else (1.0, 1.0)
@@ -150,6 +151,8 @@ def heat(
     figure = axes.get_figure()
     assert figure is not None
     bar = figure.colorbar(mesh, ax=axes, label=what, pad=0.01)
+    if norm is not None:
+        bar.formatter = bar.minorformatter = LogFormatter()
     if in_bytes:
         bytes_axis(bar.ax.yaxis)
 

@@ -9,7 +9,7 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.errors import InputError
-from sampleblk_lab.plot.style import Plot, duration
+from sampleblk_lab.plot.style import Plot, duration, label
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -93,8 +93,10 @@ def _lines(
                 [max(values) - one for one, (_, values) in zip(middle, known, strict=True)],
             ]
             marker = "osD^vP"[number]
-            axes.errorbar([x for x, _ in known], middle, yerr=reach, marker=marker, capsize=3, label=name or metric)
-        axes.set_xticks(range(len(columns)), columns)
+            axes.errorbar(
+                [x for x, _ in known], middle, yerr=reach, marker=marker, capsize=3, label=label(name or metric)
+            )
+        axes.set_xticks(range(len(columns)), [label(name) for name in columns])
         axes.set_xlim(-0.5, len(columns) - 0.5)
         axes.grid(visible=False, axis="x")
         axes.set_xlabel(axis)
@@ -104,7 +106,7 @@ def _lines(
         else:
             axes.set_ylim(bottom=min(0.0, *every))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: write(value)))
-        axes.set_title(f"{metric}, median and range")
+        axes.set_title(f"{label(metric)}, median and range")
         if rest:
             axes.legend(title=rest)
 
@@ -140,14 +142,14 @@ def _map(
                     fontsize=8,
                     color=_ON_LIGHT if bright else _ON_DARK,
                 )
-        axes.set_xticks(range(len(columns)), columns)
-        axes.set_yticks(range(len(rows)), list(rows))
+        axes.set_xticks(range(len(columns)), [label(name) for name in columns])
+        axes.set_yticks(range(len(rows)), [label(name) for name in rows])
         axes.set_xlim(-0.5, len(columns) - 0.5)
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.grid(visible=False)
         axes.tick_params(length=0)
         axes.set_xlabel(axis)
         axes.set_ylabel(rest)
-        axes.set_title(f"{metric}, median")
+        axes.set_title(f"{label(metric)}, median")
 
     return Plot(draw, (7.2, 1.2 + 0.28 * len(rows)))

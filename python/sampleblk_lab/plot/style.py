@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.errors import UnsupportedError
+from sampleblk_lab.texts import readable
 
 if TYPE_CHECKING:
     import os
@@ -73,6 +74,7 @@ def _rc(dark: bool) -> Any:
         "savefig.facecolor": paper,
         "svg.hashsalt": "sampleblk",
         "text.color": ink,
+        "text.parse_math": False,  # a name may have dollars
         "xtick.color": dim,
         "xtick.labelcolor": ink,
         "ytick.color": dim,
@@ -140,6 +142,12 @@ class Plot:
 
     def __repr__(self) -> str:
         return "<Plot>"
+
+
+def label(name: str) -> str:
+    """A user's name for something, as matplotlib and SVG can have it: a legend leaves out what begins with "_"."""
+    text = readable(name)
+    return f" {text}" if text.startswith("_") else text
 
 
 def time_axis(axis: Any, *, base_ns: float = 1.0, what: str = "", unit: str = "ns") -> None:

@@ -40,7 +40,7 @@ class Stacks:
 
     def __init__(self, tree: core.StackTree, title: str, notes: Mapping[str, str] | None = None) -> None:
         self._tree = tree
-        self.title = title
+        self.title = utf8(title)
         self.notes = dict(notes or {})
 
     @property

@@ -13,6 +13,8 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sampleblk_lab.texts import readable
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -151,12 +153,13 @@ def still(
             x += wide
     height = _HEAD + _ROW * len(rows) + _MARGIN
     said = f"{root.weight:,} {unit}" + (f"; {left_out} narrower than {min_percent:g} % left out" if left_out else "")
+    heading = html.escape(readable(title))
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, DejaVu Sans Mono, monospace" '
-        f'font-size="{_FONT}" role="img" aria-label="{html.escape(title)}">',
+        f'font-size="{_FONT}" role="img" aria-label="{heading}">',
         f'<rect width="{width}" height="{height}" fill="{theme.background}"/>',
-        f'<text x="{_MARGIN}" y="18" fill="{theme.text}" font-size="13" font-weight="600">{html.escape(title)}</text>',
+        f'<text x="{_MARGIN}" y="18" fill="{theme.text}" font-size="13" font-weight="600">{heading}</text>',
         f'<text x="{_MARGIN}" y="35" fill="{theme.dim}">{html.escape(said)}</text>',
     ]
     for depth, row in enumerate(rows):

@@ -7,10 +7,9 @@ import base64
 import html
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab.plot.crash_state import readable
 from sampleblk_lab.report.page import Page
 from sampleblk_lab.table import Table
-from sampleblk_lab.texts import count_text
+from sampleblk_lab.texts import count_text, readable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

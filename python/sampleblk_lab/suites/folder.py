@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from sampleblk_lab.errors import FormatError, InputError
 from sampleblk_lab.paths import append_whole, locked, replace_file
 from sampleblk_lab.suites.suite import BAD, HANG, NOTRUN, PANIC, STATUSES, UNJUDGED, Setup
+from sampleblk_lab.texts import readable
 
 if TYPE_CHECKING:
     from typing import Self
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 ABOUT, JOURNAL, RESULTS, JUNIT = "suite.json", "journal.jsonl", "results.json", "junit.xml"
 
 _LOCK = "suite"
+# White space of a text that JUnit's XML has.
+_KEPT = "\t\n"
 _FORMAT = 1
 
 
@@ -214,25 +217,17 @@ def junit(plan: Plan, judged: Judged) -> bytes:
             ET.SubElement(case, "error", {"message": "it has not ended"})
             continue
         case.set("time", f"{row['seconds']:.3f}")
-        reason = _xml(row["reason"])
+        reason = readable(row["reason"], _KEPT)
         if test in judged.skipped:
             ET.SubElement(case, "failure", {"message": f"not run any more: {reason}"})
         elif row["status"] == NOTRUN:
             ET.SubElement(case, "skipped", {"message": reason})
         elif row["status"] in BAD and row["known"]:
-            ET.SubElement(case, "skipped", {"message": f"known to fail: {_xml(row['known'])}: {reason}"})
+            ET.SubElement(case, "skipped", {"message": f"known to fail: {readable(row['known'])}: {reason}"})
         elif row["status"] in (*BAD, UNJUDGED):
             kind = "error" if row["status"] in (PANIC, HANG, UNJUDGED) else "failure"
-            ET.SubElement(case, kind, {"message": reason, "type": row["status"]}).text = _xml(row["output"])
+            ET.SubElement(case, kind, {"message": reason, "type": row["status"]}).text = readable(row["output"], _KEPT)
     for kind, count in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
         suite.set(count, str(len(suite.findall(f"testcase/{kind}"))))
     text: bytes = ET.tostring(suite, encoding="utf-8", xml_declaration=True)
     return text + b"\n"
-
-
-def _xml(text: str) -> str:
-    """What XML 1.0 can have of a text."""
-    return "".join(
-        "�" if (each not in "\t\n" and each < " ") or "\ud800" <= each < "\ue000" or each in "\ufffe\uffff" else each
-        for each in text
-    )
