@@ -140,6 +140,22 @@ def test_what_the_command_line_leaves_out_need_not_be_measured(pytester: pytest.
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*against before: test_it.py::test_speed[[]two]: not measured in this session*"])
     assert pytester.runpytest_subprocess(*run, *GATE, "--sblk-allow-new", "test_other.py").ret == 0
+    # Nor is it where the command line names a module.
+    pytester.makepyfile(**{"pkg/__init__": "", "pkg/test_it": both})
+    modules = (*run, "--import-mode=importlib", "--pyargs", "pkg.test_it")
+    pytester.syspathinsert()
+    pytester.runpytest_subprocess(*modules, "--sblk-save", "before")
+    assert pytester.runpytest_subprocess(*modules, *GATE).ret == 0
+    pytester.makepyfile(**{"pkg/test_it": both.replace('"one", "two"', '"one", "three"')})
+    assert pytester.runpytest_subprocess(*modules, *GATE, "--sblk-allow-new").ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_session_of_new_tests_only_fails_the_gate(pytester: pytest.Pytester) -> None:
+    _run(pytester, 100, "--sblk-save", "before")
+    pytester.makepyfile(test_new=MEASURED.format(speed=1))
+    result = pytester.runpytest_subprocess(*QUICK, *GATE, "--sblk-allow-new", "test_new.py")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["sampleblk: against before: nothing was measured that the set has"])
 
 
 def test_a_skipped_test_and_a_metric_that_is_gone_fail_the_gate(pytester: pytest.Pytester) -> None:

@@ -54,6 +54,13 @@ def test_nothing_recorded(crash):
 def test_mark_too_late(crash):
     _workload(crash, False)
     crash.mark("late")
+
+def test_forgot(crash):
+    _workload(crash, True)
+
+def test_on_its_own(crash):
+    _workload(crash, False)
+    assert crash.log.explore(lab.crash.recovers("ext4"), states=2).ok
 """
 
 
@@ -68,10 +75,11 @@ def _same_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_test_is_one_exploration(pytester: pytest.Pytester, tmp_path: Path) -> None:
     pytester.makepyfile(test_it=TESTS)
     result = pytester.runpytest_subprocess(*QUICK, timeout=500)
-    result.assert_outcomes(passed=1, failed=4)
+    result.assert_outcomes(passed=2, failed=5)
     text = result.stdout.str()
     assert re.search(r"1 failed\n<crash after write \d+>: AssertionError: b is not there", text), text
     assert "nothing was recorded" in text
+    assert "test_forgot: nothing of the recording was explored: call crash.explore()" in text
     assert "crash.mark() is for the block of crash.recording()" in text
     # The failure is kept, and the one whose check has no name too.
     [runs] = re.findall(r"run directories in (\S+)", text)

@@ -45,7 +45,7 @@ def test_the_page_s_tests_run_as_the_suite_says(
             "*test_suites?generic/003? SKIPPED*",
             "*test_suites?blktests? SKIPPED*",
             "*test_failing?generic/002? FAILED*",
-            "*::test_forgot?generic/002? has not run the test of the suite: it calls suite_test()",
+            "*::test_forgot?generic/002?: the test of the suite was not run: call suite_test()",
             "*generic/003: nothing for this test*",
             "*SAMPLEBLK_BLKTESTS names no checkout of blktests*",
             "generic/002 failed: output mismatch (see 002.out.bad)",

@@ -262,6 +262,12 @@ def test_an_earlier_run_is_a_folder_or_its_results(tmp_path: Path) -> None:
         known.baseline(path)
     with pytest.raises(InputError, match="there is no"):
         known.baseline(tmp_path / "none")
+    # With nothing in it nothing could be missed.
+    path.write_text(json.dumps({"tests": []}))
+    (tmp_path / folder.JOURNAL).unlink()
+    for empty in (path, tmp_path):
+        with pytest.raises(InputError, match="no test has ended in"):
+            known.baseline(empty)
 
 
 def test_what_an_earlier_run_was_of_is_told(tmp_path: Path) -> None:

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 # Set once a phase of the test failed.
 FAILED = pytest.StashKey[bool]()
 
+# What to say of the test if it passes without having asked what its fixture is for; empty: it has.
+NOT_JUDGED = pytest.StashKey[str]()
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options, all prefixed ``--sblk-``, and the values of the ini-file."""
@@ -160,9 +163,10 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Fails a test that has not run what it is for; in a VM, one under which the kernel warned, oopsed or locked up."""
+    """Fails a test that has judged nothing; in a VM, one under which the kernel warned, oopsed or locked up."""
     report = yield
-    suites.check_ran(item, report)
+    if report.when == "call" and report.passed and (said := item.stash.get(NOT_JUDGED, "")):
+        report.outcome, report.longrepr = "failed", f"{item.nodeid}: {said}"
     if report.failed:
         item.stash[FAILED] = True
     if selection.in_vm():

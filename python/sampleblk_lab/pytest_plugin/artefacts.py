@@ -190,8 +190,8 @@ class Session:
         self.rows = rows
         failing = sets.failures(rows, allow_new=self.config.getoption("--sblk-allow-new"))
         self.failures = [f"{row.name}: {row.refused or row.verdict}" for row in failing]
-        if not rows:
-            self.failures = ["nothing was measured that the set has"]
+        if all(row.new for row in rows):
+            self.failures.append("nothing was measured that the set has")
 
     def _why_not_measured(self, test: str) -> str:
         outcome = self.outcomes.get(test)

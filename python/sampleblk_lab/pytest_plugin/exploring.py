@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sampleblk_lab.pytest_plugin import NOT_JUDGED
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -23,19 +25,24 @@ class Exploring:
     Attributes:
         fstype: The file system that is recorded.
         device: Its device, while it is recorded.
-        log: The last recording.
     """
 
     def __init__(self, node: pytest.Item, parameters: dict[str, Any], fstype: str, scratch: Path) -> None:
         self.fstype = fstype
         self.device: Device | None = None
-        self.log: Log | None = None
+        self._log: Log | None = None
         self._node = node
         self._parameters = parameters
         self._scratch = scratch
         self._recorded = 0
         self._explored = 0
         self._saved = 0
+
+    @property
+    def log(self) -> Log | None:
+        """The last recording, for those who explore it themselves."""
+        self._node.stash[NOT_JUDGED] = ""
+        return self._log
 
     @contextlib.contextmanager
     def recording(
@@ -63,7 +70,8 @@ class Exploring:
                     yield mount
             finally:
                 self.device = None
-        self.log = lab.crash.Log(folder / "log", base=folder / "base.img")
+        self._log = lab.crash.Log(folder / "log", base=folder / "base.img")
+        self._node.stash[NOT_JUDGED] = "nothing of the recording was explored: call crash.explore()"
 
     def mark(self, text: str) -> None:
         """A note in the recording, such as what is promised from here: :attr:`sampleblk_lab.crash.State.marks`."""
@@ -86,11 +94,11 @@ class Exploring:
         from sampleblk_lab.pytest_plugin import artefacts
 
         self._explored += 1
-        if self.log is None:
+        if (log := self.log) is None:
             pytest.fail("nothing was recorded: with crash.recording() as mount: …", pytrace=False)
         if not (isinstance(check, crash.Check) and check.name in ("mounted", "recovers")):
             check = crash.mounted(self.fstype, check, options=options)
-        found = self.log.explore(check, **{"progress": False, **how})
+        found = log.explore(check, **{"progress": False, **how})
         if found.interrupted:
             raise KeyboardInterrupt
         if not found.ok:

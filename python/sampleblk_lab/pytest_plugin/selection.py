@@ -173,9 +173,12 @@ def covers(config: pytest.Config, argument: str, test: tuple[Path, str]) -> bool
     """Whether a name of the command line, a folder, file or test, stands for a test."""
     base, chosen = _split(config, argument)
     path, inner = test
-    return path.is_relative_to(base) and (
-        not chosen or inner == chosen or inner.startswith((f"{chosen}::", f"{chosen}["))
-    )
+    if config.getoption("pyargs", False) and not base.exists():  # a module
+        module = argument.partition("::")[0].replace(".", "/")
+        there = f"/{module}/" in f"{path.with_suffix('')}/"
+    else:
+        there = path.is_relative_to(base)
+    return there and (not chosen or inner == chosen or inner.startswith((f"{chosen}::", f"{chosen}[")))
 
 
 def _keep_named(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 MARKS = ("xfstests", "blktests")
 
-# Whether the test of the suite was run.
-_RAN = pytest.StashKey[bool]()
-
 # The keywords of the marks, besides the tests' names.
 _KEYWORDS = ("group", "without", "fs", "device", "mode", "capacity", "mkfs", "mount", "deadline")
 
@@ -117,23 +114,18 @@ def suite_test(request: pytest.FixtureRequest) -> Callable[[], dict[str, Any]]:
     """
     if not hasattr(request, "param"):
         pytest.fail("suite_test is for tests with @pytest.mark.xfstests or @pytest.mark.blktests", pytrace=False)
+    from sampleblk_lab.pytest_plugin import NOT_JUDGED
+
     suite, folder, name, setup = request.param
-    request.node.stash[_RAN] = False
+    request.node.stash[NOT_JUDGED] = "the test of the suite was not run: call suite_test()"
 
     def run() -> dict[str, Any]:
-        request.node.stash[_RAN] = True
+        request.node.stash[NOT_JUDGED] = ""
         from sampleblk_lab.pytest_plugin import artefacts
 
         return _run(suite, folder, name, setup, artefacts.directory_of(request.node))
 
     return run
-
-
-def check_ran(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Fails a test that passed without having run that of the suite."""
-    if report.when == "call" and report.passed and not item.stash.get(_RAN, True):
-        report.outcome = "failed"
-        report.longrepr = f"{item.nodeid} has not run the test of the suite: it calls suite_test()"
 
 
 def _run(suite: str, folder: Path, name: str, setup: Setup, directory: Path) -> dict[str, Any]:

@@ -86,9 +86,16 @@ def baseline(path: Path) -> dict[str, str]:
         path: Its folder, or its ``results.json``; or a folder with what the suite itself left somewhere else.
 
     Raises:
-        InputError: There is none.
+        InputError: There is none, or nothing ended in it.
         FormatError: It is not what a run writes.
     """
+    found = _baseline(path)
+    if not found:
+        raise InputError(f"no test has ended in {path}", expected="an earlier run to hold this one against")
+    return found
+
+
+def _baseline(path: Path) -> dict[str, str]:
     if path.is_dir() and not (path / folder.ABOUT).exists():
         return others.as_baseline(path)
     if path.is_dir():
