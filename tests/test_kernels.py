@@ -242,6 +242,21 @@ def test_a_mirror_that_does_not_answer_is_not_an_empty_one(monkeypatch: pytest.M
                 suite.update()
 
 
+def test_the_lists_of_a_suite_are_read_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also where apt is told to keep nothing, as in containers: a kernel of no suite took half a minute to be named."""
+    monkeypatch.setenv("SAMPLEBLK_CACHE", str(tmp_path))
+    (tmp_path / "apt.conf").write_text('Dir::Cache::pkgcache "";\nDir::Cache::srcpkgcache "";\n')
+    monkeypatch.setenv("APT_CONFIG", str(tmp_path / "apt.conf"))
+    suite = debian.Suite("bookworm")
+    for folder in ("state", "lists/partial", "cache"):
+        (suite.root / folder).mkdir(parents=True)
+    (suite.root / "sources.list").write_text(suite._source_line())
+    for name in ("status", "updated"):
+        (suite.root / name).touch()
+    assert suite.names("linux-.*") == []
+    assert (suite.root / "cache/pkgcache.bin").exists()
+
+
 def test_a_kernel_that_is_being_fetched_is_not_damaged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SAMPLEBLK_CACHE", str(tmp_path))
     for name in (".6.1.0-9-amd64.a1b2c3d4", "6.1.0-8-amd64"):
@@ -297,7 +312,7 @@ def test_a_configuration_is_told_what_it_lacks(tmp_path: Path, capsys: pytest.Ca
     assert main(["kernel", "config"]) == 0
     assert capsys.readouterr().out == everything
     own.write_bytes(b"\x7fELF")
-    assert main(["kernel", "config", str(own)]) == 1
+    assert main(["kernel", "config", str(own)]) == 2
     said = capsys.readouterr()
     assert (said.out, "own.config: at byte 0: expected a vmlinux" in said.err) == ("", True)
 

@@ -7,6 +7,7 @@ keyring. The mirror is the one that the system's own apt uses.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import subprocess
@@ -59,8 +60,11 @@ def mirror() -> str:
         UnsupportedError: This is not a Debian system and no mirror was named.
     """
     override = os.environ.get("SAMPLEBLK_DEBIAN_MIRROR")
-    if override:
-        return override.rstrip("/")
+    return override.rstrip("/") if override else _mirror_of_apt()
+
+
+@functools.cache  # apt reads all of the system's lists to answer
+def _mirror_of_apt() -> str:
     if find_program("apt-get") is None or find_program("dpkg") is None:
         raise UnsupportedError(
             "Debian packages",
@@ -102,6 +106,9 @@ class Suite:
             "Dir::State::Lists": root / "lists",
             "Dir::State::Status": root / "status",
             "Dir::Cache": root / "cache",
+            # Containers are told to keep none, and then each question reads all of the lists again.
+            "Dir::Cache::pkgcache": "pkgcache.bin",
+            "Dir::Cache::srcpkgcache": "",
             "APT::Sandbox::User": "",
             "Acquire::Languages": "none",
             "APT::Update::Error-Mode": "any",  # else a mirror that does not answer is a warning
