@@ -274,6 +274,20 @@ def test_midnight_does_not_turn_time_back(tmp_path):
     assert list(np.diff(times)) == [200_000_000, 100_000_000]
 
 
+@pytest.mark.parametrize("name", ["#1", "Tracing ", "^C", "", "(sd-pam", "a-5 b"])
+@pytest.mark.parametrize("cpu", [" 0) ", ""])
+def test_no_call_is_lost_for_its_task_s_name(tmp_path, name, cpu):
+    log = tmp_path / "trace"
+    head = '# tracer: function_graph\n  # indented\nTracing "f"... Ctrl-C to end.\n^C\nEnding tracing...\n'
+    lines = [
+        f"{cpu} {name}-12  | {took:>10} | {call}\n"
+        for took, call in (("", "f() {"), ("0.5 us", "  g();"), ("2 us", "}"))
+    ]
+    log.write_text(head + "".join(lines))
+    rows = [(row["pid"], row["function"], row["duration"]) for row in lab.read_funcgraph(log).table()]
+    assert rows == [(12, "f", 2000), (12, "g", 500)]
+
+
 def test_what_a_call_or_a_command_is_named_is_no_mark_of_strace(tmp_path):
     calls = [
         ("write", '3, "x <unfinished ...>", 18', 18),

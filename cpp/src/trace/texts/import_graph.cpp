@@ -55,7 +55,7 @@ std::optional<std::int32_t> pid_of(std::string_view text) {
     text = trim(text);
     const auto dash = text.rfind('-');
     std::int32_t pid = 0;
-    if (dash == std::string_view::npos || dash == 0 || !is_digits(text.substr(dash + 1))) {
+    if (dash == std::string_view::npos || !is_digits(text.substr(dash + 1))) {
         return std::nullopt;
     }
     const auto rest = text.substr(dash + 1);
@@ -167,9 +167,7 @@ class GraphText {
     // False for a line that we do not know.
     bool line(std::string_view raw) {
         auto text = trim(raw);
-        if (text.empty() || text.front() == '#' || text.starts_with("Tracing ") || text.starts_with("Ending ") ||
-            text.find_first_not_of('-') == std::string_view::npos || text.starts_with("^C") ||
-            text.starts_with("(Overruns: ")) {
+        if (text.empty() || raw.front() == '#' || text.find_first_not_of('-') == std::string_view::npos) {
             return true;
         }
         if (text.starts_with("CPU:") && text.find("LOST") != std::string_view::npos) {
@@ -179,7 +177,14 @@ class GraphText {
             lost_ += std::min<std::uint64_t>(std::max<std::uint64_t>(count, 1), kMaxNs);
             return true;
         }
+        const bool may_be_heading = text.front() == '#' || text.starts_with("Tracing ") ||
+                                    text.starts_with("Ending ") || text.starts_with("^C") ||
+                                    text.starts_with("(Overruns: ");
         const Prologue prologue = columns(text);
+        // A task may be named so.
+        if (may_be_heading && !prologue.pid) {
+            return true;
+        }
         text = trim(text);
         if (const auto arrow = text.find("=>");
             prologue.cpu && !prologue.duration && arrow != std::string_view::npos && !text.starts_with("/*")) {
