@@ -10,10 +10,12 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sampleblk_lab import paths
+from sampleblk_lab.errors import SampleblkError
 
 HOLDS = """
 import sys
@@ -120,3 +122,13 @@ def test_what_a_killed_process_was_building_goes_with_the_next(tmp_path) -> None
     finally:
         os.close(descriptor)
     assert sorted(path.name for path in tmp_path.iterdir()) == [built.name, "more", "target", "whole"]
+
+
+def test_what_failed_on_a_full_disk_says_so(tmp_path, monkeypatch) -> None:
+    for free, expected in ((4096, paths.CacheError), (1 << 30, SampleblkError)):
+        monkeypatch.setattr(paths.shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free))
+        with pytest.raises(SampleblkError, match="Wrote only") as raised, paths.built_directory(tmp_path / "target"):
+            raise SampleblkError("tar: Wrote only 512 of 10240 bytes")
+        assert type(raised.value) is expected
+        assert ("make room there" in str(raised.value)) == (expected is paths.CacheError)
+    assert list(tmp_path.iterdir()) == []

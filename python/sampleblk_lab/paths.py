@@ -27,6 +27,8 @@ IN_VM = "SAMPLEBLK_VM"
 _KEPT_S = 7 * 24 * 3600.0
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+# With less room than this, what a program could not do was for that.
+_HARDLY_ANY = 1 << 20
 _UNWRITABLE = _FULL | {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR}
 
 
@@ -321,7 +323,13 @@ def built_directory(target: Path) -> Iterator[Path]:
         with writing_cache(target):
             scratch = stack.enter_context(replaced_directory(target))
         with writing_cache(target, _FULL):
-            yield scratch
+            try:
+                yield scratch
+            except SampleblkError as error:
+                # Programs do not always say why they could not write: tar has "Wrote only 512 of 10240 bytes".
+                if isinstance(error, CacheError) or shutil.disk_usage(scratch).free >= _HARDLY_ANY:
+                    raise
+                raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} ({error})", str(target)) from None
 
 
 def write_atomically(target: Path, data: bytes) -> None:
