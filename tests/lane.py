@@ -125,9 +125,10 @@ def main() -> int:
     on_each = ["-m", "each_kernel and not full", *durations]
     vms += [Stream(kernel, ["tests/vm"], ["--sblk-kernel", kernel, *on_each], keeping) for kernel in others]
     # Three on two CPUs: with two, these had nothing to do for a fifth of the time.
-    folders = [f"tests/{name}" for name in ("crash", "profile", "suites", "sweeps", "workload")]
-    rest = [f"--ignore={folder}" for folder in ("tests/vm", *folders)]
-    return run(vms, [Stream("more", folders, fast)], [Stream("host", rest, fast)])
+    more = [f"tests/{name}" for name in ("crash", "profile", "suites", "sweeps", "workload")]
+    more += sorted(map(str, Path("tests").glob("test_vm_*.py")))
+    rest = [f"--ignore={path}" for path in ("tests/vm", *more)]
+    return run(vms, [Stream("more", more, fast)], [Stream("host", rest, fast)])
 
 
 if __name__ == "__main__":

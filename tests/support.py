@@ -24,7 +24,7 @@ STAND_IN = (
     "import sampleblk_lab.pytest_plugin.guests as guests\n"
     "import sampleblk_lab.pytest_plugin.residue as residue\n"
     f"guests.LAUNCH = ('-P', {str(Path(__file__).with_name('local_guest.py'))!r})\n"
-    "residue.present = frozenset\n"
+    "present, residue.present = residue.present, frozenset\n"
 )
 
 RunsInVM = Callable[..., subprocess.CompletedProcess[bytes]]

@@ -624,7 +624,7 @@ def test_what_fails_when_a_guest_ends_is_reported(
     if it == "pass":
         pytester.makeconftest(STOPS)
     with (pytester.path / "stand_in.py").open("a") as more:
-        more.write("\nguests._END_S = 1.0\n")
+        more.write("\nguests._END_S = 1.0\nresidue.present = present\n")
     result = run(*options)
     found = result.parseoutcomes()
     assert {kind: number for kind, number in found.items() if kind not in ("warning", "warnings")} == outcomes

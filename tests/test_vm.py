@@ -285,7 +285,7 @@ def test_a_template_that_is_damaged_is_made_again(templates: Path, how: str) -> 
         (folder / "state").write_bytes(b"not a saved machine" * 1000)
         (folder / "template.json").unlink()
         template.Template(folder, SMALL_MIB, copy_on_write=True).seal()  # so that only QEMU can tell
-    unfinished = folder.with_name(f".{folder.name}.killed")
+    unfinished = folder.with_name(f".{folder.name}.killed__")
     unfinished.mkdir()
     with VM(driver=False, memory_mib=SMALL_MIB) as vm:
         assert not vm.restored
