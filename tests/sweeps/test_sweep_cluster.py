@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import contextlib
 import os
 import random
@@ -18,9 +20,11 @@ import pytest
 
 import sampleblk_lab as lab
 from dask_cluster import Cluster
-from sampleblk_lab.sweeps import processes, store
+from sampleblk_lab.sweeps import place, processes, store
+from sampleblk_lab.sweeps.work import Outcome
 
 distributed = pytest.importorskip("distributed", reason="needs the extra 'sweep'")
+cfexecutor = pytest.importorskip("distributed.cfexecutor")
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +62,24 @@ def test_a_cluster_gives_the_same_table(cluster: Cluster, tmp_path: Path) -> Non
     assert essence(there) == essence(here)
     # By the scheduler's address, and nothing is left to do.
     assert lab.sweep(product, repeat=2, folder=tmp_path / "there", client=cluster.address, **AXES).complete
+
+
+@pytest.mark.parametrize("result", [Outcome(kind="value"), b"of a crash's states"])
+def test_a_worker_that_is_lost_as_its_result_comes_is_lost(result: object) -> None:
+    """Dask asks its future twice: for the result, and then whether there is one."""
+
+    class Lost:
+        status = "lost"
+
+        async def _result(self, *, raiseit: bool) -> object:  # noqa: ARG002  # Dask's name
+            return result
+
+    async def come() -> concurrent.futures.Future[Outcome]:
+        ours: concurrent.futures.Future[Outcome] = concurrent.futures.Future()
+        await cfexecutor._cascade_future(Lost(), ours)
+        return ours
+
+    assert place.outcome_of(asyncio.run(come())).kind == "lost"
 
 
 @pytest.mark.timeout(600)

@@ -7,6 +7,7 @@ import concurrent.futures
 import contextlib
 import inspect
 import os
+import traceback
 import uuid
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
@@ -246,6 +247,10 @@ def outcome_of(future: concurrent.futures.Future[Outcome]) -> Outcome:
     except concurrent.futures.BrokenExecutor as error:
         return Outcome(kind="lost", message=f"{type(error).__name__}: {error}")
     except BaseException as error:
+        # Where the worker is lost just when its result has come, Dask takes the result for an error's three parts.
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        if frame.f_code.co_name == "_cascade_future" and "unpack" in str(error):
+            return Outcome(kind="lost", message="the worker that had the result was lost")
         # Dask's for a task whose worker died, again and again.
         kind = "killed" if type(error).__name__ == "KilledWorker" else "error"
         return Outcome(kind=kind, message=f"{type(error).__name__}: {error}")
