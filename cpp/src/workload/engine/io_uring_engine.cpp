@@ -28,9 +28,7 @@ class IoUringEngine {
     IoUringEngine(const IoUringEngine&) = delete;
     IoUringEngine& operator=(const IoUringEngine&) = delete;
     ~IoUringEngine() {
-        if (options_.registerfiles) {
-            let_go_of_files();
-        }
+        let_go_of_files();
         ::io_uring_queue_exit(&ring_);
     }
 
@@ -40,17 +38,21 @@ class IoUringEngine {
     static ssize_t perform(const Io& io) { return trim_range(io); }
     int sync(FileState& file, SyncKind kind) const { return job_.files.sync(file, kind); }
 
-    void opened(FileState& file) { register_file(file.number, file.fd); }
-    void closing(FileState& file) { register_file(file.number, -1); }
+    void opened(FileState& file) {
+        if (options_.registerfiles) {
+            register_table();
+            register_file(file.number, file.fd);
+        }
+    }
+    void closing(FileState& file) {
+        if (has_table_) {
+            register_file(file.number, -1);
+        }
+    }
     // It is done before the job closes them: whoever closes a file last ends its use, and where that is a thread of the
     // kernel it is some time later (fput() in fs/file_table.c), so that a device cannot be removed nor a file system
     // unmounted.
-    void closing_all() {
-        if (options_.registerfiles) {
-            let_go_of_files();
-            register_no_files();
-        }
-    }
+    void closing_all() { let_go_of_files(); }
 
     bool queue(Io& io) {
         io_uring_sqe* entry = ::io_uring_get_sqe(&ring_);
@@ -191,30 +193,33 @@ class IoUringEngine {
             }
         }
         if (options_.registerfiles) {
-            register_no_files();
+            register_table();
         }
         // Spares the look-up of the descriptor in every call (5.18); without it all works too.
         (void)::io_uring_register_ring_fd(&ring_);
     }
 
-    void register_no_files() {
+    // One without files, if there is none.
+    void register_table() {
+        if (has_table_) {
+            return;
+        }
         const std::vector<int> none(job_.files.all().size(), -1);
         if (const int result = ::io_uring_register_files(&ring_, none.data(), static_cast<unsigned>(none.size()));
             result < 0) {
             throw SystemError("io_uring_register files", {}, -result);
         }
+        has_table_ = true;
     }
 
     // Waits until the kernel has let go of them all, which 6.1 else does up to a second later.
     void let_go_of_files() {
-        while (::io_uring_unregister_files(&ring_) == -EINTR) {
+        while (has_table_ && ::io_uring_unregister_files(&ring_) == -EINTR) {
         }
+        has_table_ = false;
     }
 
     void register_file(std::uint32_t number, int fd) {
-        if (!options_.registerfiles) {
-            return;
-        }
         if (const int result = ::io_uring_register_files_update(&ring_, number, &fd, 1); result < 0) {
             throw SystemError("io_uring_register files", {}, -result);
         }
@@ -262,6 +267,7 @@ class IoUringEngine {
     Job& job_;
     const JobOptions& options_;
     io_uring ring_{};
+    bool has_table_ = false;  // of registered files
     int queued_ = 0;
     std::uint32_t since_async_ = 0;
     bool plain_ = true;
