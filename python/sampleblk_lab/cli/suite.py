@@ -25,9 +25,14 @@ interrupted. A test that was not run has not passed.
 """
 
 
+# The file system that is tested where none is named.
+_FS = {"xfstests": "ext4", "blktests": ""}
+
+
 def configure_xfstests(parser: argparse.ArgumentParser) -> None:
     """Adds the options of xfstests."""
-    parser.add_argument("--fs", default="ext4", metavar="NAME", help="ext2, ext3, ext4, xfs, btrfs or f2fs (ext4)")
+    fs = _FS["xfstests"]
+    parser.add_argument("--fs", default=fs, metavar="NAME", help=f"ext2, ext3, ext4, xfs, btrfs or f2fs ({fs})")
     parser.add_argument("--mkfs-options", default="", metavar="TEXT", help="of mkfs, as MKFS_OPTIONS has them")
     parser.add_argument("--mount-options", default="", metavar="LIST", help="after -o, of test and scratch")
     _configure(parser, "xfstests", "generic/001, 'generic/00?', ext4")
@@ -35,7 +40,7 @@ def configure_xfstests(parser: argparse.ArgumentParser) -> None:
 
 def configure_blktests(parser: argparse.ArgumentParser) -> None:
     """Adds the options of blktests."""
-    parser.set_defaults(fs="", mkfs_options="", mount_options="")
+    parser.set_defaults(fs=_FS["blktests"], mkfs_options="", mount_options="")
     _configure(parser, "blktests", "block/003, block, loop")
 
 
@@ -137,7 +142,7 @@ def _run(options: argparse.Namespace) -> int:
         if not (options.tests or options.group):
             # What is asked for beside it makes another run, and that is refused below.
             selection = dataclasses.replace(selection, names=plan.tests)
-            setup = plan.setup if setup == Setup(fs="ext4" if options.suite == "xfstests" else "") else setup
+            setup = plan.setup if setup == Setup(fs=_FS[options.suite]) else setup
             kernel = options.kernel or plan.kernel
             shape = dataclasses.replace(
                 shape,
