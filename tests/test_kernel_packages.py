@@ -235,3 +235,29 @@ def test_a_package_is_read_whatever_its_maintainer_s_letters_are(tmp_path: Path)
     package = tmp_path / "it.deb"
     subprocess.run(["dpkg-deb", "-Znone", "-b", tmp_path / "it", package], check=True, capture_output=True)
     assert debian.control(package)["Package"] == "linux-image-6.1.5"
+
+
+def test_a_package_is_unpacked_into_its_folder_only(tmp_path: Path) -> None:
+    """What the next package, depmod and we ourselves write there would go through its links."""
+    outside, into, root = tmp_path / "outside", tmp_path / "into", tmp_path / "it"
+    outside.mkdir()
+    (root / "DEBIAN").mkdir(parents=True)
+    (root / "DEBIAN/control").write_text(
+        "Package: linux-image-6.1.5\nVersion: 1\nArchitecture: all\nMaintainer: J <j@example.org>\nDescription: x\n"
+    )
+    package = tmp_path / "it.deb"
+
+    def extract(name: str, target: str) -> None:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).symlink_to(target)
+        subprocess.run(["dpkg-deb", "-Znone", "-b", root, package], check=True, capture_output=True)
+        (root / name).unlink()
+        debian.extract(package, into)
+
+    extract("lib/modules/6.1.5/build", "/usr/src/linux-headers-6.1.5")
+    assert os.path.realpath(into / "lib/modules/6.1.5/build") == str(into / "usr/src/linux-headers-6.1.5")
+    extract("usr/lib", str(outside))
+    (into / "usr").mkdir(exist_ok=True)
+    assert not (into / "usr/lib").exists()
+    with pytest.raises(debian.PackageError, match=r"its link packages\.json -> \.\./outside/it leads out"):
+        extract("packages.json", "../outside/it")

@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -240,6 +241,42 @@ def test_a_mirror_that_does_not_answer_is_not_an_empty_one(monkeypatch: pytest.M
         for _ in range(2):
             with pytest.raises(debian.PackageError, match=r"127\.0\.0\.1"):
                 suite.update()
+
+
+def test_a_fetch_that_is_killed_leaves_no_apt_that_has_the_next_one_fail(tmp_path: Path) -> None:
+    """apt-get holds a lock, and would work on for nobody."""
+    pid = tmp_path / "pid"
+    code = "import sys; from sampleblk_lab.kernels import debian; debian.run(['sh', '-c', sys.argv[1]])"
+    script = f"echo $$ >'{pid}.new'; mv '{pid}.new' '{pid}'; exec sleep 60"
+    with subprocess.Popen([sys.executable, "-c", code, script]) as process:
+        while not pid.exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+    its = Path("/proc", pid.read_text().strip(), "cmdline")
+    for _ in range(1000):
+        if not its.exists() or its.read_bytes() == b"":
+            break
+        time.sleep(0.01)
+    else:
+        pytest.fail("it works on")
+
+
+def test_lists_that_name_what_is_gone_are_asked_for_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A package that was replaced since: for a day nothing could be fetched from the suite."""
+    monkeypatch.setenv("SAMPLEBLK_CACHE", str(tmp_path))
+    suite = debian.Suite("bookworm-security")
+    monkeypatch.setattr(suite, "update", lambda: None)
+
+    def gone(*_: object, **__: object) -> str:
+        raise debian.PackageError("404 Not Found")
+
+    monkeypatch.setattr(debian, "run", gone)
+    (suite.root / "cache").mkdir(parents=True)
+    (suite.root / "updated").touch()
+    with pytest.raises(debian.PackageError, match="404"):
+        suite.unpack(["linux-image-6.1"], tmp_path / "into")
+    assert not (suite.root / "updated").exists()
 
 
 def test_the_lists_of_a_suite_are_read_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -62,6 +62,47 @@ def test_a_lock_is_not_its_childrens(tmp_path: Path) -> None:
         os.waitpid(child, 0)
 
 
+LOCKS = """
+import sys
+from pathlib import Path
+from sampleblk_lab import paths
+paths._SILENT_S = 0.01
+with paths.locked(Path(sys.argv[1])):
+    print("mine", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_who_waited_for_a_lock_has_it_alone(tmp_path: Path) -> None:
+    """Its file goes with what it is for, and then who comes next makes another one."""
+    target = tmp_path / "target"
+    waits = f"sampleblk-lab: waiting for the process that holds {target}.lock (fuser(1) names it)\n"
+    command = [sys.executable, "-c", LOCKS, str(target)]
+    second = contextlib.ExitStack()
+    with paths.locked(target):
+        waiting = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline() == waits
+        Path(f"{target}.lock").unlink()
+        assert second.enter_context(paths.locked(target, wait=False))
+    with second:
+        assert waiting.stdout.readline() == waits
+    assert waiting.stdout.readline() == "mine\n"
+    waiting.communicate("")
+
+
+def test_what_another_process_has_locked_is_not_removed(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    with paths.locked(target):
+        paths.remove_unless_held(target)
+        assert target.exists()
+    paths.remove_unless_held(target)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_killed_process_leaves_its_folder_to_the_next() -> None:
     dead, left = _holder()
     living, kept = _holder()

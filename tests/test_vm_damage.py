@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -208,15 +209,16 @@ def test_a_damaged_module_is_an_error_that_names_it(tmp_path: Path, monkeypatch:
         initramfs._unpacked(plain)
 
 
-def test_a_driver_that_was_cut_off_is_built_again(tmp_path: Path) -> None:
+def test_a_driver_that_was_damaged_is_built_again(tmp_path: Path) -> None:
     target = tmp_path / "1.0-key"
     (target / "lib").mkdir(parents=True)
     (target / "lib/x.ko").write_bytes(b"12345")
     assert not driver._whole(target)
-    (target / "built").write_text("lib/x.ko 5\n")
+    (target / "sha256").write_text(f"lib/x.ko {hashlib.sha256(b'12345').hexdigest()}\n")
     assert driver._whole(target)
-    os.truncate(target / "lib/x.ko", 2)
-    assert not driver._whole(target)
+    for damaged in (b"12", b"12045"):
+        (target / "lib/x.ko").write_bytes(damaged)
+        assert not driver._whole(target)
 
 
 # --- no place to write

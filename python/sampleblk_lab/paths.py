@@ -9,12 +9,14 @@ import fcntl
 import os
 import shutil
 import tempfile
+import threading
 import time
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
 
 import sampleblk_lab
 from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
+from sampleblk_lab.progress import note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -165,6 +167,9 @@ def module_source() -> Path:
     return checkout if checkout.exists() else resource("_module")
 
 
+# How long another process may have a lock before we say that we wait for it.
+_SILENT_S = 10.0
+
 # The lock files that this process has open.
 _open_locks: set[IO[bytes]] = set()
 
@@ -182,20 +187,41 @@ os.register_at_fork(after_in_child=_leave_locks)
 @contextlib.contextmanager
 def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
     """Holds an exclusive lock on `path` + ``.lock``; yields False when `wait` is off and another process has it."""
-    with writing_cache(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = Path(f"{path}.lock").open("wb", buffering=0)  # noqa: SIM115
-    with lock as file:
-        _open_locks.add(file)
-        try:
+    lock = Path(f"{path}.lock")
+    while True:
+        with writing_cache(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = lock.open("wb", buffering=0)
+        with file:
+            _open_locks.add(file)
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            except BlockingIOError:
-                yield False
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    if not wait:
+                        yield False
+                        return
+                    _wait_for(file, lock)
+                # One that was removed meanwhile locks nothing: the next to come makes another.
+                try:
+                    if not os.path.samestat(lock.stat(), os.fstat(file.fileno())):
+                        continue
+                except FileNotFoundError:
+                    continue
+                yield True
                 return
-            yield True
-        finally:
-            _open_locks.discard(file)
+            finally:
+                _open_locks.discard(file)
+
+
+def _wait_for(file: IO[bytes], lock: Path) -> None:
+    said = threading.Timer(_SILENT_S, note, [f"waiting for the process that holds {lock} (fuser(1) names it)"])
+    said.daemon = True
+    said.start()
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    finally:
+        said.cancel()
 
 
 def is_kept(folder: Path) -> bool:
@@ -236,8 +262,11 @@ def remove_unless_held(folder: Path) -> None:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
-            Path(f"{folder}.lock").unlink(missing_ok=True)
+            lock = Path(f"{folder}.lock")
+            with locked(folder, wait=False) if lock.exists() else contextlib.nullcontext(enter_result=True) as unused:
+                if unused:
+                    shutil.rmtree(folder, ignore_errors=True)
+                    lock.unlink(missing_ok=True)
         finally:
             os.close(descriptor)
 
@@ -264,7 +293,9 @@ def scratch_directory(kind: str, base: Path | None = None) -> Iterator[Path]:
         kind: What it is for: a part of its name.
         base: Where it is made; None: where temporary files are.
     """
-    made, descriptor = _made_and_held(base or Path(tempfile.gettempdir()), f"sampleblk-{kind}-", f"sampleblk-{kind}-*")
+    where, prefix = base or Path(tempfile.gettempdir()), f"sampleblk-{kind}-"
+    remove_left(where, f"{prefix}*")
+    made, descriptor = _made_and_held(where, prefix)
     try:
         yield made
     finally:
@@ -272,10 +303,14 @@ def scratch_directory(kind: str, base: Path | None = None) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def _made_and_held(base: Path, prefix: str, others: str) -> tuple[Path, int]:
-    """A new folder, and the descriptor that holds it; those of the pattern `others` that nobody holds are removed."""
-    for path in base.glob(others):
+def remove_left(parent: Path, pattern: str = ".*.????????") -> None:
+    """Removes the scratch folders of killed processes: those that nobody holds."""
+    for path in parent.glob(pattern):
         remove_unless_held(path)
+
+
+def _made_and_held(base: Path, prefix: str) -> tuple[Path, int]:
+    """A new folder, and the descriptor that holds it."""
     while True:
         made = Path(tempfile.mkdtemp(prefix=prefix, dir=base))
         descriptor = -1
@@ -298,7 +333,8 @@ def replaced_directory(target: Path) -> Iterator[Path]:
         OSError: The folder cannot be made there.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    scratch, descriptor = _made_and_held(target.parent, f".{target.name}.", ".*.????????")
+    remove_left(target.parent)
+    scratch, descriptor = _made_and_held(target.parent, f".{target.name}.")
     try:
         scratch.chmod(0o755)
         yield scratch

@@ -59,7 +59,6 @@ def test_any_executor_finds_what_one_process_finds(tmp_path: Path, asked: dict[s
         there = log.explore(picky, client=executor, **asked)
     assert told(there) == told(here)
     assert here.checked > 10 or asked["failures"] == 1
-    assert not list(Path("/dev/shm").glob(f"sampleblk-crash-*{os.getpid()}*"))
 
 
 def test_a_short_draw_ends_where_nothing_new_comes(tmp_path: Path) -> None:

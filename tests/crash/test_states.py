@@ -10,7 +10,6 @@ import os
 import random
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -573,10 +572,13 @@ def test_each_content_is_checked_by_one_worker(tmp_path: Path) -> None:
     assert 0 < counts[0] <= counts[1] <= counts[0] + 16
 
 
-def _images() -> set[str]:
-    return {
-        str(path) for place in ("/dev/shm", tempfile.gettempdir()) for path in Path(place).glob("sampleblk-crash-*")
-    }
+@pytest.fixture
+def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where images are kept: other explorations of this machine have theirs in /dev/shm too."""
+    folder = tmp_path / "images"
+    folder.mkdir()
+    monkeypatch.setattr("sampleblk_lab.crash.explore.folder_for", lambda _: folder)
+    return folder
 
 
 @pytest.fixture
@@ -588,9 +590,8 @@ def ctrl_c() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_ends_the_workers_and_keeps_what_they_found(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_workers_and_keeps_what_they_found(tmp_path: Path, images: Path) -> None:
     log = _two_transfers(tmp_path)
-    before = _images()
     parent = os.getpid()
     interrupted = tmp_path / "interrupted"
 
@@ -613,7 +614,7 @@ def test_ctrl_c_ends_the_workers_and_keeps_what_they_found(tmp_path: Path) -> No
     for worker in set((tmp_path / "workers").read_text().split()):
         with pytest.raises(ProcessLookupError):
             os.kill(int(worker), 0)
-    assert _images() == before
+    assert list(images.iterdir()) == []
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -660,7 +661,7 @@ class _OddError(Exception):
         super().__init__(f"odd {one} {two}")
 
 
-def test_what_a_worker_s_check_raises_is_told(tmp_path: Path) -> None:
+def test_what_a_worker_s_check_raises_is_told(tmp_path: Path, images: Path) -> None:
     log = _two_transfers(tmp_path)
 
     def odd(_image: Path, _state: crash.State) -> None:
@@ -680,12 +681,11 @@ def test_what_a_worker_s_check_raises_is_told(tmp_path: Path) -> None:
     [failure] = log.explore(tool, workers=2).failures
     assert isinstance(failure.error, ToolError)
     assert (failure.error.command, failure.error.status, failure.error.output) == (["fsck", "x"], 4, "bad")
-    before = _images()
     with pytest.raises(UnsupportedError, match="install it"):
         log.explore(missing, workers=2)
     with pytest.raises(SampleblkError, match="ended by itself, with signal 9"):
         log.explore(dies, workers=2)
-    assert _images() == before
+    assert list(images.iterdir()) == []
 
 
 @pytest.mark.parametrize("workers_", [None, 2])

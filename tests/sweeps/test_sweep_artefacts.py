@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import sampleblk_lab as lab
+from sampleblk_lab import paths
 from sampleblk_lab.sweeps import artefacts, processes
 
 
@@ -102,9 +103,21 @@ def test_files_of_an_attempt_that_failed_are_not_those_of_the_next(tmp_path: Pat
 
     failed = lab.sweep(once, a=1, folder=tmp_path / "s")
     [row] = failed.artefacts().rows()
-    left = tmp_path / "s" / "trials" / f".{row['key']}.killed"
+    left = tmp_path / "s" / "trials" / f".{row['key']}.a1b2c3d4"
     left.mkdir()
     done = lab.sweep(once, a=1, folder=tmp_path / "s")
     assert list(done.table()["value"]) == [1]
     assert len(done.artefacts()) == 0
     assert not left.exists()
+
+
+def test_files_that_another_process_is_writing_stay(tmp_path: Path) -> None:
+    writing = tmp_path / "trials/.key.a1b2c3d4"
+    writing.mkdir(parents=True)
+    descriptor = paths.hold(writing)
+    for files in ({}, {"name": b"x"}):
+        artefacts.keep(tmp_path, "key", files)
+        assert writing.exists()
+    os.close(descriptor)
+    artefacts.keep(tmp_path, "key", {})
+    assert list((tmp_path / "trials").iterdir()) == []

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import SampleblkError, UnsupportedError
-from sampleblk_lab.paths import cache_root, find_program, locked, scratch_directory
+from sampleblk_lab.paths import cache_root, find_program, locked, scratch_directory, tied
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,9 +32,10 @@ class PackageError(SampleblkError, RuntimeError):
 
 
 def run(command: Sequence[str], cwd: Path | None = None) -> str:
-    """What a program of the system prints. Raises PackageError."""
+    """What a program of the system prints. It ends when we do: apt-get holds a lock. Raises PackageError."""
+    environment = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run(
-        command, cwd=cwd, capture_output=True, errors="backslashreplace", check=False, env={**os.environ, "LC_ALL": "C"}
+        tied(command, "KILL"), cwd=cwd, capture_output=True, errors="backslashreplace", check=False, env=environment
     )
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip()
@@ -49,8 +50,17 @@ def control(package: Path) -> dict[str, str]:
 
 
 def extract(package: Path, into: Path) -> None:
-    """Unpacks the files of a package file under `into`. Raises PackageError."""
-    run(["dpkg", "-x", str(package), str(into)])
+    """Unpacks the files of a package file under `into`, where its links stay, whatever it is. Raises PackageError."""
+    run(["dpkg", "-x", str(package), str(into)])  # tar writes through none of the links in the same package
+    root = into.resolve()
+    for at, folders, names in os.walk(root):
+        for link in (path for path in (Path(at, name) for name in (*folders, *names)) if path.is_symlink()):
+            target = str(link.readlink())
+            if target.startswith("/"):  # from the root that it would be installed in
+                link.unlink()
+                link.symlink_to(os.path.relpath(f"{root}{target}", at))
+            if not Path(os.path.realpath(link)).is_relative_to(root):
+                raise PackageError(f"{package}: its link {link.relative_to(root)} -> {target} leads out of the package")
 
 
 def mirror() -> str:
@@ -169,6 +179,10 @@ class Suite:
         """Downloads packages and unpacks their files under `into`. Raises PackageError."""
         self.update()
         with scratch_directory("packages", self.root / "cache") as folder:
-            run(["apt-get", *self._options(), "-qq", "download", *packages], cwd=folder)
+            try:
+                run(["apt-get", *self._options(), "-qq", "download", *packages], cwd=folder)
+            except PackageError:
+                (self.root / "updated").unlink(missing_ok=True)  # lists of today may name what is gone since
+                raise
             for deb in sorted(folder.glob("*.deb")):
                 extract(deb, into)

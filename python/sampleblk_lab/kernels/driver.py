@@ -25,8 +25,8 @@ _BUILT = (".ko", ".o", ".mod", ".mod.c", ".cmd", ".order", ".symvers")
 # Trees of a kernel that stay, those used last: of several checkouts, and of who goes back and forth between commits.
 _KEPT = 8
 
-# Beside a tree: its driver's path and size, written last.
-_MARK = "built"
+# Beside a tree: its driver's path and hash, written last. Versions that write another one have trees of their own.
+_MARK = "sha256"
 
 
 class DriverBuildError(SampleblkError, RuntimeError):
@@ -53,7 +53,7 @@ def source_identity() -> str:
 
 
 def _key(folder: Path, kernel: Kernel) -> str:
-    return _digest_of(folder, kernel.build_identity.encode())
+    return _digest_of(folder, f"{_MARK}\n{kernel.build_identity}".encode())
 
 
 def _digest_of(folder: Path, begin: bytes) -> str:
@@ -93,10 +93,10 @@ def module_tree(kernel: Kernel) -> Path | None:
 
 
 def _whole(target: Path) -> bool:
-    """Whether a tree is there and its driver is as long as it was when it was built."""
+    """Whether a tree is there and its driver is as it was when it was built: the guest's kernel runs whatever it is."""
     try:
-        module, size = (target / _MARK).read_text().split()
-        return (target / module).stat().st_size == int(size)
+        module, digest = (target / _MARK).read_text().split()
+        return hashlib.sha256((target / module).read_bytes()).hexdigest() == digest
     except (OSError, ValueError):
         return False
 
@@ -134,7 +134,8 @@ def _build(kernel: Kernel, source: Path, scratch: Path) -> None:
                 shutil.copy2(path, tree)
     toolchain.run_depmod(scratch, kernel.release)
     module = tree / "updates/sampleblk.ko"
-    (scratch / _MARK).write_text(f"{module.relative_to(scratch)} {module.stat().st_size}\n")
+    digest = hashlib.sha256(module.read_bytes()).hexdigest()
+    (scratch / _MARK).write_text(f"{module.relative_to(scratch)} {digest}\n")
 
 
 def _forget_older(target: Path, kernel: Kernel) -> None:

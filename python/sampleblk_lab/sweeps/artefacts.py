@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import InputError
-from sampleblk_lab.paths import below, replaced_directory
+from sampleblk_lab.paths import below, remove_left, replaced_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,10 +54,8 @@ def keep(folder: Path, key: str, files: Mapping[str, bytes]) -> str:
     What an earlier attempt at the trial left is replaced, or goes.
     """
     target = folder / DIRECTORY / key
-    # Of a process that was killed before it had written the outcome.
-    for left in target.parent.glob(f".{target.name}.*"):
-        shutil.rmtree(left, ignore_errors=True)
     if not files:
+        remove_left(target.parent)
         if target.exists():
             shutil.rmtree(target)
         return ""
