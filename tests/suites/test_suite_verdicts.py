@@ -123,6 +123,23 @@ def test_devices_beside_the_scratch_one_are_named_where_a_test_asks(
     assert xfstests._device_settings(fs, [str(number) for number in range(len(capacities))], text) == settings
 
 
+@pytest.mark.parametrize(
+    ("text", "makes"),
+    [
+        (". ./common/dmflakey\n", True),
+        ("_require_dm_target linear\n", True),
+        ('_dmsetup_create $node --table "$table"\n', True),
+        ("_require_loop\n", True),
+        ("_udev_wait /dev/mapper/$vgname-$lvname\n", True),
+        ("$UDEVADM_PROG settle\n", True),
+        (". ./common/filter\nfor ((i = 0; i < 9; i++)); do # loop\n\t_scratch_mount\ndone\n", False),
+    ],
+)
+def test_udevd_runs_where_a_test_waits_for_it(text: str, makes: bool) -> None:
+    """Without one `udevadm wait` does not end; what it does for a test in a VM: test_suite_in_vm.py."""
+    assert bool(xfstests._MAKES_DEVICES.search(text)) is makes
+
+
 def test_an_external_log_is_no_larger_than_xfs_takes() -> None:
     assert SUITES["xfstests"].devices(Setup(fs="xfs", capacity_bytes=2 << 30)) == [2 << 30] * 3 + [512 << 20, 2 << 30]
     assert SUITES["xfstests"].devices(Setup(fs="xfs", capacity_bytes=300 << 20)) == [300 << 20] * 5
