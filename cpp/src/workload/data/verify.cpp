@@ -60,8 +60,8 @@ std::size_t verify_header_size(Verify kind) noexcept {
 
 void check_verify_room(const JobOptions& options) {
     const std::size_t least = verify_header_size(options.verify);
-    const std::uint64_t block = options.verify_interval_bytes != 0 ? options.verify_interval_bytes
-                                                                   : options.min_bs[index_of(Direction::write)];
+    const std::uint64_t block =
+        options.verify_interval_bytes != 0 ? options.verify_interval_bytes : options.min_bs[index_of(Direction::write)];
     if (block < least) {
         throw InputError("job '" + options.name + "': verify has blocks of " + std::to_string(block) +
                              " bytes, with no room for its header",
