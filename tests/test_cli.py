@@ -18,6 +18,7 @@ from sampleblk_lab import doctor, kernels, leftovers
 from sampleblk_lab.cli import completion, main, output
 from sampleblk_lab.cli import job as cli_job
 from sampleblk_lab.cli.main import COMMANDS
+from sampleblk_lab.errors import UnsupportedError
 from sampleblk_lab.kernels import toolchain
 from sampleblk_lab.results import store
 from sampleblk_lab.table import Table
@@ -599,7 +600,23 @@ def test_runs_that_begin_together_have_directories_of_their_own(
         assert main(["run", "--here", "job"]) == 0
     name = "job-20260101-120000"
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [name, f"{name}.2", f"{name}.3"]
-    assert f"The run: {tmp_path}/runs/{name}.3 " in capsys.readouterr().out
+    assert (
+        f"The run: {tmp_path}/runs/{name}.3   (sampleblk-lab report {tmp_path}/runs/{name}.3)"
+        in capsys.readouterr().out
+    )
+
+
+def test_a_run_in_which_nothing_ran_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job").write_text(JOB)
+
+    def refused(*_: object) -> int:
+        raise UnsupportedError("the driver", "it is not loaded")
+
+    for fails in (refused, lambda *_: 3):
+        monkeypatch.setattr(cli_job, "_do", fails)
+        assert main(["run", "--here", "job"]) != 0
+        assert list((tmp_path / "runs").iterdir()) == []
 
 
 @pytest.mark.parametrize("wrong", [["--device", "x"], ["--device", "size=1"], ["--fs", "zfs"], ["--cpus", "0"]])

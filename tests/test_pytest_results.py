@@ -71,6 +71,13 @@ def test_saved_and_compared(pytester: pytest.Pytester, workers: str) -> None:
     result.stdout.fnmatch_lines(["  no difference shown: *"])
 
 
+def test_a_session_that_only_collects_says_that_nothing_was_compared(pytester: pytest.Pytester) -> None:
+    _run(pytester, 100, "--sblk-save", "before")
+    result = _run(pytester, 130, *GATE, "--collect-only")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["sampleblk: against before: not compared: --collect-only runs no test"])
+
+
 def _edit(pytester: pytest.Pytester, name: str, **values: object) -> None:
     """Changes values of one file of the stored set."""
     (path,) = pytester.path.glob(f"runs/before/*/*/{name}")

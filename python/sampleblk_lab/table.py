@@ -15,6 +15,7 @@ import numpy as np
 
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError
+from sampleblk_lab.texts import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -442,7 +443,7 @@ class Table:
         notes = "".join(f"<br>{html.escape(f'{name}: {value}')}" for name, value in self.metadata.items())
         return (
             f'<table class="sblk-table"><thead><tr>{cells("th", heads)}</tr></thead><tbody>{body}</tbody></table>'
-            f"<small>{len(self)} rows{notes}</small>"
+            f"<small>{counted(len(self), 'row')}{notes}</small>"
         )
 
 

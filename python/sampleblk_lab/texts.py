@@ -47,6 +47,11 @@ def count_text(count: float, grouping: str = "") -> str:
     return f"{count:{grouping}.0f}" if count < 1e15 else f"{count:.1e}"
 
 
+def counted(count: int, of: str) -> str:
+    """``1 sector``, ``8 sectors``."""
+    return f"{count} {of}{'s' * (count != 1)}"
+
+
 def read_text(path: Path) -> str:
     """A file that a user wrote.
 

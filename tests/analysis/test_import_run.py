@@ -6,7 +6,9 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import os
 import re
+import shlex
 import struct
 import subprocess
 from collections.abc import Callable, Iterable
@@ -399,6 +401,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert json.loads(capsys.readouterr().out)["events"] > 100
     assert main(["import", str(source), "-o", str(tmp_path / "run")]) == 2
     assert "has a recording already" in capsys.readouterr().err
+    spaced = str(tmp_path / "it's mine")
+    assert main(["import", str(source), "-o", spaced]) == 0
+    assert capsys.readouterr().out.endswith(f": sampleblk-lab report {shlex.quote(spaced)}\n")
     assert main(["import", str(source), str(source), "-o", str(tmp_path / "two")]) == 2
     assert "blktrace's files of one recording" in capsys.readouterr().err
     assert not (tmp_path / "two").exists()
@@ -415,6 +420,20 @@ def test_the_page_of_an_import_says_what_was_not_read(tmp_path: Path) -> None:
     assert re.search(r"imported: unread lines\s+1\s+incomplete", page)
     assert re.search(r"lost events\s+3: the counts below are too small", page)
     assert run.options["imported"]["lost_events"] == 3
+
+
+def test_a_path_of_any_kind_is_named_as_it_is(tmp_path: Path) -> None:
+    """os.scandir() gives paths whose str() is no path."""
+    (tmp_path / "text").write_text("nonsense")
+    (tmp_path / "folder").mkdir()
+    with os.scandir(tmp_path) as found:
+        file, folder = sorted(found, key=os.DirEntry.is_dir)
+    for read in (lab.read_funcgraph, lab.read_strace, lab.read_folded):
+        with pytest.raises((lab.FormatError, lab.InputError), match=re.escape(file.path)):
+            read(file)
+    with pytest.raises(lab.InputError, match=f"^{re.escape(repr(folder.path))} is a folder"):
+        lab.import_run(folder, directory=tmp_path / "run")
+    assert lab.read_bcc(file).tool == file.path
 
 
 def test_a_directory_is_no_recording(tmp_path: Path) -> None:

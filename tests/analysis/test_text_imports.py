@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import subprocess
@@ -274,7 +275,9 @@ def test_midnight_does_not_turn_time_back(tmp_path):
     assert list(np.diff(times)) == [200_000_000, 100_000_000]
 
 
-@pytest.mark.parametrize("name", ["#1", "Tracing ", "^C", "", "(sd-pam", "a-5 b"])
+@pytest.mark.parametrize(
+    "name", ["#1", "Tracing ", "^C", "", "(sd-pam", "a-5 b", "a|b", "a-1|b", "a=>b", "/*a", "/*a|*/"]
+)
 @pytest.mark.parametrize("cpu", [" 0) ", ""])
 def test_no_call_is_lost_for_its_task_s_name(tmp_path, name, cpu):
     log = tmp_path / "trace"
@@ -286,6 +289,27 @@ def test_no_call_is_lost_for_its_task_s_name(tmp_path, name, cpu):
     log.write_text(head + "".join(lines))
     rows = [(row["pid"], row["function"], row["duration"]) for row in lab.read_funcgraph(log).table()]
     assert rows == [(12, "f", 2000), (12, "g", 500)]
+
+
+def test_a_switch_is_between_tasks_of_any_name(tmp_path):
+    log = tmp_path / "trace"
+    names = ("/*a", "a=>b", "b|c", "<idle>")
+    switches = "".join(
+        f" 0)    {before}-{at + 1}    =>    {after}-{at + 2}   \n 0)   0.5 us |  f();\n"
+        for at, (before, after) in enumerate(itertools.pairwise(names))
+    )
+    log.write_text(f" 0)   0.5 us |  f();\n{switches}")
+    assert list(lab.read_funcgraph(log).table()["pid"]) == [1, 2, 3, 4]
+
+
+def test_events_between_calls_are_counted(tmp_path):
+    log = tmp_path / "trace"
+    events = ("sched_switch: prev=a-1 | next=b-2 => c-3", "a-1 | b */ /* 1", "marked")
+    lines = [f" 0)               |  /* {text} */\n 0)  fio-12  |               |  /* {text} */\n" for text in events]
+    log.write_text(" 0)  fio-12  |   0.5 us |  f();\n" + "".join(lines))
+    table = lab.read_funcgraph(log).table()
+    assert [(row["pid"], row["function"]) for row in table] == [(12, "f")]
+    assert table.metadata == {"lost_events": "0", "comment_lines": "6"}
 
 
 def test_what_a_call_or_a_command_is_named_is_no_mark_of_strace(tmp_path):

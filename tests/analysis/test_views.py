@@ -314,7 +314,7 @@ def calls_of(*calls: tuple[str, list[int], int]) -> lab.Table:
     return lab.Table.of(columns, units={"time": "ns", "duration": "ns"})
 
 
-APPEND, RWF_APPEND, OWN, DUP_CLOEXEC = 0o2000, 0x10, 2**64 - 1, 1030
+APPEND, CLOEXEC, RWF_APPEND, OWN, DUP_CLOEXEC, SETFD = 0o2000, 0o2000000, 0x10, 2**64 - 1, 1030, 2
 
 
 @pytest.mark.parametrize(
@@ -339,6 +339,34 @@ APPEND, RWF_APPEND, OWN, DUP_CLOEXEC = 0o2000, 0x10, 2**64 - 1, 1030
             [1] * 3,
         ),
         ([("creat", [0], 3), ("fcntl", [3, DUP_CLOEXEC], 9), ("write", [9], 10), ("write", [3], 1)], [0, 10], [1, 1]),
+        # What closed a descriptor leaves its number to a pipe, or to another file.
+        ([("creat", [0], 3), ("close_range", [3, 2**32 - 1], 0), ("read", [3], 5)], [0], [0]),
+        ([("creat", [0], 3), ("close_range", [4, 2**32 - 1], 0), ("read", [3], 5)], [0], [1]),
+        ([("creat", [0], 3), ("close", [3], -5), ("read", [3], 5)], [0], [0]),
+        ([("creat", [0], 3), ("close", [4], -9), ("read", [3], 5)], [0], [1]),
+        (
+            [
+                ("openat", [0, 0, CLOEXEC], 3),
+                ("dup3", [3, 4, CLOEXEC], 4),
+                ("dup", [3], 5),
+                ("dup", [3], 6),
+                ("fcntl", [6, SETFD, 1], 0),
+                ("dup", [3], 7),
+                ("close_range", [7, 9, 4], 0),
+                ("execve", [0], 0),
+                *(("read", [fd], 5) for fd in (3, 4, 5, 6, 7)),
+            ],
+            [0] * 5,
+            [0, 0, 1, 0, 0],
+        ),
+        # The kernel moves bytes from where a descriptor stands.
+        ([("creat", [0], 3), ("sendfile64", [9, 3, 0], 5), ("read", [3], 1), ("read", [9], 1)], [5, 5], [1, 0]),
+        ([("creat", [0], 3), ("sendfile64", [9, 3, 77], 5), ("read", [3], 1)], [0], [1]),
+        (
+            [("creat", [0], 3), ("copy_file_range", [3, 0, 4, 0], 5), ("splice", [3, 0, 4, 7], 2), ("read", [3], 1)],
+            [7],
+            [1],
+        ),
     ],
 )
 def test_an_offset_that_is_said_to_be_known_is_right(calls, offsets, known):

@@ -168,6 +168,9 @@ def test_import_keeps_what_a_device_of_dm_log_writes_holds(folder: Path, capsys:
     assert (folder / "kept/base.img").stat().st_blocks * 512 < 1 << 20
     assert main(["crash", "explore", "kept", "--check", "accounts:fine"]) == 0
     assert main(["crash", "import", "device", "nothing", "--base", "zeros"]) == 0
+    capsys.readouterr()
+    assert main(["crash", "import", "device", "the 'new'", "--base", "zeros"]) == 0
+    assert """; sampleblk-lab crash explore 'the '"'"'new'"'"'' …""" in capsys.readouterr().out
     assert (folder / "nothing/base.img").read_bytes() == bytes(6 * SECTOR)
 
 

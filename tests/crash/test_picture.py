@@ -363,6 +363,20 @@ def test_a_torn_write_says_what_of_it_is_there(log: crash.Log, monkeypatch: pyte
     assert _rows(state.picture())[6].endswith("; group descriptors")
 
 
+def test_one_sector_is_one_and_a_long_place_is_not_cut(tmp_path: Path) -> None:
+    far = 10**9
+    ops = [_write(1, 2, far), Op("zeroes", 3, 4, far + 8, 2048)]
+    log = _log(tmp_path, journal(ops))
+    state = log.state(2, lost=[1, 2])
+    assert [said.split("; ")[1] for said in _rows(state.picture()).values()] == [
+        f"1 sector at {far}",
+        f"zeroes, 2048 sectors at {far + 8}",
+    ]
+    assert {f"1 sector at {far}", f"zeroes {far + 8} + 2048"} <= set(_texts(state.picture()))
+    missing = crash.Failure(state, state, AssertionError(), print).missing
+    assert missing[0].startswith(f"write 1: 1 sector at {far}")
+
+
 def test_the_page_has_the_facts_and_each_failure(log: crash.Log, tmp_path: Path) -> None:
     found = log.explore(_no_eight, failures=30)
     target = tmp_path / "page.html"

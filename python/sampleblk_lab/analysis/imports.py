@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sampleblk_lab._native import core
 from sampleblk_lab.analysis.graph import Graph
@@ -14,9 +14,6 @@ from sampleblk_lab.analysis.run import Run, open_run
 from sampleblk_lab.analysis.syscalls import SyscallSummary
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.table import Table
-
-if TYPE_CHECKING:
-    import os
 
 
 def read_funcgraph(path: str | os.PathLike[str], *, errors: str = "strict") -> Graph:
@@ -32,7 +29,7 @@ def read_funcgraph(path: str | os.PathLike[str], *, errors: str = "strict") -> G
     Raises:
         FormatError: There is such a line; says where.
     """
-    return Graph(core.read_graph_text(Path(path).read_bytes(), str(path), errors == "skip"))
+    return Graph(core.read_graph_text(Path(path).read_bytes(), os.fspath(path), errors == "skip"))
 
 
 def import_run(*sources: str | os.PathLike[str], directory: str | os.PathLike[str], errors: str = "strict") -> Run:
@@ -77,7 +74,8 @@ def import_run(*sources: str | os.PathLike[str], directory: str | os.PathLike[st
 
 def _files(source: str | os.PathLike[str]) -> list[Path]:
     """The file; or those of blktrace -o with that name, by CPU."""
-    path = Path(source)
+    name = os.fspath(source)
+    path = Path(name)
     if path.exists() and not path.is_dir():
         return [path]
     found = [
@@ -86,8 +84,8 @@ def _files(source: str | os.PathLike[str]) -> list[Path]:
         if (match := re.search(r"\.blktrace\.(\d+)$", each.name))
     ]
     if not found:
-        what = "is a folder" if path.is_dir() and str(source) else "does not exist"
-        raise InputError(f"{str(source)!r} {what}", expected="a recording, or its name before .blktrace.0")
+        what = "is a folder" if path.is_dir() and name else "does not exist"
+        raise InputError(f"{name!r} {what}", expected="a recording, or its name before .blktrace.0")
     return [each for _, each in sorted(found)]
 
 
@@ -125,5 +123,5 @@ def read_strace(path: str | os.PathLike[str], *, errors: str = "strict") -> Stra
     Raises:
         FormatError: There is such a line; says where.
     """
-    text = Path(path).read_bytes()
-    return StraceLog(core.read_strace_log(text, str(path), errors == "skip"), core.read_strace_summary(text, str(path)))
+    text, name = Path(path).read_bytes(), os.fspath(path)
+    return StraceLog(core.read_strace_log(text, name, errors == "skip"), core.read_strace_summary(text, name))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,6 @@ from sampleblk_lab.table import Table
 from sampleblk_lab.texts import Whole, read_json, read_text
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Iterator
 
     from sampleblk_lab.analysis.block import Block
@@ -342,7 +342,7 @@ class Run:
             prune: Leave out the formats and symbols that no event needs.
             selection: ``start`` and ``stop`` (ns; whole pages stay), ``buffer``.
         """
-        core.export_trace_file(self.file, str(path), prune=prune, **self._part(selection))
+        core.export_trace_file(self.file, os.fspath(path), prune=prune, **self._part(selection))
         return Path(path)
 
     def export_perfetto(self, path: str | os.PathLike[str], **selection: Any) -> Path:
@@ -352,12 +352,12 @@ class Run:
             path: The file.
             selection: ``start`` and ``stop`` (ns), ``buffer``.
         """
-        core.write_perfetto(self.file, str(path), **self._job(None), **self._part(selection))
+        core.write_perfetto(self.file, os.fspath(path), **self._job(None), **self._part(selection))
         return Path(path)
 
     def export_chrome(self, path: str | os.PathLike[str], **selection: Any) -> Path:
         """Writes the same as Chrome's trace-event JSON. Arguments as for :meth:`export_perfetto`."""
-        core.write_chrome(self.file, str(path), **self._job(None), **self._part(selection))
+        core.write_chrome(self.file, os.fspath(path), **self._job(None), **self._part(selection))
         return Path(path)
 
     def export_csv(self, event: str, path: str | os.PathLike[str], **selection: Any) -> Path:

@@ -103,4 +103,4 @@ class BccOutput:
 
 def read_bcc(path: str | os.PathLike[str]) -> BccOutput:
     """Reads what a tool of bcc's printed elsewhere, kept in a file. Raises OSError."""
-    return BccOutput(Path(path).read_bytes(), tool=str(path))
+    return BccOutput(Path(path).read_bytes(), tool=os.fspath(path))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from sampleblk_lab.cli.output import add_json, input_of, path_of, show
 from sampleblk_lab.errors import InputError, SampleblkError
 from sampleblk_lab.functions import named
 from sampleblk_lab.interrupts import INTERRUPTED
-from sampleblk_lab.texts import count_text
+from sampleblk_lab.texts import count_text, counted
 from sampleblk_lab.vm.options import add_shape, size_of
 
 if TYPE_CHECKING:
@@ -228,6 +229,7 @@ def _import(options: argparse.Namespace) -> int:
     show(
         options,
         {"folder": str(folder), "writes": len(log), "disk_bytes": log.size_bytes},
-        f"{folder}: {len(log)} writes to a disk of {log.size_bytes} bytes; sampleblk-lab crash explore {folder} …",
+        f"{folder}: {counted(len(log), 'write')} to a disk of {log.size_bytes} bytes; "
+        f"sampleblk-lab crash explore {shlex.quote(str(folder))} …",
     )
     return 0

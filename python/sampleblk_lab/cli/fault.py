@@ -8,6 +8,7 @@ import dataclasses
 
 from sampleblk_lab.cli.device import parameters_of
 from sampleblk_lab.cli.output import add_json, show
+from sampleblk_lab.texts import counted
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +66,7 @@ def _set(options: argparse.Namespace) -> int:
         count = len(device.faults())
     finally:
         device.leave()
-    show(options, {"rules": count}, f"{count} rules")
+    show(options, {"rules": count}, counted(count, "rule"))
     return 0
 
 

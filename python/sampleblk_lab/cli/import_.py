@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 
 from sampleblk_lab.cli.output import add_json, show
 
@@ -31,6 +32,6 @@ def convert(options: argparse.Namespace) -> int:
     found = run.options["imported"]
     width = max(map(len, found))
     lines = [f"{name:{width}}  {value}" for name, value in found.items()]
-    lines.append(f"The run: {options.output}; as a page: sampleblk-lab report {options.output}")
+    lines.append(f"The run: {options.output}; as a page: sampleblk-lab report {shlex.quote(options.output)}")
     show(options, {"run": options.output, **found}, "\n".join(lines))
     return 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -92,7 +94,12 @@ def _work(options: argparse.Namespace, recorded: dict[str, object] | None) -> in
     else:
         run_dir = run_files.new_directory("command" if options.words else "job")
     (run_dir / "spec.json").write_text(json.dumps(spec, indent=1) + "\n")
-    status = _do(machine, run_dir, vm_options.timeout_of(options))
+    try:
+        status = _do(machine, run_dir, vm_options.timeout_of(options))
+    finally:
+        # Nothing ran, such as without the driver.
+        if not options.run_dir and [path.name for path in run_dir.iterdir()] == ["spec.json"]:
+            shutil.rmtree(run_dir)
     result = run_dir / ("command.json" if options.words else "result.json")
     if not result.exists():
         return status or 1
@@ -101,10 +108,10 @@ def _work(options: argparse.Namespace, recorded: dict[str, object] | None) -> in
         print(json.dumps({"run": str(run_dir), "command" if options.words else "result": told}, indent=1))
         return status
     if options.words:
-        print(f"{' '.join(told['command'])}: exit status {told['returncode']} after {told['elapsed_s']:.3f} s")
+        print(f"{shlex.join(told['command'])}: exit status {told['returncode']} after {told['elapsed_s']:.3f} s")
     else:
         print((run_dir / "report.txt").read_text())
-    print(f"The run: {run_dir}   (sampleblk-lab report {run_dir})")
+    print(f"The run: {run_dir}   (sampleblk-lab report {shlex.quote(str(run_dir))})")
     return status
 
 

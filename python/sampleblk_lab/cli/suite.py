@@ -13,6 +13,7 @@ from sampleblk_lab import run_files
 from sampleblk_lab.cli.output import add_json, show, show_table
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.interrupts import INTERRUPTED
+from sampleblk_lab.texts import counted
 from sampleblk_lab.vm.options import add_shape
 
 if TYPE_CHECKING:
@@ -193,4 +194,4 @@ def _say_lacking(prepared: running.Prepared, packages_: list[str]) -> None:
     if packages_:
         note(f"some tests want Debian's {', '.join(dict.fromkeys(packages_))}")
     for what, count in prepared.lacking().most_common():
-        note(f"{count} of {len(prepared.tests)} tests ask for {what}, which is lacking")
+        note(f"{count} of {counted(len(prepared.tests), 'test')} ask for {what}, which is lacking")

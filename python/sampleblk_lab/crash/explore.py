@@ -25,7 +25,7 @@ from sampleblk_lab.crash.timeline import by_text, missing, missing_table
 from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
 from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.progress import Line
-from sampleblk_lab.texts import count_text
+from sampleblk_lab.texts import count_text, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -72,7 +72,7 @@ class Failure:
     def missing(self) -> list[str]:
         """The writes that the reduced state misses, a line each: where, how much, what they are, who submitted them."""
         return [
-            f"write {write.sequence}: {write.sectors} sectors at {write.sector}"
+            f"write {write.sequence}: {counted(write.sectors, 'sector')} at {write.sector}"
             f"{': ' if write.names else ''}{some(write.names, '; ')}"
             f"{', by ' if write.submitters else ''}{by_text(write)}"
             for write in missing(self.reduced)
@@ -125,7 +125,7 @@ class Failure:
 
     def command(self, folder: str | os.PathLike[str] = "") -> str:
         """What reproduces it where :meth:`save` has written it."""
-        kernel = f"--sblk-kernel {self.kernel}" if self.kernel else ""
+        kernel = f"--sblk-kernel {shlex.quote(self.kernel)}" if self.kernel else ""
         return " ".join(filter(None, ("pytest", kernel, shlex.quote(os.fspath(folder)) if folder else "")))
 
     def json(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
@@ -170,7 +171,7 @@ def _collect(source: Any, op: str) -> _Bins:
     elif isinstance(source, dict):
         _from_json(bins, source, op, "fio's result")
     elif isinstance(source, str | Path) or hasattr(source, "__fspath__"):
-        _from_json(bins, _read(Path(source)), op, str(source))
+        _from_json(bins, _read(Path(source)), op, os.fspath(source))
     else:
         begin = 0
         for end, count in source:

@@ -229,7 +229,9 @@ def _of_this_machine() -> Kernel:
             "give the path of an image, or a release to fetch",
         )
     if not os.access(found, os.R_OK):
-        raise UnsupportedError("kernel host", f"{found} is for root to read", f"sudo chmod a+r {found}")
+        raise UnsupportedError(
+            "kernel host", f"{found} is for root to read", f"sudo chmod a+r {shlex.quote(str(found))}"
+        )
     return _from_path(found)
 
 

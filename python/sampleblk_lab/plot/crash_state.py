@@ -14,7 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.plot.style import theme
-from sampleblk_lab.texts import readable
+from sampleblk_lab.texts import counted, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -264,7 +264,7 @@ class _Picture:
         middle = y + _ROW / 2
         missing = write.fate in ("lost", "torn")
         said = self._said(write)
-        where = f"{write.sectors} sectors at {write.sector}"
+        where = f"{counted(write.sectors, 'sector')} at {write.sector}"
         if write.kind == "zeroes":
             where = f"zeroes, {where}"
         names = "; ".join(write.names)
@@ -274,7 +274,10 @@ class _Picture:
         tip = f"write {write.sequence}: {said}; {where}; {order}{f'; {names}' if names else ''}"
         self._parts.append(f"<g><title>{_tip(tip)}</title>")
         self._text(_LEFT, middle + 4, f"{write.sequence}", bold=missing)
-        self._text(_LEFT + 50, middle + 4, _fit(where, _BEGIN - _LEFT - 54), self._ink if missing else self._dim)
+        room = _BEGIN - _LEFT - 54
+        if len(where) * _CHARACTER > room:  # no number is cut: as blktrace has it
+            where = f"{'zeroes ' * (write.kind == 'zeroes')}{write.sector} + {write.sectors}"
+        self._text(_LEFT + 50, middle + 4, _fit(where, room), self._ink if missing else self._dim)
         x1, x2 = self._x(write.submit), self._x(write.complete)
         part = (0.0, 0.0)
         if write.there is not None:

@@ -8,6 +8,7 @@ dashes too, and maps go from dark to light (cividis), so that nothing hangs on h
 from __future__ import annotations
 
 import io
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ from sampleblk_lab.errors import UnsupportedError
 from sampleblk_lab.texts import readable
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
 
     from matplotlib.axes import Axes
@@ -118,7 +118,7 @@ class Plot:
 
     def save(self, path: str | os.PathLike[str], *, dark: bool = False) -> None:
         """Writes it to a file; its suffix says as what: png, svg, pdf."""
-        self._write(path, dark)
+        self._write(os.fspath(path), dark)
 
     def _write(self, target: Any, dark: bool, kind: str | None = None) -> None:
         figure = self.figure(dark=dark)

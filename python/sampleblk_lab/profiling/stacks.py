@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import re
+from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -280,5 +281,5 @@ def read_folded(path: str | PathLike[str], *, unit: str = "samples") -> Stacks:
     """
     text = Path(path).read_bytes()
     if b";" in text and all(_TWO_COUNTS.search(line) for line in io.BytesIO(text) if line.strip()):
-        raise InputError(f"two counts in each line of {path}", expected="a stack and its count: outer;inner 12")
-    return Stacks(core.read_folded(text, str(path), unit), Path(path).name)
+        raise InputError(f"two counts in each line of {fspath(path)}", expected="a stack and its count: outer;inner 12")
+    return Stacks(core.read_folded(text, fspath(path), unit), Path(path).name)

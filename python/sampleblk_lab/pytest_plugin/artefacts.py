@@ -22,6 +22,7 @@ import pytest
 
 from sampleblk_lab.paths import below, scratch_directory
 from sampleblk_lab.pytest_plugin import options, selection
+from sampleblk_lab.texts import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -138,7 +139,10 @@ class Session:
             from sampleblk_lab.results import store
 
             self.kept = store.add_round(self.runs, self.name, staying)
-        if self.config.getoption("--sblk-compare") is None or self.config.option.collectonly:
+        if self.config.getoption("--sblk-compare") is None:
+            return
+        if self.config.option.collectonly:
+            self.failures = ["not compared: --collect-only runs no test"]
             return
         from sampleblk_lab.errors import SampleblkError
 
@@ -214,7 +218,7 @@ class Session:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Says what did not run, where the results are, and the verdicts."""
         for what, count in self.not_run.items():
-            terminalreporter.write_line(f"sampleblk: {count} more tests did not run: {what}", red=True)
+            terminalreporter.write_line(f"sampleblk: {counted(count, 'more test')} did not run: {what}", red=True)
         for what in self.left_out:
             terminalreporter.write_line(f"sampleblk: not brought from its host: {what}", red=True)
         base = self.config.getoption("--sblk-compare")

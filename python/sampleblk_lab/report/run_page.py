@@ -8,6 +8,7 @@ may have a title and a note for each section.
 from __future__ import annotations
 
 import functools
+import shlex
 from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -218,7 +219,7 @@ def _summary(run: Run, recordings: list[Recording]) -> dict[str, str]:
 
     facts: dict[str, str] = {}
     if command := run.command:
-        facts["command"] = " ".join(command["command"])
+        facts["command"] = shlex.join(command["command"])
         how = ", interrupted," if command.get("interrupted") else ""
         facts["exit status"] = f"{command['returncode']}{how} after {command['elapsed_s']:.3f} s"
         facts["processor time"] = f"{command['user_s']:.3f} s user, {command['system_s']:.3f} s system"

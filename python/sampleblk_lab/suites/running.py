@@ -45,6 +45,7 @@ from sampleblk_lab.sweeps.running import duration
 from sampleblk_lab.sweeps.trial import Machines, Shape, kernel_there
 from sampleblk_lab.sweeps.work import Outcome, Work
 from sampleblk_lab.table import Table
+from sampleblk_lab.texts import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -246,7 +247,7 @@ class Ran:
             parts.append(Table.from_rows([{name: row[name] for name in names} for row in bad]).text())
         counts = ", ".join(f"{count} {status}" for status, count in self.counts().items()) or "none ended"
         about = " ".join(filter(None, (self.plan.suite, self.plan.setup.fs, f"on {self.plan.setup.device}")))
-        parts.append(f"{about}, Linux {self.plan.release}: {len(self.plan.tests)} tests: {counts}")
+        parts.append(f"{about}, Linux {self.plan.release}: {counted(len(self.plan.tests), 'test')}: {counts}")
         if self.beside:
             parts.append(f"beside an earlier run: {self.beside}")
         parts += [f"  not run, {count}: {reason}" for reason, count in self.reasons()]

@@ -271,7 +271,10 @@ def uniform(values: list[Any]) -> list[Any]:
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {bool}:
         return values
-    if kinds <= {int, float} and all(abs(value) < 2**63 for value in values if type(value) is int):
+    # Where one is missing the others become floats, and may become other ints. Beside a float they are measurements.
+    exact = kinds == {int} and None in values
+    whole = [value for value in values if type(value) is int]
+    if kinds <= {int, float} and all(abs(one) < 2**63 and not (exact and int(float(one)) != one) for one in whole):
         return values
     return [None if value is None else _word(value) for value in values]
 

@@ -11,6 +11,7 @@ import hashlib
 import lzma
 import os
 import re
+import shlex
 import stat
 import struct
 import subprocess
@@ -51,7 +52,9 @@ def module_files(kernel: Kernel, wanted: tuple[str, ...] = MODULES) -> list[Path
         if not (kernel.modules / index).is_file():
             root = kernel.modules.parents[2]
             raise UnsupportedError(
-                f"kernel {kernel.release}", f"{kernel.modules} has no {index}", f"depmod -b {root} {kernel.release}"
+                f"kernel {kernel.release}",
+                f"{kernel.modules} has no {index}",
+                f"depmod -b {shlex.quote(str(root))} {kernel.release}",
             )
     builtin = (kernel.modules / "modules.builtin").read_text()
     files = (kernel.modules / "modules.dep").read_text()

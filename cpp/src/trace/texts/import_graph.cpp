@@ -63,6 +63,18 @@ std::optional<std::int32_t> pid_of(std::string_view text) {
     return parsed.ec == std::errc() ? std::optional(pid) : std::nullopt;
 }
 
+// The same where the name may have anything in it, such as '|', "=>" and "/*"; it is cut after TASK_COMM_LEN at the
+// latest.
+std::optional<std::int32_t> task_of(std::string_view text) {
+    text = trim(text);
+    return text.rfind('-') < 16 ? pid_of(text) : std::nullopt;
+}
+
+// An event or a trace_printk(): print_graph_comment().
+bool is_comment(std::string_view text) {
+    return text.starts_with("/* ");
+}
+
 // "d.h2.", the column of the latency format: interrupts, rescheduling, context, preemption, migration.
 bool is_latency(std::string_view text) {
     text = trim(text);
@@ -97,7 +109,8 @@ class GraphText {
         }
         arrange_graph(out_, std::vector<std::uint8_t>(out_.size(), 1));
         out_.metadata["lost_events"] = std::to_string(lost_);
-        for (const auto& [name, count] : {std::pair{"unpaired", unpaired_}, std::pair{"unread_lines", unread_}}) {
+        for (const auto& [name, count] : {std::pair{"unpaired", unpaired_}, std::pair{"comment_lines", comments_},
+                                          std::pair{"unread_lines", unread_}}) {
             if (count != 0) {
                 out_.metadata[name] = std::to_string(count);
             }
@@ -151,10 +164,19 @@ class GraphText {
             out.cpu = cpu;
             text = start.substr(static_cast<std::size_t>(parsed.ptr - start.data()) + 1);
         }
-        if (trim(text).starts_with("/*")) {
+        if (is_comment(trim(text))) {
             return out;
         }
-        (void)take_column(text, [&out](std::string_view word) { return (out.pid = pid_of(word)).has_value(); });
+        // Behind another column is a call, or a comment with anything in it.
+        const auto first = trim(text.substr(0, text.find('|')));
+        const bool other = first.empty() || duration_of(first) || is_latency(first);
+        constexpr std::string_view ends = " | ";
+        for (auto at = text.find(ends); !other && at != std::string_view::npos; at = text.find(ends, at + 1)) {
+            if ((out.pid = task_of(text.substr(0, at)))) {
+                text.remove_prefix(at + ends.size());
+                break;
+            }
+        }
         (void)take_column(text, is_latency);
         (void)take_column(text, [&out](std::string_view word) {
             out.interrupt = word == "==========>" || word == "<==========";
@@ -167,7 +189,7 @@ class GraphText {
     // False for a line that we do not know.
     bool line(std::string_view raw) {
         auto text = trim(raw);
-        if (text.empty() || raw.front() == '#' || text.find_first_not_of('-') == std::string_view::npos) {
+        if (text.empty() || text.find_first_not_of('-') == std::string_view::npos) {
             return true;
         }
         if (text.starts_with("CPU:") && text.find("LOST") != std::string_view::npos) {
@@ -186,10 +208,10 @@ class GraphText {
             return true;
         }
         text = trim(text);
-        if (const auto arrow = text.find("=>");
-            prologue.cpu && !prologue.duration && arrow != std::string_view::npos && !text.starts_with("/*")) {
-            const auto before = pid_of(text.substr(0, arrow));
-            const auto after = pid_of(text.substr(arrow + 2));
+        for (auto arrow = text.find("=>"); prologue.cpu && !prologue.duration && arrow != std::string_view::npos;
+             arrow = text.find("=>", arrow + 1)) {
+            const auto before = task_of(text.substr(0, arrow));
+            const auto after = task_of(text.substr(arrow + 2));
             if (before && after) {
                 switched(*prologue.cpu, *before, *after);
                 return true;
@@ -198,8 +220,9 @@ class GraphText {
         if (text.empty()) {
             return prologue.interrupt;
         }
-        if (text.starts_with("/*")) {
-            return true;  // a comment: an event, or a trace_printk
+        if (is_comment(text)) {
+            ++comments_;
+            return true;
         }
         if (prologue.pid && prologue.cpu) {
             switched(*prologue.cpu, *prologue.pid, *prologue.pid);
@@ -311,6 +334,7 @@ class GraphText {
     std::uint64_t roots_ = 0;
     std::uint64_t lost_ = 0;
     std::uint64_t unpaired_ = 0;
+    std::uint64_t comments_ = 0;
     std::uint64_t unread_ = 0;
     Damage damage_;
 };

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -22,6 +23,8 @@ enum class Call : std::uint8_t {
     openat2,
     creat,
     close,
+    close_range,
+    exec,
     read,
     write,
     pread,
@@ -29,7 +32,10 @@ enum class Call : std::uint8_t {
     pwritev2,
     seek,
     dup,
-    fcntl
+    dup3,
+    fcntl,
+    sendfile,
+    copy
 };
 
 Call call_of(std::string_view name) {
@@ -47,6 +53,21 @@ Call call_of(std::string_view name) {
     }
     if (name == "close") {
         return Call::close;
+    }
+    if (name == "close_range") {
+        return Call::close_range;
+    }
+    if (name == "execve" || name == "execveat") {
+        return Call::exec;
+    }
+    if (name == "sendfile64" || name == "sendfile") {
+        return Call::sendfile;
+    }
+    if (name == "copy_file_range" || name == "splice") {
+        return Call::copy;
+    }
+    if (name == "dup3") {
+        return Call::dup3;
     }
     if (name == "read" || name == "readv") {
         return Call::read;
@@ -69,19 +90,33 @@ Call call_of(std::string_view name) {
     if (name == "fcntl") {
         return Call::fcntl;
     }
-    return name == "dup" || name == "dup2" || name == "dup3" ? Call::dup : Call::other;
+    return name == "dup" || name == "dup2" ? Call::dup : Call::other;
 }
 
 struct Position {
     std::uint64_t offset = 0;
     bool known = false;
     bool appends = false;  // writes go to the file's end, wherever that is
+
+    void pass(std::uint64_t bytes, bool writes) {
+        known = known && !(writes && appends);
+        offset += bytes;
+    }
+};
+
+struct Descriptor {
+    std::shared_ptr<Position> position;
+    bool cloexec = false;
 };
 
 // Linux's generic flags of open(2) and commands of fcntl(2) (include/uapi/asm-generic/fcntl.h, linux/fcntl.h).
-constexpr std::uint64_t kAppend = 02000;
-constexpr std::uint64_t kDup = 0, kDupCloexec = 1030;
+constexpr std::uint64_t kAppend = 02000, kCloexec = 02000000;
+constexpr std::uint64_t kDup = 0, kSetFd = 2, kDupCloexec = 1030;
+constexpr std::uint64_t kFdCloexec = 1;
+constexpr std::uint64_t kRangeCloexec = 4;  // of close_range (include/uapi/linux/close_range.h)
+constexpr std::int64_t kNoSuchFile = -9;    // EBADF: what close(2) says where it closed nothing
 constexpr std::uint64_t kRwfAppend = 0x10;  // of pwritev2 (include/uapi/linux/fs.h)
+constexpr std::uint64_t kMostFd = INT32_MAX;
 // As preadv2's and pwritev2's offset: the file's own.
 constexpr std::uint64_t kOwnOffset = UINT64_MAX;
 
@@ -120,8 +155,8 @@ Table offset_table(const Table& calls) {
     for (std::size_t code = 0; code < names.size(); ++code) {
         kinds.push_back(call_of(names.at(static_cast<std::int32_t>(code))));
     }
-    // By buffer, task and descriptor: each buffer has the calls of its own events. Those of dup() share one.
-    std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, std::shared_ptr<Position>> positions;
+    // By buffer, task and number: each buffer has the calls of its own events. Those of dup() share a position.
+    std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, Descriptor> descriptors;
     std::vector<std::uint64_t> out_time, out_duration, out_offset, out_size;
     std::vector<std::int32_t> out_pid, out_fd, out_operation, out_buffer;
     std::vector<std::uint8_t> out_known;
@@ -134,18 +169,28 @@ Table offset_table(const Table& calls) {
             check_interrupt();
         }
         const Call kind = name[row] < 0 ? Call::other : kinds[static_cast<std::size_t>(name[row])];
-        if (kind == Call::other || ret[row] < 0) {
+        const bool closes = kind == Call::close && ret[row] != kNoSuchFile;
+        if (kind == Call::other || (ret[row] < 0 && !closes)) {
             continue;
         }
         const auto fd = static_cast<std::int32_t>(arg0[row]);
         const std::int32_t of = several ? buffer[row] : 0;
         const auto result = static_cast<std::uint64_t>(ret[row]);
-        const auto position = [&]() -> const std::shared_ptr<Position>& {
-            auto& place = positions[{of, pid[row], fd}];
+        const auto position_of = [&](std::uint64_t number) -> const std::shared_ptr<Position>& {
+            auto& place = descriptors[{of, pid[row], static_cast<std::int32_t>(number)}].position;
             if (place == nullptr) {
                 place = std::make_shared<Position>();
             }
             return place;
+        };
+        const auto position = [&]() -> const std::shared_ptr<Position>& { return position_of(arg0[row]); };
+        // Of the task's, those from `first` to `last`.
+        const auto each = [&](std::uint64_t first, std::uint64_t last, const auto& done) {
+            auto at = descriptors.lower_bound({of, pid[row], static_cast<std::int32_t>(std::min(first, kMostFd))});
+            while (at != descriptors.end() && std::get<0>(at->first) == of && std::get<1>(at->first) == pid[row] &&
+                   static_cast<std::uint64_t>(std::get<2>(at->first)) <= last) {
+                at = done(at->second) ? descriptors.erase(at) : std::next(at);
+            }
         };
         const auto made = std::tuple(of, pid[row], static_cast<std::int32_t>(result));
         switch (kind) {
@@ -156,25 +201,55 @@ Table offset_table(const Table& calls) {
                 // Those of openat2 are in the caller's memory, and may have it.
                 const std::uint64_t flags = kind == Call::open      ? arg1[row]
                                             : kind == Call::openat  ? arg2[row]
-                                            : kind == Call::openat2 ? kAppend
+                                            : kind == Call::openat2 ? kAppend | kCloexec
                                                                     : 0;
-                positions[made] = std::make_shared<Position>(Position{0, true, (flags & kAppend) != 0});
+                descriptors[made] = {std::make_shared<Position>(Position{0, true, (flags & kAppend) != 0}),
+                                     (flags & kCloexec) != 0};
                 continue;
             }
             case Call::close:
-                positions.erase({of, pid[row], fd});
+                descriptors.erase({of, pid[row], fd});
+                continue;
+            case Call::close_range:
+                each(arg0[row], arg1[row], [&](Descriptor& one) {
+                    one.cloexec = true;
+                    return (arg2[row] & kRangeCloexec) == 0;
+                });
+                continue;
+            case Call::exec:
+                each(0, kMostFd, [](const Descriptor& one) { return one.cloexec; });
+                continue;
+            case Call::sendfile:
+                if (arg2[row] == 0) {
+                    position_of(arg1[row])->pass(result, false);
+                }
+                position()->pass(result, true);
+                continue;
+            case Call::copy:
+                if (arg1[row] == 0) {
+                    position()->pass(result, false);
+                }
+                if (arg3[row] == 0) {
+                    position_of(arg2[row])->pass(result, true);
+                }
                 continue;
             case Call::seek:
                 *position() = {result, true, position()->appends};
                 continue;
             case Call::fcntl:
+                if (arg1[row] == kSetFd) {
+                    (void)position();
+                    descriptors[{of, pid[row], fd}].cloexec = (arg2[row] & kFdCloexec) != 0;
+                }
                 if (arg1[row] != kDup && arg1[row] != kDupCloexec) {
                     continue;
                 }
                 [[fallthrough]];
-            case Call::dup: {
+            case Call::dup:
+            case Call::dup3: {
                 const std::shared_ptr<Position> shared = position();
-                positions[made] = shared;
+                descriptors[made] = {shared, kind == Call::dup3 ? (arg2[row] & kCloexec) != 0
+                                                                : kind == Call::fcntl && arg1[row] == kDupCloexec};
                 continue;
             }
             default:
