@@ -21,9 +21,12 @@ QUICK = ("-p", "no:cacheprovider", *LIGHT)
 # A plugin that puts a process of this machine in the place of each VM. What the machine's other processes leave is no
 # test's; a test that leaves something is in a real VM.
 STAND_IN = (
+    "import os\n"
     "import sampleblk_lab.pytest_plugin.guests as guests\n"
     "import sampleblk_lab.pytest_plugin.residue as residue\n"
     f"guests.LAUNCH = ('-P', {str(Path(__file__).with_name('local_guest.py'))!r})\n"
+    "if 'LOCAL_GUEST_LOG' in os.environ:\n"  # a VM has a /tmp of its own
+    "    guests._BASETEMP = os.path.dirname(os.environ['LOCAL_GUEST_LOG']) + '/guest'\n"
     "present, residue.present = residue.present, frozenset\n"
 )
 

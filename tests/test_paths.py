@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -14,12 +15,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from sampleblk_lab import paths
-from sampleblk_lab.errors import SampleblkError
+import sampleblk_lab as lab
+from sampleblk_lab import kernels, paths
+from sampleblk_lab.errors import InputError, SampleblkError
 
 HOLDS = """
 import sys
-from sampleblk_lab import paths
+import sampleblk_lab as lab
+from sampleblk_lab import kernels, paths
 with paths.scratch_directory("kind") as folder:
     (folder / "file").touch()
     print(folder, flush=True)
@@ -65,7 +68,8 @@ def test_a_lock_is_not_its_childrens(tmp_path: Path) -> None:
 LOCKS = """
 import sys
 from pathlib import Path
-from sampleblk_lab import paths
+import sampleblk_lab as lab
+from sampleblk_lab import kernels, paths
 paths._SILENT_S = 0.01
 with paths.locked(Path(sys.argv[1])):
     print("mine", flush=True)
@@ -173,3 +177,16 @@ def test_what_failed_on_a_full_disk_says_so(tmp_path, monkeypatch) -> None:
         assert type(raised.value) is expected
         assert ("make room there" in str(raised.value)) == (expected is paths.CacheError)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_user_without_a_home_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a container runs as a user that it does not know."""
+    for name in ("HOME", "XDG_CACHE_HOME", "SAMPLEBLK_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    with pytest.raises(paths.CacheError, match="this user has no home; set SAMPLEBLK_CACHE"):
+        paths.cache_root()
+    with pytest.raises(InputError, match="kernel '~/none/vmlinuz' does not exist"):
+        kernels.resolve("~/none/vmlinuz")
+    recording = Path(__file__).parent / "data/profile"
+    assert len(lab.open_profile(recording / "6.1-ours.data")) > 0

@@ -38,12 +38,22 @@ def cache_root() -> Path:
     """The per-user cache: ``$SAMPLEBLK_CACHE``, else ``sampleblk-lab`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.
 
     Without symbolic links: the guest, whose own root is another one, is told of paths below it.
+
+    Raises:
+        CacheError: None of these is set, and this user has no home.
     """
     override = os.environ.get("SAMPLEBLK_CACHE")
     if override:
         return Path(override).resolve()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return ((Path(base) if base else Path.home() / ".cache") / "sampleblk-lab").resolve()
+    base = Path(os.environ.get("XDG_CACHE_HOME") or in_home("~/.cache"))
+    if base.parts[0] == "~":  # as where a container runs as a user that it does not know
+        raise CacheError(errno.ENOENT, "no place for the cache: this user has no home; set SAMPLEBLK_CACHE to a folder")
+    return (base / "sampleblk-lab").resolve()
+
+
+def in_home(path: str | os.PathLike[str]) -> Path:
+    """A path as a user gives it, of whose ``~`` nothing becomes where that user has no home."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111  # Path's own raises RuntimeError there
 
 
 def fingerprint(path: Path) -> str:

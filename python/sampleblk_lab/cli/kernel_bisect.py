@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sampleblk_lab.errors import InputError, SampleblkError
 from sampleblk_lab.interrupts import INTERRUPTED
 from sampleblk_lab.kernels import tree as kernel_tree
-from sampleblk_lab.paths import CacheError
+from sampleblk_lab.paths import CacheError, in_home
 from sampleblk_lab.progress import note
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _judge(words: Sequence[str], options: argparse.Namespace) -> Verdict:
     from sampleblk_lab.vm.qemu import find
 
     here = Path.cwd()
-    kernel = str(Path(options.kernel).expanduser().absolute())
+    kernel = str(in_home(options.kernel).absolute())
     environment = _environment(words, kernel)
     find()  # without QEMU no commit can be judged
     start = Path(options.config).absolute() if options.config is not None else None

@@ -22,6 +22,7 @@ from sampleblk_lab.paths import (
     cache_root,
     find_program,
     fingerprint,
+    in_home,
     keep_newest,
     locked,
     write_atomically,
@@ -96,7 +97,7 @@ def unpack(spec: str) -> Unpacked:
         FormatError: What is said to be a kernel image is none.
         sampleblk_lab.kernels.debian.PackageError: A package is damaged.
     """
-    named = [Path(part).expanduser().absolute() for part in spec.split(SEPARATOR)]
+    named = [in_home(part).absolute() for part in spec.split(SEPARATOR)]
     for path in named:
         if not path.is_file():
             raise InputError(f"kernel package '{path}' does not exist", expected="a linux-image-….deb")

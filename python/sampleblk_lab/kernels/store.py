@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sampleblk_lab.errors import FormatError, InputError, UnsupportedError
 from sampleblk_lab.kernels import config, debian, image
-from sampleblk_lab.paths import built_directory, cache_root, fingerprint, locked, search_path, write_atomically
+from sampleblk_lab.paths import built_directory, cache_root, fingerprint, in_home, locked, search_path, write_atomically
 from sampleblk_lab.progress import note, step
 
 # Booted when nothing else is asked for: the kernel of Debian 12.
@@ -318,7 +318,7 @@ def resolve(spec: str | None = None, *, download: bool = True) -> Kernel:
             unpacked = packages.unpack(spec)
             return Kernel(unpacked.release, unpacked.image, unpacked.modules, unpacked.build, version=unpacked.version)
     if "/" in spec:
-        path = Path(spec).expanduser().absolute()
+        path = in_home(spec).absolute()
         if not path.exists():
             raise InputError(f"kernel '{spec}' does not exist", expected="the path of an image or of a kernel folder")
         return _from_path(path)

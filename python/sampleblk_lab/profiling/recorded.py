@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab import checked, renamed, tasks
 from sampleblk_lab._native import core
+from sampleblk_lab.paths import in_home
 from sampleblk_lab.profiling.heatmap import HeatMap
 from sampleblk_lab.profiling.stacks import FlameGraph, Stacks
 from sampleblk_lab.table import Table
@@ -312,7 +313,7 @@ def open_profile(
         build_id_dirs=[
             *(os.fspath(place) for place in places),
             str(file.parent / "symbols"),
-            str(Path.home() / ".debug"),
+            str(in_home("~/.debug")),
         ],
         root=os.fspath(root),
         use_paths=use_paths,

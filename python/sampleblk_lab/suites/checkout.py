@@ -18,6 +18,7 @@ from sampleblk_lab.paths import (
     cache_root,
     find_program,
     git_environment,
+    in_home,
     locked,
     make_environment,
     remove_unused,
@@ -74,7 +75,7 @@ def find(suite: Suite, given: str | os.PathLike[str] | None) -> Path:
         raise InputError(
             f"no checkout of {suite.name} is named", expected=f"--checkout, or {suite.variable}: git clone {suite.home}"
         )
-    path = Path(named).expanduser().absolute()
+    path = in_home(named).absolute()
     lacking = [name for name in suite.marks if not (path / name).exists()]
     if lacking:
         raise InputError(f"{path} has no {lacking[0]}", source, expected=f"a checkout of {suite.home}")

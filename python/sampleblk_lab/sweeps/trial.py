@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import sampleblk_lab
 from sampleblk_lab.errors import InputError
+from sampleblk_lab.paths import in_home
 from sampleblk_lab.sweeps.plan import canonical
 from sampleblk_lab.texts import utf8
 
@@ -197,4 +198,4 @@ def kernel_there(asked: str | None, release: str) -> str | None:
 
 def path_of(given: Any) -> str | None:
     """A kernel given by a path as every process finds it."""
-    return str(Path(given).expanduser().absolute()) if isinstance(given, str) and "/" in given else given
+    return str(in_home(given).absolute()) if isinstance(given, str) and "/" in given else given
