@@ -55,6 +55,7 @@ def _texts(cell: nbformat.NotebookNode) -> str:
 @pytest.mark.usefixtures("_specs")
 def test_the_kernelspec_is_found_and_names_the_provisioner() -> None:
     spec = KernelSpecManager().get_kernel_spec("sampleblk-vm-6.1")
+    assert Path(spec.resource_dir).stat().st_mode & 0o077 == Path(spec.resource_dir).parent.stat().st_mode & 0o077
     assert spec.display_name == "Python (sampleblk VM, 6.1)"
     assert spec.metadata["kernel_provisioner"]["provisioner_name"] == "sampleblk-vm"
     (entry,) = entry_points(group="jupyter_client.kernel_provisioners", name="sampleblk-vm")

@@ -190,3 +190,17 @@ def test_a_user_without_a_home_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         kernels.resolve("~/none/vmlinuz")
     recording = Path(__file__).parent / "data/profile"
     assert len(lab.open_profile(recording / "6.1-ours.data")) > 0
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_what_takes_a_place_has_the_permissions_that_are_asked_for(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        (tmp_path / "file").write_bytes(b"old")
+        paths.replace_file(tmp_path / "file", b"new")
+        with paths.replaced_directory(tmp_path / "folder"):
+            pass
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o666 & ~umask
+    assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o777 & ~umask

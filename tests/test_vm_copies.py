@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import shutil
 import subprocess
@@ -35,6 +36,8 @@ done
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VM]:
     """A clone that has the files that each has, and those of a folder."""
+    # With PYTHONDONTWRITEBYTECODE a checkout's stay as they were before an edit, and a guest has newer ones.
+    compileall.compile_dir(Path(copies.__file__).parents[1], quiet=1)
     folder = tmp_path_factory.mktemp("resident")
     (folder / "below").mkdir()
     shutil.copy("/bin/true", folder / "below/program")

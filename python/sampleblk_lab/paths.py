@@ -346,7 +346,7 @@ def replaced_directory(target: Path) -> Iterator[Path]:
     remove_left(target.parent)
     scratch, descriptor = _made_and_held(target.parent, f".{target.name}.")
     try:
-        scratch.chmod(0o755)
+        scratch.chmod(_allowed(0o777))
         yield scratch
         if target.exists():
             shutil.rmtree(target)
@@ -385,17 +385,31 @@ def write_atomically(target: Path, data: bytes) -> None:
         replace_file(target, data)
 
 
-def replace_file(target: Path, data: bytes) -> None:
-    """Writes a file whole or not at all. Raises OSError."""
+def replace_file(target: Path, data: bytes, *, durable: bool = False) -> None:
+    """Writes a file whole or not at all. Raises OSError.
+
+    Args:
+        target: The file.
+        data: Its content.
+        durable: Wait until the content has reached the disk.
+    """
     with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
         try:
             file.write(data)
             file.flush()
-            Path(file.name).chmod(0o644)
+            if durable:
+                os.fdatasync(file.fileno())
+            Path(file.name).chmod(_allowed(0o666))
             Path(file.name).rename(target)
         except BaseException:
             Path(file.name).unlink(missing_ok=True)
             raise
+
+
+def _allowed(mode: int) -> int:
+    """What the umask leaves of permissions. Asking umask(2) would change that of all threads for a moment."""
+    _, _, text = Path("/proc/self/status").read_text().partition("\nUmask:")
+    return mode & ~int(text.split(maxsplit=1)[0], 8)
 
 
 def append_whole(descriptor: int, end: int, data: bytes) -> int:

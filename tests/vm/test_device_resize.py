@@ -16,6 +16,7 @@ import pytest
 from blockio import Background, aligned, flush, read, until, write
 
 import sampleblk_lab as lab
+from sampleblk_lab.errors import SampleblkError
 
 pytestmark = pytest.mark.each_kernel
 
@@ -302,3 +303,17 @@ def test_a_mounted_xfs_grows() -> None:
             dev.resize("512M")
             subprocess.run(["xfs_growfs", str(mnt)], check=True, capture_output=True)
             assert os.statvfs(mnt).f_blocks > before * 1.4
+
+
+def test_a_recording_is_not_begun_with_what_another_size_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with lab.Device("1M", cache=True) as dev:
+        start = dev.journal_start
+
+        def late(size: int | str) -> None:
+            dev.resize("2M")
+            start(size)
+
+        monkeypatch.setattr(dev, "journal_start", late)
+        with pytest.raises(SampleblkError, match="written to or resized"), lab.crash.recording(dev, tmp_path):
+            pass
+        assert dev.journal_info().bytes == 0

@@ -45,8 +45,8 @@ def recording(
     Raises:
         InputError: The device has no volatile cache.
         OSError: EBUSY, there is a journal; or the folder cannot be written.
-        SampleblkError: Somebody else wrote to the device while the recording began, or it has no room for all; events
-            of the trace were lost.
+        SampleblkError: Somebody else wrote to the device or resized it while the recording began, or it has no room for
+            all; events of the trace were lost.
         UnsupportedError: `stacks` where the kernel cannot trace, or nobody may.
     """
     if not device.info().cache:
@@ -69,7 +69,7 @@ def recording(
         device.journal_start(journal)
         stack.callback(device.journal_stop)
         if _changes(device) != before:
-            raise SampleblkError(f"{device.path} was written to while its recording began: is it mounted?")
+            raise SampleblkError(f"{device.path} was written to or resized while its recording began: is it mounted?")
         yield log
         if overflow := device.journal_info().overflow:
             raise SampleblkError(f"the journal of {journal} has no room for {overflow} operations; give it more")
@@ -109,9 +109,9 @@ def keep(log: Log, folder: str | os.PathLike[str]) -> Path:
     return target
 
 
-def _changes(device: Device) -> tuple[int, int, int]:
+def _changes(device: Device) -> tuple[int, ...]:
     counted = device.counters()
-    return counted.writes, counted.discards, counted.write_zeroes
+    return counted.writes, counted.discards, counted.write_zeroes, device.info().capacity_bytes
 
 
 def _copy(source: str, target: Path, *, direct: bool = True) -> None:

@@ -43,8 +43,10 @@ def install(kernel: str, *, prefix: str | None = None) -> Path:
             "Jupyter kernels", "jupyter_client is not installed", "pip install 'sampleblk-lab[notebook]'"
         ) from None
     name = f"sampleblk-vm-{kernel}".replace("/", "-")
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "kernel.json").write_text(json.dumps(kernelspec(kernel), indent=1) + "\n")
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch, "kernel")
+        folder.mkdir()  # its mode is installed too, and the scratch folder is for its owner only
+        (folder / "kernel.json").write_text(json.dumps(kernelspec(kernel), indent=1) + "\n")
         manager: Any = KernelSpecManager()
-        target: str = manager.install_kernel_spec(folder, name, user=prefix is None, prefix=prefix)
+        target: str = manager.install_kernel_spec(str(folder), name, user=prefix is None, prefix=prefix)
     return Path(target)

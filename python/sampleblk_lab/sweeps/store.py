@@ -13,7 +13,6 @@ import hashlib
 import json
 import math
 import os
-import tempfile
 import time
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sampleblk_lab.errors import FormatError, InputError, UnsupportedError
-from sampleblk_lab.paths import append_whole, locked
+from sampleblk_lab.paths import append_whole, locked, replace_file
 from sampleblk_lab.sweeps.plan import canonical, plain
 from sampleblk_lab.sweeps.trial import Trial
 from sampleblk_lab.table import Table
@@ -73,20 +72,6 @@ def arrow() -> Any:
         return import_module("pyarrow")
     except ImportError:
         raise UnsupportedError("sweeps", "pyarrow is not installed", "pip install 'sampleblk-lab[sweep]'") from None
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Writes a file such that others see all of it or the one before."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        try:
-            file.write(data)
-            file.flush()
-            os.fdatasync(file.fileno())
-            Path(file.name).chmod(0o644)
-            Path(file.name).rename(path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
 
 
 class Plan:
@@ -144,7 +129,8 @@ class Plan:
         ]
         own = {"axes": self.axes, "identity": self.identity, "count": len(rows), "growing": self.growing}
         about = {"format": _FORMAT, **self.about, **own}
-        write_whole(folder / PLAN, f"{json.dumps(about, default=str)}\n{json.dumps(rows)}\n".encode())
+        plan = f"{json.dumps(about, default=str)}\n{json.dumps(rows)}\n".encode()
+        replace_file(folder / PLAN, plan, durable=True)
 
     @classmethod
     def load(cls, folder: Path) -> Plan:
@@ -510,7 +496,7 @@ class Writer:
         metadata = {"plan": self.plan.identity, "journal_bytes": str(self._written_bytes)}
         sink = pa.BufferOutputStream()
         pa.parquet.write_table(_arrow_table(self.plan.axes, list(self._rows.values()), metadata), sink)
-        write_whole(self.folder / RESULTS, sink.getvalue().to_pybytes())
+        replace_file(self.folder / RESULTS, sink.getvalue().to_pybytes(), durable=True)
         self._dirty = False
         self._shown_s = time.monotonic()
         self._took_s = self._shown_s - begin
