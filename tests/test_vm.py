@@ -44,6 +44,11 @@ def test_runs_one_command_after_the_other() -> None:
         assert vm.run(["/bin/echo", "-n", "one"]).stdout == b"one"
         done = vm.run(["sh", "-c", "cat; echo two >&2; exit 3"], stdin=b"in")
         assert (done.returncode, done.stdout, done.stderr) == (3, b"in", b"two\n")
+        before = os.umask(0o027)
+        try:
+            assert vm.run(["sh", "-c", "umask"]).stdout == b"0027\n"
+        finally:
+            os.umask(before)
         with pytest.raises(CommandError, match="No such file"):
             vm.run(["/nowhere"])
         with pytest.raises(CommandError, match="chdir to /no/such/folder"):

@@ -24,11 +24,15 @@ def test_streams_are_binary_clean(sampleblk_python: RunsInVM) -> None:
     assert done.stdout == data
 
 
-def test_exit_status_stderr_environment_and_folder(sampleblk_python: RunsInVM, tmp_path: Path) -> None:
-    code = "import os, sys; print(os.environ['MARK'], os.getcwd(), os.uname().nodename, file=sys.stderr); sys.exit(7)"
-    done = sampleblk_python("-c", code, cwd=tmp_path, env={**os.environ, "MARK": "ä b=c"})
+def test_exit_status_stderr_environment_folder_and_umask(sampleblk_python: RunsInVM, tmp_path: Path) -> None:
+    code = (
+        "import os, sys\n"
+        "print(os.environ['MARK'], os.getcwd(), os.uname().nodename, oct(os.umask(0)), file=sys.stderr)\n"
+        "sys.exit(7)"
+    )
+    done = sampleblk_python("-c", code, cwd=tmp_path, env={**os.environ, "MARK": "ä b=c"}, umask=0o027)
     assert (done.returncode, done.stdout) == (7, b"")
-    assert done.stderr.decode() == f"ä b=c {tmp_path} sampleblk\n"
+    assert done.stderr.decode() == f"ä b=c {tmp_path} sampleblk 0o27\n"
 
 
 def test_runs_as_root_with_the_driver_at_hand(sampleblk_python: RunsInVM) -> None:

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,6 +38,7 @@ void open_streams(void)
 
 struct command {
 	char **argv, **envp, *cwd;
+	uint32_t mask; /* umask(2) */
 	bool tty;
 	struct winsize window;
 	const char *frame; /* all of it, as it came */
@@ -76,6 +78,7 @@ static void __attribute__((noreturn)) child_main(struct command *command, int st
 	dup2(stdin_fd, 0);
 	dup2(stdout_fd, 1);
 	dup2(stderr_fd, 2);
+	umask(command->mask);
 	if (chdir(command->cwd ? command->cwd : "/") == 0)
 		execute(command);
 	code = errno;
@@ -190,7 +193,7 @@ static void run_command(struct command *command)
 void exec_frame(const char *payload, uint32_t length)
 {
 	const char *at = payload, *end = payload + length;
-	struct command command = {.frame = payload, .length = length};
+	struct command command = {.mask = 022, .frame = payload, .length = length};
 	struct field field;
 	char *text;
 
@@ -205,6 +208,9 @@ void exec_frame(const char *payload, uint32_t length)
 		case FIELD_CWD:
 			command.cwd = text;
 			continue;
+		case FIELD_UMASK:
+			memcpy(&command.mask, text, sizeof(command.mask));
+			break;
 		case FIELD_TTY:
 			command.tty = true;
 			memcpy(&command.window.ws_row, text, 2);

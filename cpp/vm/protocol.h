@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define PROTOCOL_VERSION 3
+#define PROTOCOL_VERSION 4
 
 /* virtio-serial port names: control frames, and the raw bytes of the command's three standard streams. */
 #define PORT_CONTROL "sampleblk.control"
@@ -64,6 +64,7 @@ enum {
 	FIELD_ARG = 'a',      /* one argument, in order */
 	FIELD_ENV = 'v',      /* one NAME=VALUE */
 	FIELD_CWD = 'd',      /* working directory */
+	FIELD_UMASK = 'm',    /* u32, umask(2) */
 	FIELD_TTY = 'w',      /* u16 rows, u16 columns; the command gets a terminal */
 };
 

@@ -346,7 +346,7 @@ def replaced_directory(target: Path) -> Iterator[Path]:
     remove_left(target.parent)
     scratch, descriptor = _made_and_held(target.parent, f".{target.name}.")
     try:
-        scratch.chmod(_allowed(0o777))
+        scratch.chmod(0o777 & ~umask())
         yield scratch
         if target.exists():
             shutil.rmtree(target)
@@ -399,17 +399,17 @@ def replace_file(target: Path, data: bytes, *, durable: bool = False) -> None:
             file.flush()
             if durable:
                 os.fdatasync(file.fileno())
-            Path(file.name).chmod(_allowed(0o666))
+            Path(file.name).chmod(0o666 & ~umask())
             Path(file.name).rename(target)
         except BaseException:
             Path(file.name).unlink(missing_ok=True)
             raise
 
 
-def _allowed(mode: int) -> int:
-    """What the umask leaves of permissions. Asking umask(2) would change that of all threads for a moment."""
+def umask() -> int:
+    """The permissions that new files of this process do not get. The system call would change them to ask for them."""
     _, _, text = Path("/proc/self/status").read_text().partition("\nUmask:")
-    return mode & ~int(text.split(maxsplit=1)[0], 8)
+    return int(text.split(maxsplit=1)[0], 8)
 
 
 def append_whole(descriptor: int, end: int, data: bytes) -> int:

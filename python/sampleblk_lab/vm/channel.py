@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Mapping
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 
 CONTROL, STDIN, STDOUT, STDERR = (f"sampleblk.{name}" for name in ("control", "stdin", "stdout", "stderr"))
 PORTS = (CONTROL, STDIN, STDOUT, STDERR)
@@ -109,11 +109,13 @@ def begin(*, clock_ns: int, entropy: bytes, hostname: str, modules: str | None, 
     return _frame("B", fields)
 
 
-def execute(argv: list[bytes], env: dict[bytes, bytes], cwd: bytes, window: tuple[int, int] | None) -> bytes:
+def execute(
+    argv: list[bytes], env: dict[bytes, bytes], cwd: bytes, umask: int, window: tuple[int, int] | None
+) -> bytes:
     """Run one command; `window` (rows, columns) gives it a terminal."""
     fields = b"".join(_field("a", arg) for arg in argv)
     fields += b"".join(_field("v", name + b"=" + value) for name, value in env.items())
-    fields += _field("d", cwd)
+    fields += _field("d", cwd) + _field("m", struct.pack("<I", umask))
     if window is not None:
         fields += _field("w", struct.pack("<HH", *window))
     return _frame("E", fields)

@@ -100,6 +100,7 @@ class _Command:
         self.argv: list[str] = []
         self.environment: dict[str, str] = {}
         self.folder = "/"
+        self.umask = 0o022
         self.terminal = False
         at = 0
         while at < len(payload):
@@ -114,6 +115,8 @@ class _Command:
                     self.environment[name] = value
                 case "d":
                     self.folder = text
+                case "m":
+                    self.umask = int.from_bytes(payload[at - length : at], "little")
                 case "w":
                     self.terminal = True
 
@@ -226,6 +229,7 @@ def _become(
             os.close(each)
         if command.terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        os.umask(command.umask)
         os.chdir(command.folder)
         try:
             program = _program(command, reads_other, origins)

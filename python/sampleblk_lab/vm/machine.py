@@ -26,7 +26,7 @@ from sampleblk_lab import checked, proc, renamed
 from sampleblk_lab.errors import FormatError, InputError
 from sampleblk_lab.kernels import resolve, store
 from sampleblk_lab.kernels.driver import module_tree
-from sampleblk_lab.paths import CacheError, cache_root, hold, resource, scratch_directory, search_path
+from sampleblk_lab.paths import CacheError, cache_root, hold, resource, scratch_directory, search_path, umask
 from sampleblk_lab.progress import note, step
 from sampleblk_lab.vm import channel, copies, initramfs, interpreter, registers, template
 from sampleblk_lab.vm.accel import Verdict, choose
@@ -653,7 +653,7 @@ class VM:
             stdin: Bytes for its standard input, or a descriptor to read them from until its end.
             stdout: Descriptor that gets its standard output; None collects it in the result.
             stderr: The same for standard error.
-            cwd: Its working directory; None: ours.
+            cwd: Its working directory; None: ours. Its umask is ours too.
             env: Its environment; None: ours. Its PATH gains the system's folders that it lacks.
             timeout: Seconds until the VM is killed for it.
             window: (rows, columns): the command gets a terminal of that size instead of pipes.
@@ -683,7 +683,7 @@ class VM:
         environment = dict(os.environ if env is None else env)
         # The command is root's, whoever started it: an ordinary user's PATH has no modprobe.
         environment["PATH"] = search_path(environment.get("PATH", ""))
-        frame = channel.execute(*_command_of(argv, environment, cwd), window)
+        frame = channel.execute(*_command_of(argv, environment, cwd), umask(), window)
         transfer = Transfer(self._link, stdin, stdout, stderr)
         if not self._runs.acquire(blocking=False):
             raise VMError("the virtual machine runs another command, and one at a time")

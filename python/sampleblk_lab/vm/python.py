@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """``sampleblk-python ARGS…``: a Python interpreter whose process runs as root in a VM.
 
-It behaves as ``python ARGS…`` does: binary-clean standard streams, exit status, signals, environment, working
-directory. So whatever starts an interpreter (pytest-xdist, Jupyter, a shell script) can have it in a VM.
+It behaves as ``python ARGS…`` does: binary-clean standard streams, exit status, signals, environment, umask,
+working directory. So whatever starts an interpreter (pytest-xdist, Jupyter, a shell script) can have it in a VM.
 """
 
 from __future__ import annotations
