@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 import sampleblk_lab as lab
 from sampleblk_lab import trust
 from sampleblk_lab._native import core
+from sampleblk_lab.analysis.trust import of_recording
 from sampleblk_lab.workload import checks
 
 
@@ -160,3 +163,29 @@ def test_the_last_word_on_the_page_cache_counts(keys: str, direct: bool) -> None
     """Else counters are held against jobs that they know nothing of. As fio 3.33, by strace."""
     jobs = core.JobSet.parse(f"[global]\n{keys}\n[j]\nsize=4k\n", "a test")
     assert [job.direct for job in checks.as_told(jobs)] == [direct]
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        ({}, None),
+        ({"read_events": 0}, None),
+        ({"read_events": -1}, "buffer was emptied under it: an unknown number"),
+        ({"read_events": 3}, "of {0} that the kernel counts: incomplete"),
+        (
+            {"read_events": 0, "gone_events": ["xfs:xfs_iget"]},
+            "emptied under it as the module of xfs:xfs_iget went",
+        ),
+    ],
+)
+def test_a_recording_is_held_against_the_kernel_s_count(
+    tmp_path: Path, found: dict[str, Any], told: str | None
+) -> None:
+    shutil.copy(Path(__file__).parent / "data/trace/6.1-io.dat", tmp_path / "trace.dat")
+    count = int(lab.open_run(tmp_path).counts()["count"].codes.sum())
+    if "read_events" in found:
+        found = {**found, "read_events": count + found["read_events"]}
+    (tmp_path / "recording.json").write_text(json.dumps(found))
+    doubts = [str(check) for check in of_recording(lab.open_run(tmp_path)) if check.is_doubt]
+    assert len(doubts) == (told is not None)
+    assert told is None or told.format(count + 3) in doubts[0]

@@ -11,8 +11,9 @@ import shutil
 import tempfile
 import threading
 import time
+import weakref
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import sampleblk_lab
 from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
@@ -317,6 +318,13 @@ def remove_left(parent: Path, pattern: str = ".*.????????") -> None:
     """Removes the scratch folders of killed processes: those that nobody holds."""
     for path in parent.glob(pattern):
         remove_unless_held(path)
+
+
+def scratch_of(owner: object, kind: str) -> tuple[str, weakref.finalize[Any, Any]]:
+    """The same, which goes with an object, or when what is returned beside it is called."""
+    stack = contextlib.ExitStack()
+    made = stack.enter_context(scratch_directory(kind))
+    return str(made), weakref.finalize(owner, stack.close)
 
 
 def _made_and_held(base: Path, prefix: str) -> tuple[Path, int]:

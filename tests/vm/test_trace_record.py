@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -17,6 +19,7 @@ import pytest
 
 import sampleblk_lab as lab
 from sampleblk_lab._native import core
+from sampleblk_lab.analysis.trust import of_recording
 
 # Files whose text must be the same before and after.
 KNOBS = (
@@ -231,6 +234,98 @@ def test_the_next_start_cleans_up_after_a_kill():
     finally:
         session.close()
     assert state() == before
+    spools = set(Path(tempfile.gettempdir()).glob("sampleblk-trace-*"))
+    with lab.record():
+        left = spools & set(Path(tempfile.gettempdir()).glob("sampleblk-trace-*"))
+    assert len(left) == len(spools) - 1
+
+
+def mark(session: lab.Session, count: int) -> None:
+    for number in range(count):
+        session.mark(f"m{number:07d}")
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_disk_that_is_full_for_a_moment_is_told(tmp_path, monkeypatch):
+    """What did not fit at first stayed between the buffer and the file, and was in neither."""
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512K", "small", small], check=True)
+    try:
+        monkeypatch.setattr("tempfile.tempdir", str(small))
+        recorder = lab.record().start()
+        session = recorder._session
+        assert session is not None
+        with (small / "filling").open("wb", buffering=0) as filling:
+            with contextlib.suppress(OSError):
+                while True:
+                    filling.write(bytes(4096))
+            filling.truncate(filling.tell() - 4096)
+            mark(session, 700)  # three pages and some
+            time.sleep(0.3)
+            filling.truncate(0)
+        with pytest.raises(OSError, match="No space") as told:
+            recorder.stop()
+        assert "sampleblk-trace-" in str(told.value)
+        assert [path.name for path in small.iterdir()] == ["filling"]
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_cpu_that_was_never_online_holds_nothing():
+    """Its buffer is not there: firmware often announces more processors than there are."""
+    online = Path("/sys/devices/system/cpu/cpu1/online")
+    if not online.exists():
+        pytest.skip("one CPU")
+    online.write_text("0")
+    try:
+        with lab.record() as rec:
+            rec.mark("here")
+        with lab.Session() as session:
+            session.mark("there")
+            assert next(session.follow())["event"] == "print"
+    finally:
+        online.write_text("1")
+    assert rec.counts()["count"]["ftrace:print"] == 1
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_buffer_that_was_emptied_puts_its_recording_in_doubt():
+    with lab.record() as rec:
+        session = rec._session
+        assert session is not None
+        mark(session, 500)
+        time.sleep(0.3)
+        session.set("trace", "")
+        mark(session, 10)
+    told = [str(check) for check in of_recording(rec.run) if check.is_doubt]
+    assert len(told) == 1
+    assert "its buffer was emptied under it: an unknown number is lost" in told[0]
+    with lab.record() as rec:
+        rec.mark("here")
+    assert not any(check.is_doubt for check in of_recording(rec.run))
+
+
+@pytest.mark.usefixtures("untouched")
+def test_an_instance_that_somebody_removed_leaves_nothing_running():
+    recorder = lab.record(keep="64K", profile=99).start()
+    session = recorder._session
+    assert session is not None
+    Path(session.path).rmdir()
+    with pytest.raises(OSError, match="No such file"):
+        recorder.stop()
+    assert recorder._profiler is not None
+    assert recorder._profiler.stats["event"]  # it has ended
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_session_ends_with_whoever_follows_it():
+    with lab.Session() as session:
+        session.mark("here")
+        events = session.follow()
+        assert next(events)["event"] == "print"
+    assert list(events) == []
 
 
 @pytest.mark.usefixtures("untouched")

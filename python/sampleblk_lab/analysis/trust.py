@@ -9,18 +9,29 @@ from sampleblk_lab.trust import Check, of_losses
 
 if TYPE_CHECKING:
     from sampleblk_lab.analysis.run import Run
+    from sampleblk_lab.table import Table
 
 
-def of_recording(run: Run, *, lost: int | None = None) -> list[Check]:
+def of_recording(run: Run, counts: Table | None = None) -> list[Check]:
     """What is missing of a trace.dat.
 
     Args:
         run: It.
-        lost: How many events were lost; None: they are counted.
+        counts: Its :meth:`Run.counts`, where they are known.
     """
     name = run.trace_path.parent.name
-    lost = int(run.counts().metadata.get("lost_events", "0")) if lost is None else lost
-    found = [of_losses(f"events lost of {name}", lost)]
+    counts = run.counts() if counts is None else counts
+    found = [of_losses(f"events lost of {name}", int(counts.metadata.get("lost_events", "0")))]
+    here, read = int(counts["count"].codes.sum()), int(run.options.get("read_events", -1))
+    gone = run.options.get("gone_events", [])
+    if gone or here > read >= 0:
+        # By a module that goes with events of its own, or whoever writes to trace, trace_clock or buffer_size_kb.
+        why = f" as the module of {', '.join(gone)} went" if gone else ""
+        told = f"its buffer was emptied under it{why}"
+        found.append(Check("lost", f"events of {name}", told, "an unknown number is lost", is_doubt=True))
+    elif here < read:
+        told = f"{here} of {read} that the kernel counts"
+        found.append(Check("lost", f"events of {name}", told, "incomplete", is_doubt=True))
     if missed := int(run.options.get("missed_probes", 0)):
         found.append(of_losses(f"probes missed of {name}", missed))
     imported = run.options.get("imported", {})

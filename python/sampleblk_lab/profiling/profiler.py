@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import tempfile
-import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from sampleblk_lab import renamed, run_files, tasks, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError
+from sampleblk_lab.paths import scratch_of
 from sampleblk_lab.profiling.recorded import Profile, Report, open_profile
 
 if TYPE_CHECKING:
@@ -88,9 +87,7 @@ class Profiler:
         """
         if self._spool is not None:
             raise RuntimeError("a Profiler samples once; make another one with profile()")
-        self._spool = tempfile.mkdtemp(prefix="sampleblk-profile-")
-        # Goes when nobody can reach the recording any more.
-        self._finalizer = weakref.finalize(self, shutil.rmtree, self._spool, ignore_errors=True)
+        self._spool, self._finalizer = scratch_of(self, "profile")
         sampler = core.Sampler(f"{self._spool}/perf.data", **self._options)
         sampler.start()
         self._sampler = sampler

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import heapq
 import os
 import struct
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sampleblk_lab._native import core
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from sampleblk_lab.recording.session import Session
 
@@ -58,7 +59,7 @@ def _rows(name: str, table: core.Table) -> Iterator[tuple[int, int, dict[str, An
         yield stamp, cpu, {"event": name, **{key: values[index] for key, values in columns.items()}}
 
 
-def follow(session: Session, idle: float) -> Iterator[dict[str, Any]]:
+def follow(session: Session, idle: float) -> Generator[dict[str, Any], None, None]:
     """See :meth:`Session.follow`."""
     root = Path(f"{session.path}/per_cpu")
     cpus = sorted(int(path.name[3:]) for path in root.iterdir() if path.name.startswith("cpu"))
@@ -73,7 +74,10 @@ def follow(session: Session, idle: float) -> Iterator[dict[str, Any]]:
                 for _ in range(_BURST):
                     try:
                         page = os.read(file, page_size)
-                    except BlockingIOError:
+                    except OSError as error:
+                        # ENODEV: a CPU that has not been online since the buffer was made has none.
+                        if error.errno not in (errno.EAGAIN, errno.ENODEV):
+                            raise
                         break
                     if not page:
                         break

@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import itertools
 import json
 import os
 import platform
 import shlex
-import shutil
-import tempfile
-import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +21,7 @@ from sampleblk_lab.analysis.run import Run, open_run
 from sampleblk_lab.analysis.trust import of_recording
 from sampleblk_lab.blocks import StopsAtEnd
 from sampleblk_lab.errors import InputError, TraceCommandError, UnsupportedError
+from sampleblk_lab.paths import scratch_of
 from sampleblk_lab.recording.session import Session
 
 if TYPE_CHECKING:
@@ -119,8 +118,7 @@ class _Spool:
     """A temporary directory that goes when nobody can reach its recording any more."""
 
     def __init__(self) -> None:
-        self.path = tempfile.mkdtemp(prefix="sampleblk-trace-")
-        self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        self.path, self.remove = scratch_of(self, "trace")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,6 +181,7 @@ class Recorder(StopsAtEnd):
         self._run: Run | None = None
         self._kernel_filters_pids = False
         self._was_triggered = False
+        self._enabled: set[str] = set()
 
     # -- starting
 
@@ -268,6 +267,7 @@ class Recorder(StopsAtEnd):
         if self._asked.stacks:
             session.option("stacktrace")
         session.enable(wanted)
+        self._enabled = set(session.enabled())
         if self._readers is not None and not self._kernel_filters_pids and session.has("set_event_notrace_pid"):
             session.set("set_event_notrace_pid", " ".join(map(str, self._readers.thread_ids)))
         if self._asked.until is not None:
@@ -385,13 +385,17 @@ class Recorder(StopsAtEnd):
             if readers is None:
                 readers = core.BufferReaders(session.path, spool.path)
             files = readers.stop()
+            # The kernel's own count, from when the buffer was emptied last: by us, as it began.
+            stats = "".join(path.read_text() for path in Path(session.path).glob("per_cpu/cpu*/stats"))
+            read = sum(int(line.split()[-1]) for line in stats.splitlines() if line.startswith("read events:"))
+            gone = self._enabled - set(session.enabled())
             path = f"{spool.path}/trace.dat"
             addresses = bool(self._asked.tracer) or self._asked.stacks
             kallsyms = addresses if self._asked.kallsyms is None else self._asked.kallsyms
             core.write_trace_file(path, session.path, session.enabled(), kallsyms, files)
             for file in files:
                 os.unlink(file.path)  # noqa: PTH108
-            self._note_options(Path(spool.path), missed)
+            self._note_options(Path(spool.path), missed_probes=missed, read_events=read, gone_events=sorted(gone))
         except BaseException:
             self._abandon()
             raise
@@ -418,7 +422,7 @@ class Recorder(StopsAtEnd):
             raise InputError(f"name={name!r}", expected="a file's name without folders")
         run_files.attach(directory, name, text)
 
-    def _note_options(self, directory: Path, missed_probes: int) -> None:
+    def _note_options(self, directory: Path, **found: Any) -> None:
         asked = self._asked
         note: dict[str, Any] = {
             "syscalls": asked.syscalls,
@@ -435,7 +439,7 @@ class Recorder(StopsAtEnd):
             "buffer_bytes": asked.buffer_bytes,
             "until": asked.until,
             "triggered": self._was_triggered,
-            "missed_probes": missed_probes,
+            **found,
             "kernel": platform.release(),
         }
         (directory / run_files.RECORDING).write_text(json.dumps(note, indent=2) + "\n")
@@ -447,21 +451,19 @@ class Recorder(StopsAtEnd):
         """Ends everything without a recording; nothing stays behind."""
         session, readers, spool = self._session, self._readers, self._spool
         self._session = self._readers = self._spool = None
-        try:
-            if session is not None:
-                session.stop()
-            if self._profiler is not None:
-                self._profiler.stop()
-            if self._bpf is not None:
-                self._bpf.close()
-            if readers is not None:
-                readers.stop()
-        finally:
-            del readers
-            if session is not None:
-                session.close()
+        with contextlib.ExitStack() as last_first:  # each, whatever the one before it says
             if spool is not None:
-                spool.remove()
+                last_first.callback(spool.remove)
+            if session is not None:
+                last_first.callback(session.close)
+            if readers is not None:
+                last_first.callback(readers.stop)
+            if self._bpf is not None:
+                last_first.callback(self._bpf.close)
+            if self._profiler is not None:
+                last_first.callback(self._profiler.stop)
+            if session is not None:
+                last_first.callback(session.stop)
 
     def close(self) -> None:
         """Ends a recording that still runs, without keeping it, and puts everything back. Idempotent."""

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab import renamed
 from sampleblk_lab._native import core
@@ -13,7 +15,7 @@ from sampleblk_lab.recording.control import refusals
 from sampleblk_lab.recording.events import Events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
 
 class Session(Events):
@@ -32,6 +34,7 @@ class Session(Events):
 
     def __init__(self, *, top_level: bool = False, name: str | None = None) -> None:
         self._marker: core.Marker | None = None
+        self._followers: weakref.WeakSet[Generator[dict[str, Any], None, None]] = weakref.WeakSet()
         super().__init__(top_level=top_level, name=name)
 
     # -- the usual knobs
@@ -215,7 +218,9 @@ class Session(Events):
         """
         from sampleblk_lab.recording.follow import follow
 
-        return follow(self, idle)
+        events = follow(self, idle)
+        self._followers.add(events)
+        return events
 
     def close(self) -> None:
         """Puts every change back and removes the instance. The second call does nothing.
@@ -223,5 +228,9 @@ class Session(Events):
         Raises:
             OSError: Something could not be put back; the rest was.
         """
-        self._marker = None  # an open file would keep the instance from going
+        # An open file would keep the instance from going.
+        self._marker = None
+        for events in self._followers:
+            with contextlib.suppress(ValueError):  # another thread is in it
+                events.close()
         super().close()

@@ -278,7 +278,7 @@ def trust_checks(
     path = run.directory / "trust.json" if run.directory is not None else None
     found = trust.read(path) if path is not None and path.exists() else []
     for one in recordings:
-        found += of_recording(one.run, lost=one.lost)
+        found += of_recording(one.run, one.counts)
     if run.result is not None and calls is not None:
         with suppress(UnsupportedError):  # which the page says in the table's place
             found += _calls_against_job(run.result, calls.calls)

@@ -12,9 +12,9 @@
 #include <cerrno>
 #include <charconv>
 #include <exception>
+#include <span>
 #include <thread>
 
-#include "recording/tracefs_shim.h"
 #include "sampleblk/error.hpp"
 #include "sampleblk/fd.hpp"
 #include "sampleblk/signals.hpp"
@@ -27,6 +27,8 @@ namespace {
 
 // How long a reader sleeps when no full page is there; a ring buffer of some MiB takes longer than this to fill.
 constexpr int kIdleMs = 20;
+
+constexpr std::size_t kPipePages = 16;  // PIPE_DEF_BUFFERS
 
 std::vector<std::uint32_t> buffer_cpus(const std::string& instance_dir) {
     const std::string path = instance_dir + "/per_cpu";
@@ -47,10 +49,6 @@ std::vector<std::uint32_t> buffer_cpus(const std::string& instance_dir) {
     return out;
 }
 
-struct CpuCloser {
-    void operator()(tracefs_cpu* cpu) const noexcept { sblk_cpu_close(cpu); }
-};
-
 }  // namespace
 
 struct BufferReaders::Impl {
@@ -59,9 +57,8 @@ struct BufferReaders::Impl {
         Fd raw;
         Fd spool;
         std::string spool_path;
-        std::unique_ptr<tracefs_cpu, CpuCloser> pages;
+        Fd pipe[2];  // of splice(2), which is between a pipe and something else; empty between two moves
         std::vector<std::byte> page;
-        bool splice = true;
         std::exception_ptr failure;
         std::atomic<int> tid{0};
         std::atomic<std::uint64_t> bytes{0};
@@ -74,31 +71,49 @@ struct BufferReaders::Impl {
     std::vector<SpoolFile> files;
     bool stopped = false;
 
-    // Moves one sub-buffer or more; false when there was none. Some file systems (9p) take no splice.
-    static bool move(Reader& reader, bool partial) {
-        if (reader.splice && !partial) {
-            const int moved = sblk_cpu_splice(reader.pages.get(), reader.spool.get());
-            if (moved >= 0) {
-                reader.bytes += static_cast<std::uint64_t>(moved);
-                return moved > 0;
-            }
-            if (errno != EINVAL && errno != ENOSYS) {
-                throw_errno("splice", reader.spool_path);
-            }
-            reader.splice = false;
-        }
-        const int got = sblk_cpu_read(reader.pages.get(), reader.page.data());
-        if (got < 0) {
+    // The result of reading the buffer: 0 where there is nothing to read now. ENODEV: a CPU that has not been online
+    // since the buffer was made has none.
+    static std::size_t available(ssize_t got, const Reader& reader) {
+        if (got < 0 && errno != EAGAIN && errno != EINTR && errno != ENODEV) {
             throw_errno("read", reader.spool_path);
         }
-        if (got == 0) {
-            return false;
+        return static_cast<std::size_t>(std::max<ssize_t>(got, 0));
+    }
+
+    // Passes on what is in the pipe. Some file systems (9p) take no splice.
+    static void empty_pipe(Reader& reader, std::size_t left) {
+        while (left != 0) {
+            ssize_t moved = splice(reader.pipe[0].get(), nullptr, reader.spool.get(), nullptr, left, SPLICE_F_MOVE);
+            if (moved < 0 && errno == EINVAL) {
+                const auto part = std::span(reader.page).first(std::min(left, reader.page.size()));
+                moved = static_cast<ssize_t>(read_full(reader.pipe[0].get(), part, reader.spool_path));
+                write_full(reader.spool.get(), part, reader.spool_path);
+            } else if (moved < 0 && errno != EINTR) {
+                throw_errno("splice", reader.spool_path);
+            }
+            left -= static_cast<std::size_t>(std::max<ssize_t>(moved, 0));
         }
-        // read(2) of a partly filled page gives only its head; in the file every page has its full size.
-        std::fill(reader.page.begin() + got, reader.page.end(), std::byte{0});
-        write_full(reader.spool.get(), reader.page, reader.spool_path);
-        reader.bytes += reader.page.size();
-        return true;
+    }
+
+    // Moves one sub-buffer or more; false when there was none.
+    static bool move(Reader& reader, bool partial) {
+        std::size_t got = 0;
+        if (!partial) {
+            got = available(splice(reader.raw.get(), nullptr, reader.pipe[1].get(), nullptr,
+                                   kPipePages * reader.page.size(), SPLICE_F_MOVE | SPLICE_F_NONBLOCK),
+                            reader);
+            empty_pipe(reader, got);
+        } else {
+            got = available(read(reader.raw.get(), reader.page.data(), reader.page.size()), reader);
+            if (got != 0) {
+                // read(2) of a partly filled page gives only its head; in the file every page has its full size.
+                std::fill(reader.page.begin() + static_cast<std::ptrdiff_t>(got), reader.page.end(), std::byte{0});
+                got = reader.page.size();
+                write_full(reader.spool.get(), reader.page, reader.spool_path);
+            }
+        }
+        reader.bytes += got;
+        return got != 0;
     }
 
     void run(Reader& reader) const {
@@ -162,10 +177,12 @@ BufferReaders::BufferReaders(const std::string& instance_dir, const std::string&
         reader->spool_path = spool_dir + "/cpu" + std::to_string(cpu);
         // splice(2) refuses files opened with O_APPEND.
         reader->spool = open_file(reader->spool_path, O_RDWR | O_CREAT | O_TRUNC, 0600);
-        reader->pages.reset(sblk_cpu_open(reader->raw.get(), static_cast<int>(size)));
-        if (!reader->pages) {
-            throw_errno("tracefs_cpu_alloc_fd", raw);
+        int ends[2];
+        if (pipe2(ends, O_CLOEXEC) != 0) {
+            throw_errno("pipe2");
         }
+        reader->pipe[0] = Fd(ends[0]);
+        reader->pipe[1] = Fd(ends[1]);
         reader->page.resize(size);
         impl_->readers.push_back(std::move(reader));
     }
@@ -198,7 +215,6 @@ const std::vector<SpoolFile>& BufferReaders::stop() {
         } catch (...) {
             failure = std::current_exception();
         }
-        reader->pages.reset();
         reader->raw.reset();
         reader->spool.reset();
         impl_->files.push_back({reader->cpu, reader->spool_path, reader->bytes.load()});
