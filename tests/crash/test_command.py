@@ -83,6 +83,21 @@ def test_explore_finds_what_a_function_refuses(
     assert list(folder.glob("sampleblk-crash-*")) == []
 
 
+def test_a_check_that_ends_its_process_is_no_verdict(folder: Path) -> None:
+    with (folder / "accounts.py").open("a") as file:
+        file.write("\ndef leaves(image, state):\n    import os\n    os._exit(0)\n")
+    command = ["crash", "explore", ".", "--check", "accounts:leaves", "--workers", "1"]
+    done = subprocess.run(
+        [sys.executable, "-c", "from sampleblk_lab.cli import main; raise SystemExit(main())", *command],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "a worker ended by itself, with exit status 0" in done.stderr
+
+
 def test_what_was_found_is_told_where_it_cannot_be_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["crash", "explore", ".", "--check", "accounts:half", "--json"]
     (folder / "failures").touch()

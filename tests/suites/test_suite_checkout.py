@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +16,9 @@ from sampleblk_lab.cli import main
 from sampleblk_lab.errors import FormatError, InputError, UnsupportedError
 from sampleblk_lab.suites import SUITES, checkout, packages
 from sampleblk_lab.suites.checkout import SuiteBuildError
+from sampleblk_lab.suites.folder import Plan
+from sampleblk_lab.suites.suite import Setup
+from sampleblk_lab.sweeps.trial import Shape
 
 XFSTESTS = SUITES["xfstests"]
 ROOT = Path(__file__).parents[2]
@@ -116,6 +122,29 @@ def test_what_tests_ask_for_and_what_is_lacking(miniature: Path, capsys: pytest.
     # Options that cannot be are told at once.
     assert main(["xfstests", "--checkout", str(miniature), "--fs", "ntfs", "generic/001"]) == 2
     assert "--fs 'ntfs' (expected ext2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("asked", "capacity_bytes", "cpus"),
+    [([], 4 << 30, 3), (["--capacity", "2G"], 2 << 30, 3), (["--cpus", "1"], 4 << 30, 1)],
+)
+def test_a_run_that_goes_on_takes_what_is_not_asked_for_from_before(
+    asked: list[str], capacity_bytes: int, cpus: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where what is asked for is the default: that is another run, and refused as such."""
+    setup = Setup(fs="xfs", capacity_bytes=4 << 30)
+    machine = {"cpus": 3, "memory_mib": 512, "accel": "tcg", "release": "6.1"}
+    plan = Plan("xfstests", "", "", "6.1", machine, setup, 7.0, ("generic/001",))
+    (tmp_path / "suite.json").write_text(json.dumps(plan.json()))
+    seen: list[Any] = []
+
+    def prepare(_suite: str, _selection: object, *made: object, **named: object) -> None:
+        seen.extend([*made, named["shape"], named["deadline_s"]])
+        raise InputError("enough")
+
+    monkeypatch.setattr("sampleblk_lab.suites.running.prepare", prepare)
+    assert main(["xfstests", "--resume", "--folder", str(tmp_path), *asked]) == 2
+    assert seen == [replace(setup, capacity_bytes=capacity_bytes), Shape(cpus, 512, "tcg"), 7.0]
 
 
 # --- packages

@@ -33,15 +33,15 @@ _FS = {"xfstests": "ext4", "blktests": ""}
 def configure_xfstests(parser: argparse.ArgumentParser) -> None:
     """Adds the options of xfstests."""
     fs = _FS["xfstests"]
-    parser.add_argument("--fs", default=fs, metavar="NAME", help=f"ext2, ext3, ext4, xfs, btrfs or f2fs ({fs})")
-    parser.add_argument("--mkfs-options", default="", metavar="TEXT", help="of mkfs, as MKFS_OPTIONS has them")
-    parser.add_argument("--mount-options", default="", metavar="LIST", help="after -o, of test and scratch")
+    parser.add_argument("--fs", metavar="NAME", help=f"ext2, ext3, ext4, xfs, btrfs or f2fs ({fs})")
+    parser.add_argument("--mkfs-options", metavar="TEXT", help="of mkfs, as MKFS_OPTIONS has them")
+    parser.add_argument("--mount-options", metavar="LIST", help="after -o, of test and scratch")
     _configure(parser, "xfstests", "generic/001, 'generic/00?', ext4")
 
 
 def configure_blktests(parser: argparse.ArgumentParser) -> None:
     """Adds the options of blktests."""
-    parser.set_defaults(fs=_FS["blktests"], mkfs_options="", mount_options="")
+    parser.set_defaults(fs=None, mkfs_options=None, mount_options=None)
     _configure(parser, "blktests", "block/003, block, loop")
 
 
@@ -76,11 +76,9 @@ def _configure(parser: argparse.ArgumentParser, suite: str, example: str) -> Non
     parser.add_argument(
         "--deadline", type=float, default=None, metavar="SECONDS", help="how long a test may take (900)"
     )
-    parser.add_argument(
-        "--device", choices=["sampleblk", "brd", "null_blk"], default="sampleblk", help="what tests run on"
-    )
-    parser.add_argument("--mode", choices=["mq", "bio"], default="mq", help="the driver's (mq)")
-    parser.add_argument("--capacity", default="2G", metavar="SIZE", help="of each device (2G)")
+    parser.add_argument("--device", choices=["sampleblk", "brd", "null_blk"], help="what tests run on (sampleblk)")
+    parser.add_argument("--mode", choices=["mq", "bio"], help="the driver's (mq)")
+    parser.add_argument("--capacity", metavar="SIZE", help="of each device (2G)")
     group = parser.add_argument_group("virtual machine")
     group.add_argument(
         "--kernel",
@@ -90,11 +88,11 @@ def _configure(parser: argparse.ArgumentParser, suite: str, example: str) -> Non
     add_shape(group, cpus=1, memory="2G", memory_help="memory; devices take what is written of it")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     add_json(parser)
-    parser.set_defaults(run=_run, suite=suite)
+    # What is not asked for is a run's that goes on, or as its help says.
+    parser.set_defaults(run=_run, suite=suite, cpus=None, memory=None)
 
 
 def _run(options: argparse.Namespace) -> int:
-    from sampleblk_lab._native import core
     from sampleblk_lab.suites import known, packages, running
     from sampleblk_lab.suites.folder import Plan
     from sampleblk_lab.suites.suite import DEADLINE_S, Selection, Setup, words_of_excludes
@@ -104,7 +102,7 @@ def _run(options: argparse.Namespace) -> int:
         raise InputError(f"--deadline {options.deadline}", expected="a positive number of seconds")
     if options.resume and not options.folder:
         raise InputError("--resume without --folder", expected="the folder of the run that is to go on")
-    if options.device != "sampleblk" and options.mode != "mq":
+    if options.device not in (None, "sampleblk") and options.mode not in (None, "mq"):
         raise InputError(f"--mode {options.mode} of {options.device}", expected="--device sampleblk")
     path = Path(options.folder or "").absolute()
     # Before the long part: a name that is wrong is told at once.
@@ -119,21 +117,17 @@ def _run(options: argparse.Namespace) -> int:
         tuple(_split(options.exclude_group)),
         (*options.exclude, *excluded),
     )
-    setup = Setup(
-        fs=options.fs,
-        device=options.device,
-        mode=options.mode,
-        capacity_bytes=core.parse_bytes(options.capacity, "--capacity"),
-        mkfs=options.mkfs_options,
-        mount=options.mount_options,
-    )
-    shape = Shape.of(
-        {
-            "cpus": options.cpus,
-            "memory_mib": core.parse_bytes(options.memory, "--memory") >> 20,
-            **({"accel": options.accel} if options.accel else {}),
-        }
-    )
+    asked = {
+        "fs": options.fs,
+        "device": options.device,
+        "mode": options.mode,
+        "capacity_bytes": _bytes(options.capacity, "--capacity"),
+        "mkfs": options.mkfs_options,
+        "mount": options.mount_options,
+    }
+    memory = _bytes(options.memory, "--memory")
+    vm = {"cpus": options.cpus, "memory_mib": None if memory is None else memory >> 20, "accel": options.accel}
+    setup, machine = Setup(fs=_FS[options.suite]), {"cpus": 1, "memory_mib": 2048}
     deadline_s = options.deadline or DEADLINE_S
     kernel = options.kernel or os.environ.get("SAMPLEBLK_KERNEL")
     if options.resume:
@@ -143,24 +137,21 @@ def _run(options: argparse.Namespace) -> int:
         if not (options.tests or options.group):
             # What is asked for beside it makes another run, and that is refused below.
             selection = dataclasses.replace(selection, names=plan.tests)
-            setup = plan.setup if setup == Setup(fs=_FS[options.suite]) else setup
+            setup = plan.setup
             kernel = options.kernel or plan.kernel
-            shape = dataclasses.replace(
-                shape,
-                cpus=plan.machine["cpus"],
-                memory_mib=plan.machine["memory_mib"],
-                accel=plan.machine["accel"],
-            )
+            machine = {name: plan.machine[name] for name in vm if plan.machine[name] is not None}
             deadline_s = options.deadline or plan.deadline_s
     elif options.folder and (path / "suite.json").exists() and not options.list:
         raise InputError(f"{path} has a run already", expected="--resume, or another --folder")
+    setup = dataclasses.replace(setup, **{name: value for name, value in asked.items() if value is not None})
+    machine |= {name: value for name, value in vm.items() if value is not None}
     prepared = running.prepare(
         options.suite,
         selection,
         setup,
         where=options.checkout,
         kernel=kernel,
-        shape=shape,
+        shape=Shape.of(machine),
         deadline_s=deadline_s,
     )
     if options.list:
@@ -181,6 +172,12 @@ def _run(options: argparse.Namespace) -> int:
     if ran.interrupted:
         return INTERRUPTED
     return 0 if ran.judged.ok else 1
+
+
+def _bytes(text: str | None, option: str) -> int | None:
+    from sampleblk_lab._native import core
+
+    return None if text is None else core.parse_bytes(text, option)
 
 
 def _split(groups: list[str]) -> list[str]:

@@ -626,7 +626,7 @@ def explore(
             from sampleblk_lab.crash.cluster import explore_on_cluster
 
             explore_on_cluster(task, found, failures, client, workers, line, note)
-        elif workers is None or workers == 1:
+        elif workers is None:
             _explore_here(task, found, failures, folder, line, note)
         else:
             from sampleblk_lab.crash.workers import explore_in_processes
