@@ -19,7 +19,7 @@ from sampleblk_lab.cli import completion, main, output
 from sampleblk_lab.cli import job as cli_job
 from sampleblk_lab.cli.main import COMMANDS
 from sampleblk_lab.errors import UnsupportedError
-from sampleblk_lab.kernels import toolchain
+from sampleblk_lab.kernels import driver, toolchain
 from sampleblk_lab.results import store
 from sampleblk_lab.table import Table
 from sampleblk_lab.vm import accel
@@ -83,6 +83,16 @@ def test_doctor_tells_of_too_little_room(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(doctor, "_MEMORY_BYTES", 1 << 60)
     assert "SAMPLEBLK_CACHE" in _checked("cache").remedy
     assert "--memory 512M" in _checked("memory").remedy
+
+
+@pytest.mark.parametrize("name", ["my cache", "o'clock", "a#b"])
+def test_a_cache_that_make_cannot_work_in_is_told(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = kernels.resolve("6.1")
+    monkeypatch.setenv("SAMPLEBLK_CACHE", str(tmp_path / name))
+    check = _checked("cache")
+    assert (check.state, "kbuild takes no path with" in check.found) == (doctor.FAILED, True)
+    with pytest.raises(UnsupportedError, match=r"kbuild takes no path with .*SAMPLEBLK_CACHE"):
+        driver.module_tree(kernel)
 
 
 def test_doctor_tells_of_a_kernel_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

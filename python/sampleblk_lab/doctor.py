@@ -150,9 +150,11 @@ def _whole() -> str:
 
 
 def _space() -> str:
+    from sampleblk_lab.kernels import driver
     from sampleblk_lab.paths import cache_root, writing_cache
 
     folder = cache_root()
+    driver.check_path(folder)
     there = next(path for path in (folder, *folder.parents) if path.exists())
     with writing_cache(there), tempfile.TemporaryFile(dir=there):
         pass

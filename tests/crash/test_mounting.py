@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -195,3 +196,18 @@ def test_that_nobody_may_mount_is_no_finding(image: Path) -> None:
         os.seteuid(0)
     with pytest.raises(UnsupportedError, match="mounting a nosuchfs"), checks._mounted(image, "nosuchfs", ""):
         pass
+
+
+@pytest.mark.skipif(not os.access("/run", os.W_OK), reason="mounting is for root")
+def test_states_of_a_btrfs_are_mounted_one_at_a_time_whatever_tmpdir_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = set()
+    monkeypatch.setattr(checks, "flock", lambda file, _: locked.add(file.name))
+    monkeypatch.setattr(checks, "_BTRFS_CONTROL", tmp_path / "none")
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / name))
+        with checks._only_btrfs():
+            pass
+    assert len(locked) == 1

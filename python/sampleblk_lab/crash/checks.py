@@ -269,7 +269,9 @@ def _only_btrfs() -> Iterator[contextlib.ExitStack]:
     forgotten: as long as it lasts, the same file system of an older generation is "File exists" to it.
     """
     with contextlib.ExitStack() as stack:
-        lock = stack.enter_context((Path(tempfile.gettempdir()) / "sampleblk-crash-btrfs.lock").open("w"))
+        # The machine's, whatever TMPDIR a process has; who may not write there cannot mount either.
+        folder = "/run" if os.access("/run", os.W_OK) else tempfile.gettempdir()
+        lock = stack.enter_context(Path(folder, "sampleblk-crash-btrfs.lock").open("w"))
         flock(lock, LOCK_EX)
         with contextlib.suppress(FileNotFoundError), _BTRFS_CONTROL.open("wb", buffering=0) as control:
             detached = [loop for loop in Path("/sys/block").glob("loop*") if not (loop / "loop").exists()]

@@ -6,12 +6,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sampleblk_lab.errors import SampleblkError
+from sampleblk_lab.errors import SampleblkError, UnsupportedError
 from sampleblk_lab.paths import built_directory, cache_root, keep_newest, locked, make_environment, module_source
 from sampleblk_lab.progress import step
 
@@ -27,6 +28,10 @@ _KEPT = 8
 
 # Beside a tree: its driver's path and hash, written last. Versions that write another one have trees of their own.
 _MARK = "sha256"
+
+
+# What make, or the shell that it has run commands, takes for something else in a path.
+_SPECIAL = re.compile(r"""[\s:#$%'"`\\;&|<>()*?]""")
 
 
 class DriverBuildError(SampleblkError, RuntimeError):
@@ -101,9 +106,21 @@ def _whole(target: Path) -> bool:
         return False
 
 
+def check_path(folder: Path) -> None:
+    """Raises UnsupportedError where kbuild cannot work with a folder."""
+    if found := _SPECIAL.search(str(folder)):
+        raise UnsupportedError(
+            f"building the driver with {folder}",
+            f"kbuild takes no path with {found[0]!r}",
+            "use another one; SAMPLEBLK_CACHE says where the cache is",
+        )
+
+
 def _build(kernel: Kernel, source: Path, scratch: Path) -> None:
     from sampleblk_lab.kernels import toolchain
 
+    for path in (scratch, kernel.build):
+        check_path(Path(path or "/"))
     work = scratch / "source"
     for path in _sources(source):
         copy = work / path.relative_to(source)
