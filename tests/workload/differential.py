@@ -405,11 +405,14 @@ def explained(keys: dict[str, str], mine: JobOutcome, theirs: JobOutcome) -> str
         return "where fio appends in later passes and zones depends on the size before"
     if is_null and "filesize" in keys and ":-" in keys["rw"]:
         return "fio goes backwards from an end that such a file does not have"
-    if keys.get("offset", "").endswith("%") and repeats:
-        return "fio counts an offset in percent of a new file from its second loop on"
+    if keys.get("offset", "").endswith("%") and (repeats or "zonemode" in keys):
+        return "fio counts an offset in percent of a new file from its second loop on, and where its zones begin again"
     if keys.get("offset", "").endswith("%") and keys["ioengine"] == "mmap" and verifies:
         return "and from when it verifies, with a mapping that begins at the other"
     # --- how much
+    syncs = {"fsync", "fdatasync", "sync_file_range"} & keys.keys()
+    if queues and syncs and "number_ios" in keys and theirs.ios["write"] < mine.ios["write"] <= theirs.syncs[1]:
+        return "fio counts a sync that its engine queues against number_ios"
     if kind == "trimwrite" and "offset" in keys and theirs.ios["trim"] < theirs.ios["write"]:
         return "fio's trimwrite loses trims behind an offset"
     if verifies and kind == "read" and mine.ios["read"] == theirs.ios["read"] * int(keys.get("loops", "1")):

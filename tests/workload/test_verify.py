@@ -91,16 +91,20 @@ def test_what_continue_on_error_lets_pass_is_counted_as_fio_counts_it(tmp_path: 
         assert f"errors    : total={2 * jobs}, first_error={errno.EILSEQ}/<" in str(result)
 
 
-@pytest.mark.parametrize("rw", ["write", "randwrite"])
+@pytest.mark.parametrize("rw", ["write", "randwrite", "randrw"])
 def test_blocks_of_any_length_are_checked_whole(tmp_path: Path, rw: str) -> None:
     path = tmp_path / "f"
     keys = {"bsrange": "512-8k", "bs_unaligned": 1, "filename": path, "verify": "md5"}
     result = lab.Job(rw=rw, size="100k", **keys).run(progress=False)
     (job,) = result.json()["jobs"]
-    assert job["sampleblk"]["verify"] == {"blocks": job["read"]["total_ios"], "errors": 0, "mismatches": []}
-    assert job["read"]["io_bytes"] % 512
+    verified = job["sampleblk"]["verify"]
+    assert (verified["errors"], verified["mismatches"]) == (0, [])
+    assert job["write"]["io_bytes"] % 512
     if rw == "write":
+        assert verified["blocks"] == job["write"]["total_ios"] == job["read"]["total_ios"]
         assert job["read"]["io_bytes"] == job["write"]["io_bytes"]
+    else:
+        assert 5 < verified["blocks"] <= job["write"]["total_ios"]  # of those that were not written over
 
 
 def test_verify_fatal_stops_at_the_first(tmp_path: Path) -> None:

@@ -123,10 +123,7 @@ void complete_verify(JobOptions& job) {
     const std::uint64_t least = job.min_bs[writing];
     const std::uint64_t most = job.max_bs[writing];
     std::uint64_t& interval = job.verify_interval_bytes;
-    if (job.writes && job.bs_unaligned && least != most && job.verify != Verify::null) {
-        if (job.reads) {
-            refuse("bs_unaligned makes blocks that reads of other lengths cannot check", "bs_unaligned=0");
-        }
+    if (job.writes && job.bs_unaligned && least != most) {
         interval = 0;  // each I/O is a block
         return;
     }
