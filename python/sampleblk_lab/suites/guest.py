@@ -80,11 +80,11 @@ def environment(*, udevd: bool) -> dict[str, str]:
     """What both suites' ``check`` runs with.
 
     Args:
-        udevd: Whether one runs here. Where none does, libdevmapper makes the nodes itself instead of waiting for it
-            (dmsetup(8)).
+        udevd: Whether one runs here, and libdevmapper is to wait for it; in a guest it makes its nodes itself (dmsetup(8)).
     """
     settings = {"HOME": "/root", "LC_ALL": "C", "TMPDIR": "/tmp", "TERM": "dumb"}
-    return {**os.environ, **settings, **({} if udevd else {"DM_DISABLE_UDEV": "1"})}
+    ours = {name: value for name, value in os.environ.items() if not udevd or name != "DM_DISABLE_UDEV"}
+    return ours | settings
 
 
 def started_udevd() -> bool:

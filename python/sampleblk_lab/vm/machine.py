@@ -654,7 +654,8 @@ class VM:
             stdout: Descriptor that gets its standard output; None collects it in the result.
             stderr: The same for standard error.
             cwd: Its working directory; None: ours. Its umask is ours too.
-            env: Its environment; None: ours. Its PATH gains the system's folders that it lacks.
+            env: Its environment; None: ours. Its PATH gains the system's folders that it lacks, and ``DM_DISABLE_UDEV``
+                is 1 unless it is given: no udevd runs in the guest.
             timeout: Seconds until the VM is killed for it.
             window: (rows, columns): the command gets a terminal of that size instead of pipes.
             forward_signals: Signals that, when this process gets them meanwhile, go to the command instead; SIGWINCH
@@ -683,6 +684,8 @@ class VM:
         environment = dict(os.environ if env is None else env)
         # The command is root's, whoever started it: an ordinary user's PATH has no modprobe.
         environment["PATH"] = search_path(environment.get("PATH", ""))
+        # libdevmapper leaves the names in /dev/mapper to udevd, which no guest has, unless it is told so (dmsetup(8)).
+        environment.setdefault("DM_DISABLE_UDEV", "1")
         frame = channel.execute(*_command_of(argv, environment, cwd), umask(), window)
         transfer = Transfer(self._link, stdin, stdout, stderr)
         if not self._runs.acquire(blocking=False):
