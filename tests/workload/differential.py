@@ -392,6 +392,9 @@ def explained(keys: dict[str, str], mine: JobOutcome, theirs: JobOutcome) -> str
         return "fio removes files that the null engine does not have"
     if "unlink_each_loop" in keys and "norandommap" in keys and theirs.error == errno.ENOENT:
         return "how many passes io_size needs is drawn, and fio removes its files after each"
+    holes = "zonemode" in keys or ":" in keys["rw"]
+    if "unlink_each_loop" in keys and kind == "read" and holes and {mine.error, theirs.error} == {0, errno.ENOENT}:
+        return "whether a pass in zones, or with holes, ends before the bytes of all loops are done is drawn"
     if "unlink_each_loop" in keys and kind == "rw" and errno.EIO in (mine.error, theirs.error):
         return "whether the first of a later loop is a write, or a read of an empty file, is drawn"
     # --- files that begin empty or short
@@ -411,7 +414,8 @@ def explained(keys: dict[str, str], mine: JobOutcome, theirs: JobOutcome) -> str
         return "and from when it verifies, with a mapping that begins at the other"
     # --- how much
     syncs = {"fsync", "fdatasync", "sync_file_range"} & keys.keys()
-    if queues and syncs and "number_ios" in keys and theirs.ios["write"] < mine.ios["write"] <= theirs.syncs[1]:
+    done = [sum(one.ios.values()) for one in (mine, theirs)]
+    if queues and syncs and "number_ios" in keys and done[1] < done[0] <= done[1] + theirs.syncs[1]:
         return "fio counts a sync that its engine queues against number_ios"
     if kind == "trimwrite" and "offset" in keys and theirs.ios["trim"] < theirs.ios["write"]:
         return "fio's trimwrite loses trims behind an offset"
@@ -420,6 +424,8 @@ def explained(keys: dict[str, str], mine: JobOutcome, theirs: JobOutcome) -> str
     parts = "zonemode" in keys or (":" in keys["rw"] and "nrfiles" in keys)  # a pass leaves bytes of size= undone
     if verifies and parts and all(theirs.ios[way] == 2 * mine.ios[way] for way in WAYS):
         return "fio's verify doubles the bytes of a pass in zones, and with holes in several files"
+    if is_null and kind == "trim" and syncs and done[0] < done[1]:
+        return "fio counts a sync of a job that trims as a trim"
     # --- verify
     written = [(one.ios["write"], one.ios["trim"]) for one in (mine, theirs)]
     if verifies and kind == "trimwrite" and mine.ios["read"] < theirs.ios["read"] and written[0] == written[1]:

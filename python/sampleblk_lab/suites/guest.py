@@ -80,7 +80,7 @@ def environment(*, udevd: bool) -> dict[str, str]:
     """What both suites' ``check`` runs with.
 
     Args:
-        udevd: Whether one runs here, and libdevmapper is to wait for it; in a guest it makes its nodes itself (dmsetup(8)).
+        udevd: Whether one runs here, and libdevmapper is to wait for it; without, a guest has it make the nodes itself.
     """
     settings = {"HOME": "/root", "LC_ALL": "C", "TMPDIR": "/tmp", "TERM": "dumb"}
     ours = {name: value for name, value in os.environ.items() if not udevd or name != "DM_DISABLE_UDEV"}
