@@ -59,7 +59,7 @@ _TARGETS = {
 
 # Tests that make devices of their own wait for udevd by "udevadm wait", without end where there is none (common/rc).
 _MAKES_DEVICES = re.compile(
-    r"common/(dm|scsi_debug|zbd)|_require_(loop|dm_target)|_dmsetup|DMSETUP_PROG|losetup|lvm|LVM|_udev_wait|UDEV"
+    r"common/(dm|scsi_debug|zbd)|_require_(loop|dm_target)|_dmsetup|DMSETUP_PROG|losetup|lvm|LVM|_udev_wait|UDEV\w*_PROG"
 )
 
 _REQUIRE = re.compile(r"^\s*(_require_\w+)[ \t]*([^\n#&|;]*)", re.MULTILINE)
