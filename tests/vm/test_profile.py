@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import sampleblk_lab as lab
+from sampleblk_lab import trust
 
 pytestmark = pytest.mark.each_kernel
 
@@ -79,3 +80,19 @@ def test_every_moment_of_a_thread_is_on_or_off_the_cpu(recorded):
     assert wall.unit == "ns"
     off = profile.off_cpu().total
     assert wall.total > off > 0
+
+
+@pytest.mark.parametrize("how", ["0", "1", "01"])
+def test_a_cpu_that_goes_or_comes_puts_a_profile_in_doubt(how):
+    """Its events were opened while it was there, or are not, and go with it."""
+    online = Path("/sys/devices/system/cpu/cpu1/online")
+    if not online.exists():
+        pytest.skip("one CPU")
+    try:
+        online.write_text("0" if how == "1" else "1")
+        with trust.collected() as said, lab.profile(hz=99):
+            for state in how:
+                online.write_text(state)
+    finally:
+        online.write_text("1")
+    assert "CPUs that went or came while they were sampled: cpu1: incomplete" in map(str, said.doubts())
