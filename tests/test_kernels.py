@@ -279,6 +279,32 @@ def test_lists_that_name_what_is_gone_are_asked_for_again(monkeypatch: pytest.Mo
     assert not (suite.root / "updated").exists()
 
 
+def test_lists_that_are_gone_or_of_a_clock_that_was_ahead_are_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SAMPLEBLK_CACHE", str(tmp_path))
+    monkeypatch.setenv("SAMPLEBLK_DEBIAN_MIRROR", "file:/none")
+    suite = debian.Suite("bookworm")
+    listed = suite.root / "lists/none_Packages"
+    asked = []
+
+    def update(*_: object) -> str:
+        asked.append(1)
+        listed.touch()
+        return ""
+
+    monkeypatch.setattr(debian, "run", update)
+    suite.update()
+    suite.update()
+    assert len(asked) == 1
+    listed.unlink()
+    suite.update()
+    assert len(asked) == 2
+    os.utime(suite.root / "updated", (time.time() + 1e6,) * 2)
+    suite.update()
+    assert len(asked) == 3
+
+
 def test_the_lists_of_a_suite_are_read_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Also where apt is told to keep nothing, as in containers: a kernel of no suite took half a minute to be named."""
     monkeypatch.setenv("SAMPLEBLK_CACHE", str(tmp_path))
@@ -288,7 +314,7 @@ def test_the_lists_of_a_suite_are_read_once(monkeypatch: pytest.MonkeyPatch, tmp
     for folder in ("state", "lists/partial", "cache"):
         (suite.root / folder).mkdir(parents=True)
     (suite.root / "sources.list").write_text(suite._source_line())
-    for name in ("status", "updated"):
+    for name in ("status", "updated", "lists/none_Packages"):
         (suite.root / name).touch()
     assert suite.names("linux-.*") == []
     assert (suite.root / "cache/pkgcache.bin").exists()

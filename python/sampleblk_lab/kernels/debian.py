@@ -139,7 +139,7 @@ class Suite:
             listed = self.root / "sources.list"
             if stamp.exists() and listed.read_text() == source:
                 age = time.time() - stamp.stat().st_mtime
-                if age < _LISTS_MAX_AGE_S:
+                if 0 <= age < _LISTS_MAX_AGE_S and any((self.root / "lists").glob("*Packages*")):
                     return
             for folder in ("state", "lists/partial", "cache/archives/partial"):
                 (self.root / folder).mkdir(parents=True, exist_ok=True)
