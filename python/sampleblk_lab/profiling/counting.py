@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from sampleblk_lab import renamed, tasks
+from sampleblk_lab import renamed, tasks, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError, UnsupportedError
-from sampleblk_lab.profiling.profiler import is_trace_point
+from sampleblk_lab.profiling.profiler import is_trace_point, of_cpus, online
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Stat:
         self.user: float | None = None
         self.system: float | None = None
         self._pids = tuple(pids)
+        self._online = {} if pids or command else online()
         tracefs = core.tracefs_dir() if any(map(is_trace_point, events)) else ""
         self._counters: core.CounterSet | None = core.CounterSet(
             list(events), pids=list(pids), children=children, commands=bool(command), tracefs=tracefs
@@ -82,6 +83,9 @@ class Stat:
             counters.stop()
             self._end = time.monotonic_ns()
             self._rows = counters.read()
+            if self._online:
+                moved = of_cpus(self._online)
+                trust.later(lambda: moved)
         return self
 
     def _values(self) -> list[dict[str, Any]]:

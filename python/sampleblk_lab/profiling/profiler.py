@@ -68,13 +68,20 @@ def is_trace_point(event: str) -> bool:
     return re.fullmatch(r"[^:]+:(?![uk]+$).+", event) is not None
 
 
-def _online() -> dict[str, int]:
+def online() -> dict[str, int]:
     """The CPUs that are online, each with a number that is another one when it has gone and come back."""
     found = {}
     for folder in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology"):
         with contextlib.suppress(FileNotFoundError):
             found[folder.parent.name] = folder.stat().st_ino
     return found
+
+
+def of_cpus(before: dict[str, int]) -> list[trust.Check]:
+    """What is missing since `before`, which was :func:`online`: an event is opened on a CPU, and goes with it."""
+    moved = ", ".join(sorted(dict(before.items() ^ online().items())))
+    told = trust.Check("lost", "CPUs that went or came while they were looked at", moved, "incomplete", is_doubt=True)
+    return [told] if moved else []
 
 
 class Profiler:
@@ -86,7 +93,7 @@ class Profiler:
         self._spool: str | None = None
         self._stats: dict[str, Any] = {}
         self._online: dict[str, int] = {}
-        self._moved: list[str] = []
+        self._moved: list[trust.Check] = []
         self._profile: Profile | None = None
 
     def start(self) -> Self:
@@ -100,7 +107,7 @@ class Profiler:
         if self._spool is not None:
             raise RuntimeError("a Profiler samples once; make another one with profile()")
         self._spool, self._finalizer = scratch_of(self, "profile")
-        self._online = _online()
+        self._online = online()
         sampler = core.Sampler(f"{self._spool}/perf.data", **self._options)
         sampler.start()
         self._sampler = sampler
@@ -111,7 +118,7 @@ class Profiler:
         if self._sampler is not None:
             sampler, self._sampler = self._sampler, None
             self._stats = sampler.stop()
-            self._moved = sorted(dict(self._online.items() ^ _online().items()))
+            self._moved = of_cpus(self._online)
             trust.later(self._checks)
             # Now: a module that is unloaded later takes its names along.
             names = Path("/proc/kallsyms").read_bytes()
@@ -125,10 +132,7 @@ class Profiler:
         found = [trust.of_losses(f"samples {name}", int(self._stats[name])) for name in ("lost", "throttled")]
         if dropped := int(self._stats["dropped_bytes"]):
             found.append(trust.of_losses("bytes of samples beyond the limit", dropped))
-        if self._moved:
-            what = "CPUs that went or came while they were sampled"
-            found.append(trust.Check("lost", what, ", ".join(self._moved), "incomplete", is_doubt=True))
-        return found
+        return found + self._moved
 
     def limit_to(self, pids: list[int], *, children: bool = True) -> None:
         """Samples only these processes, unless it was told whom to sample; before it starts.
