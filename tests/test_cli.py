@@ -352,6 +352,11 @@ def test_an_option_with_nothing_is_not_one_that_is_left_out(
     assert "expected a value, not ''" in capsys.readouterr().err
 
 
+def test_no_options_of_mkfs_and_mount_are_what_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["xfstests", "--mkfs-options", "", "--mount-options=", "--resume"]) == 2
+    assert "--resume without --folder" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("seconds", ["nan", "inf", "0"])
 def test_a_timeout_that_is_no_time_starts_no_vm(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["vm", "run", "--timeout", seconds, "--", "true"]) == 125

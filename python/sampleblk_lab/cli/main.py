@@ -57,7 +57,9 @@ _BESIDE_A_COMMAND = (["record"], ["bcc"], ["bpf"], ["compare"], ["kernel", "bise
 
 
 class _Store(argparse.Action):
-    """Keeps an option's value. An empty one, as of a shell's variable that is not set, is refused."""
+    """Keeps an option's value. An empty one, as of a shell's variable that is not set, is refused where it is not a
+    default, or ``const`` says that it means something.
+    """
 
     def __call__(
         self,
@@ -66,7 +68,7 @@ class _Store(argparse.Action):
         values: object,
         option_string: str | None = None,
     ) -> None:
-        if option_string and values == "" and self.default != "":
+        if option_string and values == "" and "" not in (self.default, self.const):
             raise argparse.ArgumentError(self, "expected a value, not ''")
         setattr(namespace, self.dest, values)
 
