@@ -57,8 +57,9 @@ _BESIDE_A_COMMAND = (["record"], ["bcc"], ["bpf"], ["compare"], ["kernel", "bise
 
 
 class _Store(argparse.Action):
-    """Keeps an option's value. An empty one, as of a shell's variable that is not set, is refused where it is not a
-    default, or ``const`` says that it means something.
+    """Keeps an option's value.
+
+    An empty one, as of a shell's variable that is not set, is refused, but where ``const`` or the default is empty.
     """
 
     def __call__(
