@@ -17,6 +17,7 @@ import pytest
 from sampleblk_lab import doctor, kernels, leftovers
 from sampleblk_lab.cli import completion, main, output
 from sampleblk_lab.cli import job as cli_job
+from sampleblk_lab.cli.device import device_parameters
 from sampleblk_lab.cli.main import COMMANDS
 from sampleblk_lab.errors import UnsupportedError
 from sampleblk_lab.kernels import driver, toolchain
@@ -316,6 +317,10 @@ def test_jobs_that_a_signal_ended_are_kept(number: int, tmp_path: Path) -> None:
         (["fault", "set", "speed=1"], "a fault has no parameter 'speed'; there are"),
         (["fault", "set", "ops=read"], "the fault has no action"),
         (["fault", "set", "action=bad_sector", "repaired=1"], "a fault has no parameter 'repaired'; there are"),
+        (["fault", "set", "action=error", "errno=EIO"], "errno=EIO (expected a whole number)"),
+        (["fault", "set", "action=error", "probability=half"], "probability=half (expected a number)"),
+        (["device", "add", "cache=off"], "cache=off (expected true or false)"),
+        (["run", "--device", "cache=off", "job"], "cache=off (expected true or false)"),
         (["device", "add", "size=1"], "a device has no parameter 'size'"),
         (["device", "add", "64M"], "'64M' is no parameter of a device (expected NAME=VALUE)"),
         (["xfstests", "--deadline", "nan"], "--deadline nan (expected a positive number of seconds)"),
@@ -512,6 +517,17 @@ def test_files_elsewhere_than_on_the_device_put_a_run_in_doubt(
     assert f"in doubt: {said}\n" in capfd.readouterr().err
     [doubt] = [one for one in json.loads((tmp_path / "run/trust.json").read_text()) if one["is_doubt"]]
     assert (doubt["kind"], f"{doubt['what']}: {doubt['found']}: {doubt['verdict']}") == ("files", said)
+
+
+def test_a_switch_of_a_device_is_off_however_that_is_said() -> None:
+    words = ["cache=False", "discard=no", "fua=0", "integrity=true", "queues=2", "capacity=64M", "zone=4096"]
+    switches = {"cache": False, "discard": False, "fua": False, "integrity": True}
+    assert device_parameters(words) == {**switches, "queues": 2, "capacity": "64M", "zone": 4096}
+
+
+def test_a_device_that_is_not_there_is_not_removed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["device", "remove", "77"]) == 1
+    assert "No such device: '/dev/sampleblk77'" in capsys.readouterr().err
 
 
 @pytest.mark.full

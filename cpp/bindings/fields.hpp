@@ -4,8 +4,12 @@
 
 #include <pybind11/pybind11.h>
 
+#include <concepts>
+#include <limits>
 #include <string>
 #include <tuple>
+
+#include "sampleblk/error.hpp"
 
 namespace sampleblk::bindings {
 
@@ -29,6 +33,17 @@ template <typename S, typename... T>
     return out;
 }
 
+template <std::integral V>
+[[nodiscard]] V whole_number(const char* name, const py::handle& given) {
+    try {
+        return given.cast<V>();
+    } catch (const py::cast_error&) {
+        throw InputError(std::string(name) + "=" + py::repr(given).cast<std::string>(), {}, 0,
+                         "a whole number from " + std::to_string(std::numeric_limits<V>::min()) + " to " +
+                             std::to_string(std::numeric_limits<V>::max()));
+    }
+}
+
 // What is not given stays zero; a name that is none of the fields is a TypeError.
 template <typename S, typename... T>
 [[nodiscard]] S from_keywords(const py::kwargs& given, const std::tuple<Field<S, T>...>& fields) {
@@ -36,7 +51,7 @@ template <typename S, typename... T>
     std::size_t taken = 0;
     const auto take = [&]<typename V>(const Field<S, V>& field) {
         if (given.contains(field.name)) {
-            value.*field.member = given[field.name].template cast<V>();
+            value.*field.member = whole_number<V>(field.name, given[field.name]);
             ++taken;
         }
     };

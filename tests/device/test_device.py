@@ -97,6 +97,8 @@ def test_a_faults_chance_is_one(probability: float) -> None:
         (lab.Fault(action="bad_sector", ops="read", sector=4), "sector of a fault 'bad_sector'.*once, bad_writes"),
         (lab.Fault(action="hang", delay_ns=1), "delay_ns of a fault 'hang'.*none"),
         (lab.Fault(action="eror", errno=5), "fault action 'eror'"),
+        (lab.Fault(action="delay", delay_ns=-1), "delay_ns=-1.*a whole number"),
+        (lab.Fault(action="error", errno="EIO"), "errno='EIO'.*a whole number"),  # type: ignore[arg-type]
     ],
 )
 def test_a_fault_has_the_arguments_of_its_action_only(fault: lab.Fault, said: str) -> None:

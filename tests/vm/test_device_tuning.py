@@ -81,6 +81,16 @@ def test_geometry_is_what_was_asked() -> None:
         assert {name: int((queue / name).read_text()) for name in values} == values
 
 
+def test_a_number_that_cannot_be_is_named() -> None:
+    with pytest.raises(lab.InputError, match=r"queues=-1 \(expected a whole number from 0 to 4294967295\)"):
+        lab.Device("1M", queues=-1)
+    with lab.Device("1M") as dev:
+        with pytest.raises(lab.InputError, match="count='two'"):
+            dev.set_faults([lab.Fault(action="error", count="two")])  # type: ignore[arg-type]
+        with pytest.raises(lab.InputError, match=r"iops=1\.5"):
+            dev.set_limits(iops=1.5)  # type: ignore[arg-type]
+
+
 def test_an_eager_device_has_its_memory_from_the_beginning() -> None:
     with lab.Device("8M", eager=True) as dev:
         assert dev.info().allocated_bytes == 8 << 20

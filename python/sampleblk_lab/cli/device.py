@@ -5,10 +5,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from typing import Any
+import errno
+import os
+from inspect import signature
+from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.cli.output import add_json, show, show_table
 from sampleblk_lab.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,22 +40,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
         add_json(action)
 
 
-def value_of(text: str) -> Any:
-    """A parameter's value as Python has it: numbers, true and false, else text."""
-    if text in ("true", "false"):
-        return text == "true"
+_YES_OR_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def _value_of(name: str, text: str, kind: str) -> Any:
+    """A parameter's value as Python has it, by the parameter's annotation."""
+    if "bool" in kind:
+        if text.lower() not in _YES_OR_NO:
+            raise InputError(f"{name}={text}", expected="true or false")
+        return _YES_OR_NO[text.lower()]
     try:
-        return int(text)
+        return float(text) if kind == "float" else int(text)
     except ValueError:
+        if "str" not in kind:
+            raise InputError(f"{name}={text}", expected="a number" if kind == "float" else "a whole number") from None
         return text
 
 
-def parameters_of(words: list[str], known: list[str], what: str) -> dict[str, Any]:
-    """``NAME=VALUE`` words as keywords.
+def parameters_of(words: list[str], made: Callable[..., object], what: str, without: Sequence[str]) -> dict[str, Any]:
+    """``NAME=VALUE`` words as keywords of what is made of them, but for those `without`.
 
     Raises:
-        InputError: A word is none, or names what there is not.
+        InputError: A word is none, names what there is not, or has a value that it cannot have.
     """
+    known = {name: at.annotation for name, at in signature(made).parameters.items() if name not in without}
     chosen: dict[str, Any] = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -57,8 +71,15 @@ def parameters_of(words: list[str], known: list[str], what: str) -> dict[str, An
             raise InputError(f"{word!r} is no parameter of {what}", expected="NAME=VALUE")
         if name not in known:
             raise InputError(f"{what} has no parameter {name!r}", expected=", ".join(sorted(known)))
-        chosen[name] = value_of(value)
+        chosen[name] = _value_of(name, value, known[name])
     return chosen
+
+
+def device_parameters(words: list[str]) -> dict[str, Any]:
+    """Those of :class:`sampleblk_lab.Device`. Raises InputError."""
+    from sampleblk_lab.device import Device
+
+    return parameters_of(words, Device, "a device", ("adopt",))
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -82,12 +103,9 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _add(options: argparse.Namespace) -> int:
-    import inspect
-
     import sampleblk_lab as lab
 
-    known = [name for name in inspect.signature(lab.Device).parameters if name not in ("self", "adopt")]
-    device = lab.Device(**parameters_of(options.parameters, known, "a device"))
+    device = lab.Device(**device_parameters(options.parameters))
     device.leave()
     show(options, {"index": device.index, "path": device.path}, device.path)
     return 0
@@ -96,6 +114,8 @@ def _add(options: argparse.Namespace) -> int:
 def _remove(options: argparse.Namespace) -> int:
     import sampleblk_lab as lab
 
+    if options.index not in [info.index for info in lab.devices()]:
+        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV), f"/dev/sampleblk{options.index}")
     lab.Device(adopt=options.index).close(force=options.force)
     show(options, {"removed": options.index}, f"/dev/sampleblk{options.index} is gone")
     return 0

@@ -49,13 +49,9 @@ def _list(options: argparse.Namespace) -> int:
 def _set(options: argparse.Namespace) -> int:
     import sampleblk_lab as lab
 
-    known = [field.name for field in dataclasses.fields(lab.Fault) if field.name not in ("matched", "hits", "repaired")]
-    parameters = parameters_of(options.rule, known, "a fault")
-    for name, value in parameters.items():
-        if name == "ops":
-            parameters[name] = tuple(str(value).split(","))
-        elif name == "probability":
-            parameters[name] = float(value)
+    parameters = parameters_of(options.rule, lab.Fault, "a fault", ("matched", "hits", "repaired"))
+    if "ops" in parameters:
+        parameters["ops"] = tuple(str(parameters["ops"]).split(","))
     if "action" not in parameters:
         from sampleblk_lab.errors import InputError
 

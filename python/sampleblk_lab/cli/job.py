@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampleblk_lab import run_files
+from sampleblk_lab.cli.device import device_parameters
 from sampleblk_lab.cli.output import add_json, input_of
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.interrupts import GRACE_S, INTERRUPTED
@@ -76,12 +77,11 @@ def _record(options: argparse.Namespace) -> int:
 
 
 def _work(options: argparse.Namespace, recorded: dict[str, object] | None) -> int:
-    from sampleblk_lab.cli import job_guest
     from sampleblk_lab.device.filesystem import Filesystem
 
     what = _command(options) if options.words else _job(options)
     # Refused here, too, before a VM starts and before an earlier run goes.
-    job_guest.device_parameters(options.device)
+    device_parameters(options.device)
     if options.fs != "none":
         Filesystem("", options.fs)
     spec = {**what, "fs": options.fs, "device": options.device, "record": recorded}

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sampleblk_lab.cli.device import device_parameters
 from sampleblk_lab.interrupts import INTERRUPTED, shell_status
 from sampleblk_lab.paths import IN_VM
 
@@ -26,17 +27,6 @@ def guest_environment(machine: VM) -> dict[str, str]:
     return {**os.environ, IN_VM: machine.describe()}
 
 
-def device_parameters(words: list[str]) -> dict[str, Any]:
-    """The device's, of ``NAME=VALUE`` words. Raises InputError."""
-    import inspect
-
-    import sampleblk_lab as lab
-    from sampleblk_lab.cli.device import parameters_of
-
-    known = [name for name in inspect.signature(lab.Device).parameters if name not in ("self", "adopt")]
-    return {"capacity": "512M", **parameters_of(words, known, "a device")}
-
-
 def work(run_dir: Path) -> int:
     """Does what ``spec.json`` in `run_dir` says, and writes the result beside it.
 
@@ -47,7 +37,7 @@ def work(run_dir: Path) -> int:
 
     spec = json.loads((run_dir / "spec.json").read_text())
     with contextlib.ExitStack() as stack:
-        device = stack.enter_context(lab.Device(**device_parameters(spec["device"])))
+        device = stack.enter_context(lab.Device(**{"capacity": "512M", **device_parameters(spec["device"])}))
         mount = None
         if spec["fs"] != "none":
             mount = stack.enter_context(device.mkfs(spec["fs"]).mount())

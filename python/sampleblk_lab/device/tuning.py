@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sampleblk_lab import checked
 from sampleblk_lab.device import names
 from sampleblk_lab.device.latency import latency_bins, measured_ops
 from sampleblk_lab.errors import InputError
@@ -130,6 +131,8 @@ class Fault:
                 told["tag"] = names.number(names.TAGS, self.tag, "tag")
             case "bad_sector":
                 told = {"flags": _BAD_ONCE * self.once | _BAD_WRITES * self.bad_writes}
+        for name, value in told.items():
+            checked.count(name, value, 0, 2**64 - 1)
         arg0, arg1, *_ = *told.values(), 0, 0
         return {
             "action": action,
