@@ -308,6 +308,8 @@ def test_jobs_that_a_signal_ended_are_kept(number: int, tmp_path: Path) -> None:
         (["import", "job", "-o", "out"], "job: at byte 0: expected"),
         (["report", "nowhere"], "nowhere is no directory"),
         (["report", ""], "RUN '' (expected the directory of a run)"),
+        (["report", "-o", "page.html"], "--output 'page.html' without a RUN"),
+        (["record", "--hz", "99", "job"], "--hz 99 of no profile (expected --profile)"),
         (["kernel", "path", ""], "kernel '' (expected a release or its beginning, a path"),
         (["report", "--runs", "nowhere"], "--runs 'nowhere' is not a directory (expected where tests keep their runs)"),
         (["compare", "a", "b"], "there are no measurements in runs/a"),

@@ -12,6 +12,13 @@ from blockio import aligned, discard, flush, read, write
 import sampleblk_lab as lab
 
 
+def test_what_needs_a_journal_says_so() -> None:
+    with lab.Device("1M") as dev:
+        for asks in (lambda: dev.mark("a"), dev.seek, dev.journal, dev.journal_stop):
+            with pytest.raises(FileNotFoundError, match=r"journal_start\(\)"):
+                asks()
+
+
 def test_what_was_not_flushed_is_lost_and_fua_is_not() -> None:
     with lab.Device("1M", cache=True) as dev:
         write(dev.path, b"a" * 8192)

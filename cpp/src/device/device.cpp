@@ -174,7 +174,10 @@ void DeviceControl::call(unsigned long request, void* argument, const char* name
     while (::ioctl(fd_.get(), request, argument) < 0) {
         const int error = errno;
         if (error != EINTR) {
-            throw SystemError(std::string("ioctl ") + name, device, error);
+            const bool no_journal = error == ENOENT && (request == SAMPLEBLK_IOC_JOURNAL ||
+                                                        request == SAMPLEBLK_IOC_MARK || request == SAMPLEBLK_IOC_SEEK);
+            throw SystemError(std::string("ioctl ") + name, device, error,
+                              no_journal ? "it has no journal: journal_start()" : "");
         }
         // The call changed nothing, or comes to the same when it is made again.
         check_interrupt();

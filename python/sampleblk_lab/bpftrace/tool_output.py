@@ -88,7 +88,8 @@ class BccOutput:
 
     def as_json(self) -> dict[str, Any]:
         """As plain data: what of it is a table is one."""
-        found: dict[str, Any] = {"tool": self.tool, "printed": self.printed, **self._losses()}
+        found: dict[str, Any] = {"tool": self.tool, "printed": self.printed, "lost_events": self.lost_events}
+        found |= {"warnings": self.warnings, "incomplete": self.incomplete}
         for name, read in (("histogram", self.histogram), ("table", self.table)):
             try:
                 found[name] = list(read())

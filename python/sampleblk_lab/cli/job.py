@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser, *, record: bool = False) -> None:
         parser.add_argument("--events", action="append", metavar="EVENT", help="record these events")
         parser.add_argument("--block", action="store_true", help="record the block layer and the driver")
         parser.add_argument("--profile", action="store_true", help="sample what the CPUs run")
-        parser.add_argument("--hz", type=int, default=997, help="samples a second, with --profile (997)")
+        parser.add_argument("--hz", type=int, help="samples a second, with --profile (997)")
         parser.usage = "sampleblk-lab record [options] JOB_FILE [KEY=VALUE...] | [options] -- CMD [ARG...]"
         parser.epilog = "In a command, the words MOUNT and DEVICE stand for the file system and the device."
     parser.add_argument("--here", action="store_true", help="on this machine, as root, instead of in a VM")
@@ -57,6 +57,8 @@ def configure_record(parser: argparse.ArgumentParser) -> None:
 
 
 def _recorded(options: argparse.Namespace) -> dict[str, object]:
+    if options.hz is not None and not options.profile:
+        raise InputError(f"--hz {options.hz} of no profile", expected="--profile")
     others = (options.graph, options.functions, options.events, options.block, options.profile)
     return {
         "syscalls": options.syscalls or not any(others),
@@ -64,7 +66,7 @@ def _recorded(options: argparse.Namespace) -> dict[str, object]:
         "functions": options.functions,
         "events": options.events or [],
         "block": options.block,
-        "profile": options.hz if options.profile else None,
+        "profile": (997 if options.hz is None else options.hz) if options.profile else None,
     }
 
 

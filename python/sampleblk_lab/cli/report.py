@@ -24,6 +24,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def report(options: argparse.Namespace) -> int:
     """Writes the page and says where it is; without a run, lists the measurements there are."""
     if options.directory is None:
+        if options.output is not None:
+            raise InputError(f"--output {options.output!r} without a RUN", expected="the run that becomes a page")
         from sampleblk_lab.cli.output import show_table
         from sampleblk_lab.results import runs
 
