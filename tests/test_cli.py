@@ -561,6 +561,18 @@ def test_devices_and_faults_in_a_vm(sampleblk_python: RunsInVM) -> None:
     assert b"failed as told" in done.stdout
 
 
+def test_what_a_signal_ended_is_told_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_machine: object, run_dir: Path, _timeout_s: float | None) -> int:
+        (run_dir / "command.json").write_text('{"command": ["./prog"], "returncode": -2, "elapsed_s": 1}')
+        return 130
+
+    monkeypatch.setattr(cli_job, "_do", interrupted)
+    assert main(["record", "--here", "--run-dir", str(tmp_path / "run"), "--", "true"]) == 130
+    assert "./prog: ended by signal 2 (Interrupt) after 1.000 s\n" in capsys.readouterr().out
+
+
 def test_a_command_is_recorded_in_a_vm(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run_dir = tmp_path / "run"
     argv = ["record", "--syscalls", "--block", "--profile", "--json", "--run-dir", str(run_dir)]

@@ -110,7 +110,9 @@ def _work(options: argparse.Namespace, recorded: dict[str, object] | None) -> in
         print(json.dumps({"run": str(run_dir), "command" if options.words else "result": told}, indent=1))
         return status
     if options.words:
-        print(f"{shlex.join(told['command'])}: exit status {told['returncode']} after {told['elapsed_s']:.3f} s")
+        code = told["returncode"]
+        ended = f"exit status {code}" if code >= 0 else f"ended by signal {-code} ({signal.strsignal(-code)})"
+        print(f"{shlex.join(told['command'])}: {ended} after {told['elapsed_s']:.3f} s")
     else:
         print((run_dir / "report.txt").read_text())
     print(f"The run: {run_dir}   (sampleblk-lab report {shlex.quote(str(run_dir))})")

@@ -166,7 +166,8 @@ def _history(page: Page, sweep: Sweep, metric: str, better: str, across: Sequenc
     rows = table.head(_ROWS)
     shown_columns = ("revision", "repeats", "median", "low", "high", "ratio", "verdict")
     names = [*sweep.varied(), *map(found.beside, shown_columns)]
-    note = f"Each against the revision before; {better} is better. {_of(len(rows), len(table))}".strip()
+    note = f"Each against the revision before; {better} is better; low and high are the estimate's, not the median's. "
+    note = f"{note}{_of(len(rows), len(table))}".strip()
     if found.superseded:
         note += f" {found.superseded} outcomes do not count: of a function, driver or VM that was another one then."
     if found.other_axes:

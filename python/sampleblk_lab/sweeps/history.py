@@ -176,10 +176,11 @@ class History:
         that were measured with other axes (`other_axes`).
 
         Returns:
-            The axes; revision; started_ns, when the revision was first measured; repeats; median; low and high, its
-            interval where there are 6 repeats, else NaN; ratio to the revision before that has this combination, and
-            the verdict, which also says why there is none. Where an axis is called as one of these is, the column has
-            a ``_`` at the end of its name.
+            The axes; revision; started_ns, when the revision was first measured; repeats; median; low and high, the
+            interval of the trimmed mean of logarithms where there are 6 repeats, else NaN: the median of values of
+            two kinds may lie outside; ratio of these means to that of the revision before that has this combination,
+            and the verdict, which also says why there is none. Where an axis is called as one of these is, the column
+            has a ``_`` at the end of its name.
         """
         own = store.beside(self.axes, _COLUMNS)
         columns: dict[str, list[Any]] = {name: [] for name in (*self.axes, *own.values())}
