@@ -204,3 +204,35 @@ def test_what_takes_a_place_has_the_permissions_that_are_asked_for(tmp_path: Pat
         os.umask(before)
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o666 & ~umask
     assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o777 & ~umask
+
+
+_FORKS = """
+import os, sys
+from sampleblk_lab import blocks, paths
+
+class Closes(blocks.ClosesAtEnd):
+    def close(self):
+        os.write(1, b"closed\\n")
+
+class Stops(blocks.StopsAtEnd):
+    _KEPT = "it"
+    def start(self):
+        self.folder, self.remove = paths.scratch_of(self, "kept")
+        return self
+    def stop(self):
+        os.write(1, b"stopped\\n")
+
+with paths.scratch_directory("block") as folder, Closes(), Stops() as stops:
+    if os.fork() == 0:
+        sys.exit(0)
+    os.wait()
+    os.write(1, b"%d %d\\n" % (os.path.exists(folder), os.path.exists(stops.folder)))
+assert not os.path.exists(folder)
+"""
+
+
+def test_a_fork_that_ends_within_a_block_leaves_all_to_its_parent(tmp_path: Path) -> None:
+    """One that nobody has taught os._exit(), so that it leaves the block and cleans up."""
+    done = subprocess.run([sys.executable, "-c", _FORKS], capture_output=True, text=True, check=True)
+    assert done.stdout == "1 1\nstopped\nclosed\n"
+    assert list(tmp_path.iterdir()) == []

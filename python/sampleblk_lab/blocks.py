@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""``with`` blocks that have or start something, and close or stop it at their end."""
+"""``with`` blocks that have or start something, and close or stop it at their end.
+
+A fork that leaves a block does neither: it is its parent's.
+"""
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -13,17 +17,21 @@ if TYPE_CHECKING:
 class ClosesAtEnd(ABC):
     """Is there when the block begins, and closed at its end."""
 
+    _begun_in = 0  # the process
+
     @abstractmethod
     def close(self) -> None:
         """Lets go of it."""
 
     def __enter__(self) -> Self:
+        self._begun_in = os.getpid()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if self._begun_in == os.getpid():
+            self.close()
 
 
 class StopsAtEnd(ABC):
@@ -31,6 +39,7 @@ class StopsAtEnd(ABC):
 
     # What is lost where stopping fails as well, for the exception's notes.
     _KEPT: ClassVar[str]
+    _begun_in = 0  # the process
 
     @abstractmethod
     def start(self) -> Self:
@@ -41,11 +50,14 @@ class StopsAtEnd(ABC):
         """Stops it, and keeps what it has."""
 
     def __enter__(self) -> Self:
+        self._begun_in = os.getpid()
         return self.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._begun_in != os.getpid():
+            return
         if kind is None:
             self.stop()
             return

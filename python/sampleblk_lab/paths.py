@@ -307,11 +307,18 @@ def scratch_directory(kind: str, base: Path | None = None) -> Iterator[Path]:
     where, prefix = base or Path(tempfile.gettempdir()), f"sampleblk-{kind}-"
     remove_left(where, f"{prefix}*")
     made, descriptor = _made_and_held(where, prefix)
+    process = os.getpid()
     try:
         yield made
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        remove_as(process, made)
         os.close(descriptor)
+
+
+def remove_as(process: int, made: Path) -> None:
+    """Removes a folder, unless this is a fork of the process whose it is, and ends before it."""
+    if os.getpid() == process:
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def remove_left(parent: Path, pattern: str = ".*.????????") -> None:

@@ -84,6 +84,26 @@ def test_what_was_there_before_is_followed_too(tmp_path):
     assert profiler.stats["samples"] == 4
 
 
+FORK = """
+import os, sys
+import sampleblk_lab as lab
+source = lab.SampleSource("syscalls:sys_enter_pwrite64", everywhere=False)
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+with lab.profile(hz=0, pids=os.getpid(), events=[source]) as profiler:
+    if (fork := os.fork()) == 0:
+        sys.exit(0)
+    os.waitpid(fork, 0)
+    for _ in range(3):
+        os.pwrite(file, bytes(512), 0)
+print(profiler.stats["samples"])
+"""
+
+
+def test_a_fork_that_ends_does_not_end_the_sampling_of_its_parent(tmp_path):
+    done = subprocess.run([sys.executable, "-c", FORK, tmp_path / "file"], stdout=subprocess.PIPE, check=True)
+    assert done.stdout == b"3\n"
+
+
 def test_what_cannot_be_sampled_is_said():
     with pytest.raises(lab.InputError, match=r"filter 'bogus > 1'.*format"):
         lab.profile(hz=0, events=lab.SampleSource("sched:sched_switch", filter="bogus > 1")).start()

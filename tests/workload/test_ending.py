@@ -57,6 +57,26 @@ def gone_within(pids: list[int], seconds: float) -> bool:
     return True
 
 
+_FORK = """
+import os, sys
+import sampleblk_lab as lab
+run = lab.Job(rw="write", size="1M", runtime=600, time_based=True, filename=sys.argv[1]).prepare()
+run.start()
+if (fork := os.fork()) == 0:
+    sys.exit(0)
+os.waitpid(fork, 0)
+before = run.progress().done_ios
+while not run.poll(0.01) and run.progress().done_ios < before + 1000:
+    pass
+print(run.poll())
+"""
+
+
+def test_a_fork_that_ends_stops_no_job_of_its_parent(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", _FORK, str(tmp_path / "f")], stdout=subprocess.PIPE, text=True)
+    assert done.stdout == "False\n"
+
+
 def test_sigkill_of_the_parent_leaves_no_job(tmp_path: Path) -> None:
     child, pids = start("run.wait()", tmp_path / "f")
     with child:

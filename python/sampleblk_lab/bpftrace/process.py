@@ -8,8 +8,8 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
+import weakref
 from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
@@ -73,7 +73,7 @@ class Tracer(StopsAtEnd, Generic[Found]):
         self._timeout_s = checked.seconds("timeout_s", timeout_s)
         self._lossy = lossy
         self._found: Found | None = None
-        self._files: tempfile.TemporaryDirectory[str] | None = None
+        self._files: tuple[str, weakref.finalize[Any, Any]] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._mounts = False
         self._descriptors = 0
@@ -142,12 +142,12 @@ class Tracer(StopsAtEnd, Generic[Found]):
     def _folder(self) -> Path:
         """Where its files are, from :meth:`_prepare` to :meth:`close`."""
         assert self._files is not None
-        return Path(self._files.name)
+        return Path(self._files[0])
 
     def _prepare(self) -> Path:
         """Makes the folder for its files."""
         self._mounts = not _is_mounted(_AUTOMOUNT)
-        self._files = tempfile.TemporaryDirectory(prefix="sampleblk-bpf-")
+        self._files = paths.scratch_of(self, "bpf")
         return self._folder
 
     def _launch(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -244,7 +244,7 @@ class Tracer(StopsAtEnd, Generic[Found]):
         if process is not None:
             _kill(process)
         if self._files is not None:
-            self._files.cleanup()
+            self._files[1]()
             self._files = None
             if self._mounts and _is_mounted(_AUTOMOUNT):
                 with contextlib.suppress(subprocess.CalledProcessError):  # somebody uses it by now

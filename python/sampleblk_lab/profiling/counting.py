@@ -14,13 +14,12 @@ import numpy as np
 
 from sampleblk_lab import renamed, tasks, trust
 from sampleblk_lab._native import core
+from sampleblk_lab.blocks import StopsAtEnd
 from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.profiling.profiler import is_trace_point, of_cpus, online
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from sampleblk_lab.tasks import Who
 
 # What perf stat counts when it is not told.
@@ -40,7 +39,7 @@ _SECOND = 1_000_000_000
 _OF_THE_KERNEL = frozenset({"context-switches", "cpu-migrations", "cgroup-switches"})
 
 
-class Stat:
+class Stat(StopsAtEnd):
     """Counts events while its with block runs, or while a command does. Made by :func:`stat`.
 
     Attributes:
@@ -50,6 +49,8 @@ class Stat:
         user: CPU time of the command in user code, in seconds; None where there is none.
         system: The same in the kernel.
     """
+
+    _KEPT = "what was counted"
 
     def __init__(self, events: Sequence[str], pids: Sequence[int], children: bool, command: Sequence[str]) -> None:
         self.command = tuple(command)
@@ -92,14 +93,6 @@ class Stat:
         return self._rows if self._counters is None else self._counters.read()
 
     close = stop
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _run(self, **options: Any) -> Self:
         # The counters are inherited by what this very thread forks, and count from its execve on.

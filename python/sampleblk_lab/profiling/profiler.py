@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sampleblk_lab import renamed, run_files, tasks, trust
 from sampleblk_lab._native import core
+from sampleblk_lab.blocks import StopsAtEnd
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.paths import scratch_of
 from sampleblk_lab.profiling.recorded import Profile, Report, open_profile
 
 if TYPE_CHECKING:
     from os import PathLike
-    from types import TracebackType
 
     from sampleblk_lab.profiling.heatmap import HeatMap
     from sampleblk_lab.profiling.stacks import FlameGraph, Stacks
@@ -84,8 +84,10 @@ def of_cpus(before: dict[str, int]) -> list[trust.Check]:
     return [told] if moved else []
 
 
-class Profiler:
+class Profiler(StopsAtEnd):
     """Samples while its with block runs; afterwards it has what was sampled. Made by :func:`profile`."""
+
+    _KEPT = "what was sampled"
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
@@ -106,11 +108,15 @@ class Profiler:
         """
         if self._spool is not None:
             raise RuntimeError("a Profiler samples once; make another one with profile()")
-        self._spool, self._finalizer = scratch_of(self, "profile")
+        spool, self._finalizer = scratch_of(self, "profile")
         self._online = online()
-        sampler = core.Sampler(f"{self._spool}/perf.data", **self._options)
-        sampler.start()
-        self._sampler = sampler
+        try:
+            sampler = core.Sampler(f"{spool}/perf.data", **self._options)
+            sampler.start()
+        except BaseException:
+            self._finalizer()
+            raise
+        self._spool, self._sampler = spool, sampler
         return self
 
     def stop(self) -> Self:
@@ -155,14 +161,6 @@ class Profiler:
                 shutil.move(file, directory / name)
         self._finalizer()
         self._spool = str(directory)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def stats(self) -> dict[str, Any]:

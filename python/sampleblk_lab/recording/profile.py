@@ -76,7 +76,7 @@ class FunctionProfile:
                 raise
         else:
             self._recorder = record(timed=self._functions, pids=self._pids)
-            self._recorder.start()
+            self._recorder.__enter__()
         return self
 
     def __exit__(
@@ -150,7 +150,7 @@ class FunctionCount:
         self._recorder = record(functions=functions, pids=pids)
 
     def __enter__(self) -> Self:
-        self._recorder.start()
+        self._recorder.__enter__()
         return self
 
     def __exit__(
@@ -183,7 +183,7 @@ class FunctionLatency:
         self._recorder = record(timed=functions, pids=pids)
 
     def __enter__(self) -> Self:
-        self._recorder.start()
+        self._recorder.__enter__()
         return self
 
     def __exit__(

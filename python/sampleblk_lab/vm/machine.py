@@ -11,7 +11,6 @@ import json
 import os
 import re
 import selectors
-import shutil
 import signal
 import socket
 import subprocess
@@ -23,10 +22,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, ParamSpec, TypeVar
 
 from sampleblk_lab import checked, proc, renamed
+from sampleblk_lab.blocks import ClosesAtEnd
 from sampleblk_lab.errors import FormatError, InputError
 from sampleblk_lab.kernels import resolve, store
 from sampleblk_lab.kernels.driver import module_tree
-from sampleblk_lab.paths import CacheError, cache_root, hold, resource, scratch_directory, search_path, umask
+from sampleblk_lab.paths import CacheError, cache_root, hold, remove_as, resource, scratch_directory, search_path, umask
 from sampleblk_lab.progress import note, step
 from sampleblk_lab.vm import channel, copies, initramfs, interpreter, registers, template
 from sampleblk_lab.vm.accel import Verdict, choose
@@ -128,7 +128,7 @@ def boot_deadline() -> float:
     return BOOT_DEADLINE_S * min(max(busy, 1.0), _MOST_BUSY)
 
 
-class VM:
+class VM(ClosesAtEnd):
     """A throw-away virtual machine on a kernel of one's choice, with the host's files read-only inside it.
 
     Args:
@@ -196,7 +196,7 @@ class VM:
         self._prepare()
         # Made by the keeper, who removes it if we are killed: nobody would before there is one.
         self._scratch = Path(tempfile.gettempdir()) / f"sampleblk-vm-{os.urandom(8).hex()}"
-        self._cleanup = weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
+        self._cleanup = weakref.finalize(self, remove_as, os.getpid(), self._scratch)
         self._keeper: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
         self._lifeline = -1
@@ -233,10 +233,7 @@ class VM:
 
     def __enter__(self) -> Self:
         self.start()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
+        return super().__enter__()
 
     @renamed.parameters(deadline_s="timeout_s")
     def start(self, timeout_s: float | None = None, *, hopeless: Callable[[], str] = str) -> None:

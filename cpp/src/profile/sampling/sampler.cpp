@@ -57,6 +57,8 @@ std::uint64_t user_registers() {
 struct Sampler::Impl {
     explicit Impl(SamplerOptions wanted) : options(std::move(wanted)) {}
 
+    const pid_t made_by = ::getpid();
+
     struct Opened {
         std::size_t event;
         Fd fd;
@@ -465,6 +467,10 @@ Sampler::Sampler(const SamplerOptions& options, const std::string& path) : impl_
 }
 
 Sampler::~Sampler() {
+    if (impl_->made_by != ::getpid()) {
+        (void)impl_.release();  // a fork that ends: it has no threads of ours, and all else is its parent's
+        return;
+    }
     try {
         (void)stop();
     } catch (...) {  // NOLINT(bugprone-empty-catch): a destructor has nobody to tell; stop() tells whoever asks

@@ -52,6 +52,7 @@ std::vector<std::uint32_t> buffer_cpus(const std::string& instance_dir) {
 }  // namespace
 
 struct BufferReaders::Impl {
+    const pid_t made_by = ::getpid();
     struct Reader {
         std::uint32_t cpu = 0;
         Fd raw;
@@ -193,6 +194,10 @@ BufferReaders::BufferReaders(const std::string& instance_dir, const std::string&
 }
 
 BufferReaders::~BufferReaders() {
+    if (impl_ && impl_->made_by != ::getpid()) {
+        (void)impl_.release();  // a fork that ends: it has no threads of ours, and all else is its parent's
+        return;
+    }
     if (impl_ && !impl_->stopped) {
         impl_->join();
     }

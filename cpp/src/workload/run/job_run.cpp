@@ -2,6 +2,7 @@
 #include "sampleblk/workload/job_run.hpp"
 
 #include <sys/random.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -170,6 +171,7 @@ struct JobRun::Impl {
     DiskWatch disks;
     std::vector<DiskStats> disk_results;
     int fork_errno = 0;
+    const pid_t made_by = ::getpid();
     bool forked = false;
     bool over = false;
     std::int64_t finished_ms = 0;
@@ -282,6 +284,10 @@ JobRun::JobRun(JobSet set) : impl_(std::make_unique<Impl>(std::move(set))) {
 }
 
 JobRun::~JobRun() {
+    if (impl_ && impl_->made_by != ::getpid()) {
+        (void)impl_.release();  // a fork that ends: it has no threads of ours, and all else is its parent's
+        return;
+    }
     close();
 }
 
