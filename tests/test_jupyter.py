@@ -29,6 +29,7 @@ from sampleblk_lab.jupyter import frames, guest, host, magics
 from sampleblk_lab.jupyter.install import install, kernelspec
 from sampleblk_lab.jupyter.provisioner import VMProvisioner
 from sampleblk_lab.paths import cache_root
+from sampleblk_lab.profiling import profile
 from sampleblk_lab.vm import VM
 
 
@@ -408,6 +409,21 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InteractiveShell:
 def test_what_was_recorded_of_a_cell_that_raises_is_kept(shell: InteractiveShell, magic: str) -> None:
     assert isinstance(shell.run_cell(f"%%{magic}\n1 / 0").error_in_exec, ZeroDivisionError)
     assert isinstance(shell.user_ns["kept"], _Recorded)
+
+
+def test_what_another_cell_has_found_is_not_what_one_did_that_could_not_begin(
+    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert shell.run_cell("%%sblk_profile kept\npass").success
+    assert "kept" in shell.user_ns
+
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError("perf_event_paranoid")
+
+    monkeypatch.setattr("sampleblk_lab.profiling.profiler.core.Sampler", refused)
+    monkeypatch.setattr(magics.lab, "profile", profile)
+    assert isinstance(shell.run_cell("%%sblk_profile kept\npass").error_in_exec, PermissionError)
+    assert "kept" not in shell.user_ns
 
 
 @pytest.mark.parametrize("quote", ["'", '"'])

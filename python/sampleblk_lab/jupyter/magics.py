@@ -88,8 +88,10 @@ class SampleblkMagics(Magics):
             with recorder:
                 yield
         finally:
-            with contextlib.suppress(RuntimeError):  # it did not begin
+            try:
                 shell.user_ns[name] = found()
+            except RuntimeError:  # it did not begin; what another cell has found is not what this one did
+                shell.user_ns.pop(name, None)
 
     @line_magic
     def sblk_job(self, line: str) -> lab.Result:
