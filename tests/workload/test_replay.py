@@ -177,6 +177,25 @@ def test_system_calls_follow_their_position(tmp_path: Path) -> None:
     assert (tmp_path / "data").stat().st_size == 8192
 
 
+def test_a_descriptor_that_was_duplicated_is_the_file_it_is_of(tmp_path: Path) -> None:
+    """With its position. An offset of -1 is that of the file itself."""
+    calls = [
+        ("openat", -100, 0, 0, 3, "one"),
+        ("openat", -100, 0, 0, 4, "two"),
+        ("write", 3, 4096, 0, 4096, ""),
+        ("dup2", 3, 0, 0, 4, ""),
+        ("write", 4, 512, 0, 512, ""),
+        ("pwritev2", 3, 1, -1, 1024, ""),
+        ("pwritev2", 3, 1, 0, 2048, ""),
+    ]
+    columns = dict(zip(("syscall", "fd", "count", "offset", "ret", "path"), zip(*calls, strict=True), strict=True))
+    table = lab.Table.of({"time": np.arange(7), "pid": np.full(7, 10), **{k: list(v) for k, v in columns.items()}})
+    result = lab.Replay(table, directory=tmp_path, io_log_entries=10).run(progress=False)
+    assert io_rows(result) == [("write", 0, 4096), ("write", 4096, 512), ("write", 4608, 1024), ("write", 0, 2048)]
+    assert (tmp_path / "one").stat().st_size == 5632
+    assert (tmp_path / "two").stat().st_size == 0
+
+
 _RUN = """
 import sys
 import sampleblk_lab as lab

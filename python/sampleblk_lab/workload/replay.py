@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # read(2): fd, buffer, count. pread(2), preadv(2): the offset is the fourth.
 _COUNT, _OFFSET = "arg2", "arg3"
+# F_DUPFD and F_DUPFD_CLOEXEC of fcntl(2).
+_DUPLICATES = (0, 1030)
 
 
 class Replay(Workload):
@@ -82,8 +84,11 @@ def _requests(table: Table) -> Table:
 
 def _calls(table: Table) -> Table:
     """The system-call view's table as the replay takes it: arguments by their meaning."""
-    calls = [str(word) for word in table["syscall"].values]
     arguments = {name: table[name].codes.astype(np.int64) for name in ("arg0", "arg1", _COUNT, _OFFSET)}
+    calls = [
+        "dup" if word == "fcntl" and command in _DUPLICATES else str(word)
+        for word, command in zip(table["syscall"].values, arguments["arg1"].tolist(), strict=True)
+    ]
     advises = np.array([call.startswith("fadvise") for call in calls], dtype=bool)
     columns: dict[str, Any] = {
         "time": table["time"].codes,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 
@@ -132,6 +133,14 @@ class SyscallFollower {
         }
         const std::int64_t fd = fd_ ? fd_.number(row) : 0;
         ReplayRecord record{.time_ns = time_.time_ns(row)};
+        if (call == "dup" || call == "dup2" || call == "dup3") {
+            if (result < 0) {
+                log_.skip("calls that failed");
+            } else {
+                open_[{pid, result}] = file_of(pid, fd, row);
+            }
+            return;
+        }
         static const std::set<std::string> files_only = {
             "read",    "write",    "pread64", "pwrite64",  "readv",     "writev",    "preadv", "pwritev",
             "preadv2", "pwritev2", "fsync",   "fdatasync", "fadvise64", "fallocate", "lseek",  "close"};
@@ -143,7 +152,8 @@ class SyscallFollower {
             log_.skip("calls that failed");
             return;
         }
-        OpenFile& file = file_of(pid, fd, row);
+        const std::shared_ptr<OpenFile> shared = file_of(pid, fd, row);
+        OpenFile& file = *shared;
         record.file = file.file;
         if (call == "lseek") {
             file.position = static_cast<std::uint64_t>(result);
@@ -186,12 +196,12 @@ class SyscallFollower {
             return;
         }
         const std::uint32_t file = paths_.of(path);
-        open_[{pid, result}] = {.file = file, .position = 0};
+        open_[{pid, result}] = std::make_shared<OpenFile>(OpenFile{.file = file, .position = 0});
         log_.records.push_back({.time_ns = time_.time_ns(row), .file = file, .operation = ReplayOperation::open});
     }
 
     // A descriptor that was open before the recording began has a name of its own.
-    OpenFile& file_of(std::int64_t pid, std::int64_t fd, std::size_t row) {
+    const std::shared_ptr<OpenFile>& file_of(std::int64_t pid, std::int64_t fd, std::size_t row) {
         const auto known = open_.find({pid, fd});
         if (known != open_.end()) {
             return known->second;
@@ -200,13 +210,15 @@ class SyscallFollower {
         if (path.empty()) {
             path = "fd" + std::to_string(fd);
         }
-        return open_[{pid, fd}] = {.file = paths_.of(path), .position = 0};
+        return open_[{pid, fd}] = std::make_shared<OpenFile>(OpenFile{.file = paths_.of(path), .position = 0});
     }
 
     bool transfer(std::size_t row, const std::string& call, std::int64_t result, OpenFile& file,
                   ReplayRecord& record) const {
         const bool writes = call.find("write") != std::string::npos;
-        const bool positioned = call[0] == 'p' && call != "poll";
+        // preadv2's and pwritev2's offset may be -1: the file's own.
+        const bool positioned =
+            call[0] == 'p' && !((call == "preadv2" || call == "pwritev2") && offset_ && offset_.number(row) == -1);
         record.operation = writes ? ReplayOperation::write : ReplayOperation::read;
         record.length_bytes =
             result_ ? static_cast<std::uint64_t>(result) : static_cast<std::uint64_t>(count_ ? count_.number(row) : 0);
@@ -233,7 +245,8 @@ class SyscallFollower {
     Reader offset_;
     Reader path_;
     Reader advice_;
-    std::map<std::pair<std::int64_t, std::int64_t>, OpenFile> open_;
+    // By process and number; those that dup() made have one position.
+    std::map<std::pair<std::int64_t, std::int64_t>, std::shared_ptr<OpenFile>> open_;
 };
 
 }  // namespace
