@@ -55,7 +55,7 @@ def require_first_pids(what: str) -> None:
     """Raises UnsupportedError in a pid namespace of a container, where the pids that `what` tells are not ours."""
     own = Path("/proc/self/ns/pid")  # not there on a kernel without CONFIG_PID_NS
     if own.exists() and own.stat().st_ino != _FIRST_PIDS:
-        reason = "this process is in a pid namespace of its own, and trace points have the pids of the first one"
+        reason = "this process is in a pid namespace of its own, and the kernel has the pids of the first one"
         raise UnsupportedError(what, reason, "run it outside of the container, or start that with --pid=host")
 
 

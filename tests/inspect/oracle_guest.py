@@ -10,6 +10,7 @@ import ctypes
 import json
 import mmap
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -117,6 +118,81 @@ def files(folder: Path) -> Iterator[tuple[str, Path]]:
     yield "read", large
     (folder / "one").write_bytes(b"x")
     yield "one", folder / "one"
+    memory = folder / "memory"
+    memory.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "huge=always", "none", str(memory)], check=True)
+    with (memory / "huge").open("wb") as file:
+        file.write(bytes(4 << 20))
+        yield "huge", memory / "huge"
+    subprocess.run(["umount", str(memory)], check=True)
+
+
+def hugetlb(folder: Path) -> list[int]:
+    """The pages that inspect finds of a file of which the large pages 0 and 2 are there."""
+    huge = 2 << 20
+    Path("/proc/sys/vm/nr_hugepages").write_text("3")
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "hugetlbfs", "none", str(folder)], check=True)
+    with (folder / "file").open("wb+") as file:
+        file.truncate(3 * huge)
+        with mmap.mmap(file.fileno(), 3 * huge) as mapping:
+            mapping[0] = mapping[2 * huge] = 1
+        found = sorted(inspect.page_cache(folder / "file").pages)
+    subprocess.run(["umount", str(folder)], check=True)
+    Path("/proc/sys/vm/nr_hugepages").write_text("0")
+    return found
+
+
+def reused(path: Path) -> dict[str, object]:
+    """What is said of a descriptor that is another file's when its structures are read."""
+    fd = os.open(path, os.O_RDONLY)
+    find = inspect.files.find_task
+
+    def found(*arguments: object) -> object:
+        other = os.open("/proc/self/status", os.O_RDONLY)
+        os.dup2(other, fd)
+        os.close(other)
+        return find(*arguments)
+
+    inspect.files.find_task = found
+    try:
+        files = inspect.open_files(path)
+    finally:
+        inspect.files.find_task = find
+        os.close(fd)
+    return {"inodes": [one.inode_number for one in files], "closed": files.closed}
+
+
+def below() -> dict[str, object]:
+    """A file that overlayfs has from below, whose device number is not that of its mount."""
+    with Path("/etc/passwd").open() as file:
+        files = inspect.open_files("/")
+        return {
+            "devices": [Path("/").stat().st_dev, os.fstat(file.fileno()).st_dev],
+            "found": (os.getpid(), file.fileno(), "/etc/passwd") in [(one.pid, one.fd, one.path) for one in files],
+            "types": sorted({one.obj.f_inode.i_sb.s_type.name.string_().decode() for one in files}),
+        }
+
+
+def in_a_namespace(path: Path) -> list[str]:
+    """What a process is told that has another number inside its namespace."""
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        assert ctypes.CDLL(None).unshare(0x20000000) == 0  # CLONE_NEWPID (linux/sched.h): for its children
+        if (inside := os.fork()) == 0:
+            for look in (inspect.open_files, inspect.page_cache):
+                try:
+                    look(path)
+                except lab.UnsupportedError as error:
+                    os.write(writer, f"{error}\n".encode())
+        else:
+            os.waitpid(inside, 0)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    return text.splitlines()
 
 
 def the_queue(device: lab.Device) -> dict[str, object]:
@@ -140,6 +216,13 @@ def the_queue(device: lab.Device) -> dict[str, object]:
     return {"ours": ours, "kernel": kernel}
 
 
+def make_node(folder: Path, device: lab.Device) -> Path:
+    """A name of its own for a device, as those of device mapper have."""
+    node = folder / "name"
+    os.mknod(node, stat.S_IFBLK | 0o600, Path(device.path).stat().st_rdev)
+    return node
+
+
 def main() -> None:
     """Does it."""
     subprocess.run(["insmod", sys.argv[1]], check=True)
@@ -156,7 +239,13 @@ def main() -> None:
         out["file later"] = the_file(fd, path)
         os.close(fd)
         out["pages"] = {name: the_pages(path) for name, path in files(folder)}
+        out["pages"]["device"] = the_pages(Path(device.path))
         out["queue"] = the_queue(device)
+        out["mapped"] = inspect.queue(make_node(folder, device)).disk
+        out["hugetlb"] = hugetlb(folder / "hugetlb")
+        out["reused"] = reused(folder / "scattered")
+        out["below"] = below()
+        out["namespace"] = in_a_namespace(folder / "one")
     subprocess.run(["rmmod", "inspect_oracle"], check=True)
     print(json.dumps(out))
 

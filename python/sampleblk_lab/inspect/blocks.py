@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,7 +119,7 @@ def queue(device: str | PathLike[str]) -> QueueView:
         PermissionError: Not root.
         drgn.FaultError: The disk went away, each time that this looked.
     """
-    name = Path(device).name
+    name = _disk_name(Path(device))
     program = kernel()
     for attempt in range(_TRIES):
         try:
@@ -131,6 +132,14 @@ def queue(device: str | PathLike[str]) -> QueueView:
                 raise
     known = ", ".join(sorted(path.name for path in Path("/sys/block").iterdir()))
     raise InputError(f"no disk {name!r}", expected=known)
+
+
+def _disk_name(path: Path) -> str:
+    """A name, or what the kernel calls the device of a path, whose own name may be any."""
+    if len(path.parts) > 1 and path.is_block_device():
+        number = path.stat().st_rdev
+        path = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").resolve()
+    return path.name.replace("!", "/")
 
 
 def _view(name: str, disk: drgn.Object) -> QueueView:

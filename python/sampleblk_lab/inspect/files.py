@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +15,8 @@ import drgn
 from drgn.helpers.linux.fs import fget
 from drgn.helpers.linux.pid import find_task
 
-from sampleblk_lab.inspect.kernel import kernel, symbol_name
+from sampleblk_lab import tasks
+from sampleblk_lab.inspect.kernel import kernel, own_file, symbol_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +85,7 @@ class OpenFiles(list[OpenFile]):
     """Open descriptors by pid and fd; printed, they are the table of crash's ``foreach files -R``.
 
     Attributes:
-        closed: How many descriptors of /proc were closed before their structures were read.
+        closed: How many descriptors of /proc were closed, or another file's, before their structures were read.
         races: What changed under each of the attempts to read it, and so is left out.
     """
 
@@ -110,33 +113,51 @@ class OpenFiles(list[OpenFile]):
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{notes}"
 
 
-def _holders(device: int, inode: int | None) -> list[tuple[int, int, str]]:
-    """(pid, fd, path) of descriptors on that device, and of that inode if one is asked for."""
-    found = []
-    for process in Path("/proc").iterdir():
-        if not process.name.isdigit():
-            continue
-        try:
-            entries = list((process / "fd").iterdir())
-        except OSError:
-            continue  # it ended
-        for entry in entries:
-            try:
-                status = entry.stat()
-                path = str(entry.readlink())
-            except OSError:
+@dataclass(frozen=True)
+class _Wanted:
+    """Which files are asked for: one inode, or all of a superblock where `superblock` is not 0."""
+
+    device: int
+    inode: int
+    superblock: int
+
+    def path(self, entry: Path) -> str | None:
+        """Where a descriptor of /proc leads; None: to none of these. Raises OSError."""
+        status = entry.stat()
+        path = str(entry.readlink())
+        if not self.superblock:
+            return path if (status.st_dev, status.st_ino) == (self.device, self.inode) else None
+        # Subvolumes, and what overlayfs has from below, have device numbers of their own.
+        unlike = status.st_dev != self.device and (os.major(status.st_dev) or os.major(self.device))
+        return None if unlike or not path.startswith("/") else path
+
+    def holders(self) -> list[tuple[int, int]]:
+        """(pid, fd) of descriptors that may be of these."""
+        found = []
+        for process in Path("/proc").iterdir():
+            if not process.name.isdigit():
                 continue
-            if status.st_dev == device and inode in (None, status.st_ino):
-                found.append((int(process.name), int(entry.name), path))
-    return sorted(found)
+            with contextlib.suppress(OSError):  # it ended
+                for entry in (process / "fd").iterdir():
+                    with contextlib.suppress(OSError):
+                        if self.path(entry) is not None:
+                            found.append((int(process.name), int(entry.name)))
+        return sorted(found)
 
 
 class _ChangedError(Exception):
     """What was read is of two moments."""
 
 
-def _read(program: drgn.Program, pid: int, fd: int, path: str) -> OpenFile | None:
-    """The descriptor's structures; None when it is closed. Raises _ChangedError, drgn.FaultError."""
+class _OtherError(Exception):
+    """It is of another filesystem, which has a device number that may be of this one."""
+
+
+def _read(program: drgn.Program, pid: int, fd: int, wanted: _Wanted) -> OpenFile | None:
+    """The descriptor's structures; None when it is closed, or another file's by now.
+
+    Raises _ChangedError, _OtherError, drgn.FaultError.
+    """
     task = find_task(program, pid)
     if not task:
         return None
@@ -146,6 +167,14 @@ def _read(program: drgn.Program, pid: int, fd: int, path: str) -> OpenFile | Non
     # Each structure at one go. Both may have been freed, and be another's now: then the descriptor has changed, too.
     own = file[0].read_()
     inode = own.f_inode[0].read_()
+    if wanted.superblock not in (0, inode.i_sb.value_()):
+        raise _OtherError
+    try:
+        path = wanted.path(Path(f"/proc/{pid}/fd/{fd}"))
+    except OSError:
+        path = None
+    if path is None:
+        return None
     found = OpenFile(
         pid=pid,
         comm=task.comm.string_().decode(errors="replace"),
@@ -169,6 +198,15 @@ def _read(program: drgn.Program, pid: int, fd: int, path: str) -> OpenFile | Non
     return found
 
 
+def _superblock(program: drgn.Program, path: str | PathLike[str]) -> int:
+    """That of a folder."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return int(own_file(program, fd).f_inode.i_sb.value_())
+    finally:
+        os.close(fd)
+
+
 def open_files(path: str | PathLike[str]) -> OpenFiles:
     """The descriptors through which a file, or anything on a mounted filesystem, is open now.
 
@@ -177,21 +215,26 @@ def open_files(path: str | PathLike[str]) -> OpenFiles:
 
     Returns:
         One entry a descriptor, by pid and fd. Threads that have unshared their descriptors (unshare(2), CLONE_FILES)
-        are not looked at. A descriptor that is closed or changes while it is looked at is counted instead.
+        are not looked at. A descriptor that is closed, is another file's by then, or changes while it is looked at is
+        counted instead.
 
     Raises:
         FileNotFoundError: No such file.
         PermissionError: Not root.
     """
     status = Path(path).stat()
-    whole = os.path.ismount(path)
     program = kernel()
+    tasks.require_first_pids("open files in the kernel")
+    superblock = _superblock(program, path) if stat.S_ISDIR(status.st_mode) and os.path.ismount(path) else 0
+    wanted = _Wanted(status.st_dev, status.st_ino, superblock)
     out = OpenFiles([], 0, [])
-    for pid, fd, shown in _holders(status.st_dev, None if whole else status.st_ino):
+    for pid, fd in wanted.holders():
         problem = ""
         for _ in range(_TRIES):
             try:
-                found = _read(program, pid, fd, shown)
+                found = _read(program, pid, fd, wanted)
+            except _OtherError:
+                break
             except _ChangedError:
                 problem = "its structures changed while they were read"
             except drgn.FaultError as error:
@@ -203,5 +246,5 @@ def open_files(path: str | PathLike[str]) -> OpenFiles:
                     out.append(found)
                 break
         else:
-            out.races.append(f"pid {pid} fd {fd} {shown}: {problem}")
+            out.races.append(f"pid {pid} fd {fd}: {problem}")
     return out

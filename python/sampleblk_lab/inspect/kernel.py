@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sampleblk_lab import tasks
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError, UnsupportedError
 
 try:
     import drgn
+    from drgn.helpers.linux.fs import fget
+    from drgn.helpers.linux.pid import find_task
 except ImportError as _error:
     raise UnsupportedError(
         "looking into the kernel", "drgn is not installed", "pip install 'sampleblk-lab[inspect]'"
@@ -206,6 +210,12 @@ def module_types(name: str) -> bool:
     A type that the kernel itself has not is looked for in all modules anyway.
     """
     return _current().add_module(name)
+
+
+def own_file(program: drgn.Program, fd: int) -> drgn.Object:
+    """The ``struct file *`` of a descriptor of ours."""
+    tasks.require_first_pids("looking at a file in the kernel")
+    return fget(find_task(program, threading.get_native_id()), fd)
 
 
 def symbol_name(address: int) -> str:
