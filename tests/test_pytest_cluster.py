@@ -377,7 +377,7 @@ def test_a_scheduler_that_is_not_there_is_one_error(pytester: pytest.Pytester) -
         result = pytester.runpytest_subprocess("--sblk-scheduler", "tcp://127.0.0.1:9", timeout=120)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
-        ["*the VM did not start: no scheduler at 'tcp://127.0.0.1:9'*", "*1 more tests did not run*"]
+        ["*the VM did not start: no scheduler at 'tcp://127.0.0.1:9'*", "*1 more test did not run*"]
     )
 
 

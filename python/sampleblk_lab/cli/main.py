@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import sampleblk_lab
+from sampleblk_lab.cli.output import any_text
 from sampleblk_lab.errors import FormatError, InputError, SampleblkError
 from sampleblk_lab.interrupts import INTERRUPTED, ended_like_ctrl_c
 
@@ -59,7 +60,7 @@ _BESIDE_A_COMMAND = (["record"], ["bcc"], ["bpf"], ["compare"], ["kernel", "bise
 class _Store(argparse.Action):
     """Keeps an option's value.
 
-    An empty one, as of a shell's variable that is not set, is refused, but where ``const`` or the default is empty.
+    An empty one, as of a shell's variable that is not set, is refused where it is neither the default nor any_text().
     """
 
     def __call__(
@@ -69,7 +70,7 @@ class _Store(argparse.Action):
         values: object,
         option_string: str | None = None,
     ) -> None:
-        if option_string and values == "" and "" not in (self.default, self.const):
+        if option_string and values == "" and self.default != "" and self.type is not any_text:
             raise argparse.ArgumentError(self, "expected a value, not ''")
         setattr(namespace, self.dest, values)
 

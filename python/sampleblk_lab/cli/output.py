@@ -21,6 +21,11 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
+def any_text(text: str) -> str:
+    """The type of an option whose value may be empty, and says something then."""
+    return text
+
+
 def path_of(text: str, name: str, expected: str) -> Path:
     """A path of the command line; an empty one, as of a shell's variable that is not set, is not the current directory.
 

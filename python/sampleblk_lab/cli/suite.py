@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampleblk_lab import run_files
-from sampleblk_lab.cli.output import add_json, show, show_table
+from sampleblk_lab.cli.output import add_json, any_text, show, show_table
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.interrupts import INTERRUPTED
 from sampleblk_lab.texts import counted
@@ -34,8 +34,8 @@ def configure_xfstests(parser: argparse.ArgumentParser) -> None:
     """Adds the options of xfstests."""
     fs = _FS["xfstests"]
     parser.add_argument("--fs", metavar="NAME", help=f"ext2, ext3, ext4, xfs, btrfs or f2fs ({fs})")
-    parser.add_argument("--mkfs-options", const="", metavar="TEXT", help="of mkfs, as MKFS_OPTIONS has them")
-    parser.add_argument("--mount-options", const="", metavar="LIST", help="after -o, of test and scratch")
+    parser.add_argument("--mkfs-options", type=any_text, metavar="TEXT", help="of mkfs, as MKFS_OPTIONS has them")
+    parser.add_argument("--mount-options", type=any_text, metavar="LIST", help="after -o, of test and scratch")
     _configure(parser, "xfstests", "generic/001, 'generic/00?', ext4")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from sampleblk_lab import renamed
 from sampleblk_lab._native import core
+from sampleblk_lab.blocks import StopsAtEnd
 from sampleblk_lab.recording.recorder import Recorder, record
 from sampleblk_lab.table import Table
 
@@ -41,7 +42,7 @@ def parse_trace_stat(texts: list[str]) -> dict[str, tuple[int, float, float]]:
     return out
 
 
-class FunctionProfile:
+class FunctionProfile(StopsAtEnd):
     """The kernel's function profiler while the with block runs: hits, time, average and variance by function.
 
     It uses ``trace_stat`` where the kernel has it (CONFIG_FUNCTION_PROFILER; Debian's has not), else the same table
@@ -52,6 +53,8 @@ class FunctionProfile:
         pids: Only these tasks.
     """
 
+    _KEPT = "the function profile"
+
     @renamed.parameters(pid="pids")
     def __init__(self, *functions: str, pids: Who | None = None) -> None:
         self._functions = functions
@@ -61,7 +64,8 @@ class FunctionProfile:
         self._recorder: Recorder | None = None
         self._table: Table | None = None
 
-    def __enter__(self) -> Self:
+    def start(self) -> Self:
+        """Begins to count."""
         if Path(f"{self._top}/function_profile_enabled").exists() and self._pids is None:
             from sampleblk_lab import leftovers
 
@@ -75,17 +79,17 @@ class FunctionProfile:
                 self._undo.undo()
                 raise
         else:
-            self._recorder = record(timed=self._functions, pids=self._pids)
-            self._recorder.__enter__()
+            self._recorder = record(timed=self._functions, pids=self._pids).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def stop(self) -> None:
+        """Ends it, and makes the table."""
         if self._undo is not None:
-            core.write_control(f"{self._top}/function_profile_enabled", "0")
-            texts = [path.read_text() for path in Path(f"{self._top}/trace_stat").glob("function*")]
-            self._undo.undo()
+            try:
+                core.write_control(f"{self._top}/function_profile_enabled", "0")
+                texts = [path.read_text() for path in Path(f"{self._top}/trace_stat").glob("function*")]
+            finally:
+                self._undo.undo()
             sums = parse_trace_stat(texts)
             self._table = _profile_table(
                 list(sums),
@@ -95,9 +99,8 @@ class FunctionProfile:
                 {"source": "trace_stat", "lost_events": "0"},
             )
         elif self._recorder is not None:
-            self._recorder.__exit__(kind, value, trace)
-            if kind is None:
-                self._table = _from_graph(self._recorder.graph().table())
+            self._recorder.stop()
+            self._table = _from_graph(self._recorder.graph().table())
 
     def table(self) -> Table:
         """Columns function (the key), hits, time, average and variance (us, us^2), by falling time."""
