@@ -146,7 +146,7 @@ def test_a_failure_says_who_submitted_what_is_missing(tmp_path: Path) -> None:
 
     found = log.explore(no_b, failures=3, progress=False)
     [first, second] = [one for one in found.failures if one.reduced.lost in ([1], [2])][:2]
-    assert first.missing == ["write 1: 1 sectors at 0, by fsync of writer in ext4_io_submit"]
+    assert first.missing == ["write 1: 1 sector at 0, by fsync of writer in ext4_io_submit"]
     assert second.missing == [f"write 2: 2 sectors at 4, by {THREAD.text()}; {WORK.text()}"]
     assert first.submitters == {1: [FSYNC]}
     assert str(first.missing_table()["submitted_by"][0]) == "fsync of writer in ext4_io_submit"
@@ -168,7 +168,7 @@ def test_without_a_trace_nobody_is_named(tmp_path: Path) -> None:
     log = crash.Log(tmp_path / "log", base="zeros", size_bytes=8192)
     assert not log.has_submitters
     [failure] = log.explore(no_b, progress=False).failures
-    assert failure.missing == ["write 1: 1 sectors at 0"]
+    assert failure.missing == ["write 1: 1 sector at 0"]
     assert failure.submitters == {}
     assert "submitted_by" not in failure.missing_table()
 
