@@ -328,7 +328,7 @@ def remove_left(parent: Path, pattern: str = ".*.????????") -> None:
 
 
 def scratch_of(owner: object, kind: str) -> tuple[str, weakref.finalize[Any, Any]]:
-    """The same, which goes with an object, or when what is returned beside it is called."""
+    """A :func:`scratch_directory` that goes with an object, or when what is returned beside it is called."""
     stack = contextlib.ExitStack()
     made = stack.enter_context(scratch_directory(kind))
     return str(made), weakref.finalize(owner, stack.close)

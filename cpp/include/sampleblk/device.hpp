@@ -127,7 +127,9 @@ class DeviceControl {
     [[nodiscard]] int fd() const noexcept { return fd_.get(); }
 
   private:
-    void call(unsigned long request, void* argument, const char* name, const std::string& device) const;
+    // `absent` says what ENOENT means.
+    void call(unsigned long request, void* argument, const char* name, const std::string& device,
+              const char* absent = "") const;
     [[nodiscard]] sampleblk_snapshot snapshot(sampleblk_snapshot request) const;
     std::uint32_t state(sampleblk_state request, const std::vector<sampleblk_part>& parts);
 

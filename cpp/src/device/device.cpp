@@ -16,6 +16,8 @@ namespace sampleblk {
 
 namespace {
 
+constexpr const char* kNoJournal = "it has no journal: journal_start()";
+
 void check_power_of_two(std::uint64_t value, std::uint64_t low, std::uint64_t high, const char* name) {
     if (value != 0 && (!std::has_single_bit(value) || value < low || value > high)) {
         throw InputError(std::string(name) + " of " + std::to_string(value) + " bytes", {}, 0,
@@ -170,14 +172,12 @@ std::vector<sampleblk_bin> latency_bins(const LatencyStats& stats) {
 
 DeviceControl::DeviceControl(const std::string& path) : path_(path), fd_(open_file(path, O_RDWR)) {}
 
-void DeviceControl::call(unsigned long request, void* argument, const char* name, const std::string& device) const {
+void DeviceControl::call(unsigned long request, void* argument, const char* name, const std::string& device,
+                         const char* absent) const {
     while (::ioctl(fd_.get(), request, argument) < 0) {
         const int error = errno;
         if (error != EINTR) {
-            const bool no_journal = error == ENOENT && (request == SAMPLEBLK_IOC_JOURNAL ||
-                                                        request == SAMPLEBLK_IOC_MARK || request == SAMPLEBLK_IOC_SEEK);
-            throw SystemError(std::string("ioctl ") + name, device, error,
-                              no_journal ? "it has no journal: journal_start()" : "");
+            throw SystemError(std::string("ioctl ") + name, device, error, error == ENOENT ? absent : "");
         }
         // The call changed nothing, or comes to the same when it is made again.
         check_interrupt();
@@ -369,14 +369,14 @@ void DeviceControl::journal_stop(std::uint32_t index) {
     sampleblk_journal journal{};
     journal.index = index;
     journal.action = SAMPLEBLK_JOURNAL_STOP;
-    call(SAMPLEBLK_IOC_JOURNAL, &journal, "SAMPLEBLK_IOC_JOURNAL STOP", device_path(index));
+    call(SAMPLEBLK_IOC_JOURNAL, &journal, "SAMPLEBLK_IOC_JOURNAL STOP", device_path(index), kNoJournal);
 }
 
 sampleblk_journal DeviceControl::journal(std::uint32_t index) const {
     sampleblk_journal journal{};
     journal.index = index;
     journal.action = SAMPLEBLK_JOURNAL_INFO;
-    call(SAMPLEBLK_IOC_JOURNAL, &journal, "SAMPLEBLK_IOC_JOURNAL INFO", device_path(index));
+    call(SAMPLEBLK_IOC_JOURNAL, &journal, "SAMPLEBLK_IOC_JOURNAL INFO", device_path(index), kNoJournal);
     return journal;
 }
 
@@ -389,7 +389,7 @@ std::uint64_t DeviceControl::mark(std::uint32_t index, const std::string& text) 
     mark.index = index;
     mark.length = static_cast<std::uint32_t>(text.size());
     text.copy(mark.text, text.size());
-    call(SAMPLEBLK_IOC_MARK, &mark, "SAMPLEBLK_IOC_MARK", device_path(index));
+    call(SAMPLEBLK_IOC_MARK, &mark, "SAMPLEBLK_IOC_MARK", device_path(index), kNoJournal);
     return mark.sequence;
 }
 
@@ -398,7 +398,7 @@ std::uint64_t DeviceControl::seek(std::uint32_t index, std::uint64_t sequence, b
     seek.index = index;
     seek.sequence = sequence;
     seek.flags = force ? SAMPLEBLK_SEEK_FORCE : 0;
-    call(SAMPLEBLK_IOC_SEEK, &seek, "SAMPLEBLK_IOC_SEEK", device_path(index));
+    call(SAMPLEBLK_IOC_SEEK, &seek, "SAMPLEBLK_IOC_SEEK", device_path(index), kNoJournal);
     return seek.applied;
 }
 

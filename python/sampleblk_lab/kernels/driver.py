@@ -119,8 +119,8 @@ def check_path(folder: Path) -> None:
 def _build(kernel: Kernel, source: Path, scratch: Path) -> None:
     from sampleblk_lab.kernels import toolchain
 
-    for path in (scratch, kernel.build):
-        check_path(Path(path or "/"))
+    for path in filter(None, (scratch, kernel.build)):
+        check_path(path)
     work = scratch / "source"
     for path in _sources(source):
         copy = work / path.relative_to(source)

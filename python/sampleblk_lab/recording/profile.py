@@ -16,8 +16,6 @@ from sampleblk_lab.recording.recorder import Recorder, record
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from numpy.typing import NDArray
 
     from sampleblk_lab.tasks import Who
@@ -140,7 +138,25 @@ def _profile_table(
     )
 
 
-class FunctionCount:
+class _Recorded(StopsAtEnd):
+    """What is made of a recording."""
+
+    _KEPT = "the recording"
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def start(self) -> Self:
+        """Begins to record."""
+        self._recorder.start()
+        return self
+
+    def stop(self) -> None:
+        """Ends the recording."""
+        self._recorder.stop()
+
+
+class FunctionCount(_Recorded):
     """Calls of functions while the with block runs (perf-tools' funccount).
 
     Args:
@@ -150,16 +166,7 @@ class FunctionCount:
 
     @renamed.parameters(pid="pids")
     def __init__(self, *functions: str, pids: Who | None = None) -> None:
-        self._recorder = record(functions=functions, pids=pids)
-
-    def __enter__(self) -> Self:
-        self._recorder.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._recorder.__exit__(kind, value, trace)
+        super().__init__(record(functions=functions, pids=pids))
 
     def table(self) -> Table:
         """Columns function (the key) and calls, by falling number."""
@@ -173,7 +180,7 @@ class FunctionCount:
         )
 
 
-class FunctionLatency:
+class FunctionLatency(_Recorded):
     """How long calls of functions take, as a histogram (bcc's funclatency).
 
     Args:
@@ -183,16 +190,7 @@ class FunctionLatency:
 
     @renamed.parameters(pid="pids")
     def __init__(self, *functions: str, pids: Who | None = None) -> None:
-        self._recorder = record(timed=functions, pids=pids)
-
-    def __enter__(self) -> Self:
-        self._recorder.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._recorder.__exit__(kind, value, trace)
+        super().__init__(record(timed=functions, pids=pids))
 
     def durations(self) -> NDArray[Any]:
         """Each call's duration in ns, shape ``(calls,)``."""

@@ -24,6 +24,7 @@
 #include "perf/tracing_data.hpp"
 #include "sampleblk/error.hpp"
 #include "sampleblk/fd.hpp"
+#include "sampleblk/fork.hpp"
 #include "sampleblk/interrupt.hpp"
 #include "sampleblk/profile/perf_file.hpp"
 #include "sampleblk/signals.hpp"
@@ -467,8 +468,7 @@ Sampler::Sampler(const SamplerOptions& options, const std::string& path) : impl_
 }
 
 Sampler::~Sampler() {
-    if (impl_->made_by != ::getpid()) {
-        (void)impl_.release();  // a fork that ends: it has no threads of ours, and all else is its parent's
+    if (left_to_parent(impl_)) {
         return;
     }
     try {

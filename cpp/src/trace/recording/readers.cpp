@@ -17,6 +17,7 @@
 
 #include "sampleblk/error.hpp"
 #include "sampleblk/fd.hpp"
+#include "sampleblk/fork.hpp"
 #include "sampleblk/signals.hpp"
 #include "sampleblk/trace/format.hpp"
 #include "sampleblk/trace/tracefs.hpp"
@@ -58,7 +59,8 @@ struct BufferReaders::Impl {
         Fd raw;
         Fd spool;
         std::string spool_path;
-        Fd pipe[2];  // of splice(2), which is between a pipe and something else; empty between two moves
+        Fd pipe[2];           // of splice(2), which is between a pipe and something else; empty between two moves
+        bool splices = true;  // from there to the spool: some file systems (9p) take none
         std::vector<std::byte> page;
         std::exception_ptr failure;
         std::atomic<int> tid{0};
@@ -81,16 +83,20 @@ struct BufferReaders::Impl {
         return static_cast<std::size_t>(std::max<ssize_t>(got, 0));
     }
 
-    // Passes on what is in the pipe. Some file systems (9p) take no splice.
+    // Passes on what is in the pipe.
     static void empty_pipe(Reader& reader, std::size_t left) {
         while (left != 0) {
-            ssize_t moved = splice(reader.pipe[0].get(), nullptr, reader.spool.get(), nullptr, left, SPLICE_F_MOVE);
-            if (moved < 0 && errno == EINVAL) {
+            ssize_t moved = 0;
+            if (reader.splices) {
+                moved = splice(reader.pipe[0].get(), nullptr, reader.spool.get(), nullptr, left, SPLICE_F_MOVE);
+                if (moved < 0 && errno != EINTR && errno != EINVAL) {
+                    throw_errno("splice", reader.spool_path);
+                }
+                reader.splices = moved >= 0 || errno != EINVAL;
+            } else {
                 const auto part = std::span(reader.page).first(std::min(left, reader.page.size()));
                 moved = static_cast<ssize_t>(read_full(reader.pipe[0].get(), part, reader.spool_path));
                 write_full(reader.spool.get(), part, reader.spool_path);
-            } else if (moved < 0 && errno != EINTR) {
-                throw_errno("splice", reader.spool_path);
             }
             left -= static_cast<std::size_t>(std::max<ssize_t>(moved, 0));
         }
@@ -194,8 +200,7 @@ BufferReaders::BufferReaders(const std::string& instance_dir, const std::string&
 }
 
 BufferReaders::~BufferReaders() {
-    if (impl_ && impl_->made_by != ::getpid()) {
-        (void)impl_.release();  // a fork that ends: it has no threads of ours, and all else is its parent's
+    if (left_to_parent(impl_)) {
         return;
     }
     if (impl_ && !impl_->stopped) {

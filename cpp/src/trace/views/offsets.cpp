@@ -39,58 +39,37 @@ enum class Call : std::uint8_t {
 };
 
 Call call_of(std::string_view name) {
-    if (name == "open") {
-        return Call::open;
-    }
-    if (name == "openat") {
-        return Call::openat;
-    }
-    if (name == "openat2") {
-        return Call::openat2;
-    }
-    if (name == "creat") {
-        return Call::creat;
-    }
-    if (name == "close") {
-        return Call::close;
-    }
-    if (name == "close_range") {
-        return Call::close_range;
-    }
-    if (name == "execve" || name == "execveat") {
-        return Call::exec;
-    }
-    if (name == "sendfile64" || name == "sendfile") {
-        return Call::sendfile;
-    }
-    if (name == "copy_file_range" || name == "splice") {
-        return Call::copy;
-    }
-    if (name == "dup3") {
-        return Call::dup3;
-    }
-    if (name == "read" || name == "readv") {
-        return Call::read;
-    }
-    if (name == "write" || name == "writev") {
-        return Call::write;
-    }
-    if (name == "pread64" || name == "preadv" || name == "preadv2") {
-        return Call::pread;
-    }
-    if (name == "pwrite64" || name == "pwritev") {
-        return Call::pwrite;
-    }
-    if (name == "pwritev2") {
-        return Call::pwritev2;
-    }
-    if (name == "lseek") {
-        return Call::seek;
-    }
-    if (name == "fcntl") {
-        return Call::fcntl;
-    }
-    return name == "dup" || name == "dup2" ? Call::dup : Call::other;
+    static const std::map<std::string_view, Call> calls = {
+        {"open", Call::open},
+        {"openat", Call::openat},
+        {"openat2", Call::openat2},
+        {"creat", Call::creat},
+        {"close", Call::close},
+        {"close_range", Call::close_range},
+        {"execve", Call::exec},
+        {"execveat", Call::exec},
+        {"sendfile64", Call::sendfile},
+        {"sendfile", Call::sendfile},
+        {"copy_file_range", Call::copy},
+        {"splice", Call::copy},
+        {"dup", Call::dup},
+        {"dup2", Call::dup},
+        {"dup3", Call::dup3},
+        {"read", Call::read},
+        {"readv", Call::read},
+        {"write", Call::write},
+        {"writev", Call::write},
+        {"pread64", Call::pread},
+        {"preadv", Call::pread},
+        {"preadv2", Call::pread},
+        {"pwrite64", Call::pwrite},
+        {"pwritev", Call::pwrite},
+        {"pwritev2", Call::pwritev2},
+        {"lseek", Call::seek},
+        {"fcntl", Call::fcntl},
+    };
+    const auto found = calls.find(name);
+    return found == calls.end() ? Call::other : found->second;
 }
 
 struct Position {
@@ -176,14 +155,14 @@ Table offset_table(const Table& calls) {
         const auto fd = static_cast<std::int32_t>(arg0[row]);
         const std::int32_t of = several ? buffer[row] : 0;
         const auto result = static_cast<std::uint64_t>(ret[row]);
-        const auto position_of = [&](std::uint64_t number) -> const std::shared_ptr<Position>& {
-            auto& place = descriptors[{of, pid[row], static_cast<std::int32_t>(number)}].position;
-            if (place == nullptr) {
-                place = std::make_shared<Position>();
+        const auto descriptor = [&](std::uint64_t number) -> Descriptor& {
+            Descriptor& one = descriptors[{of, pid[row], static_cast<std::int32_t>(number)}];
+            if (one.position == nullptr) {
+                one.position = std::make_shared<Position>();
             }
-            return place;
+            return one;
         };
-        const auto position = [&]() -> const std::shared_ptr<Position>& { return position_of(arg0[row]); };
+        const auto position = [&]() -> const std::shared_ptr<Position>& { return descriptor(arg0[row]).position; };
         // Of the task's, those from `first` to `last`.
         const auto each = [&](std::uint64_t first, std::uint64_t last, const auto& done) {
             auto at = descriptors.lower_bound({of, pid[row], static_cast<std::int32_t>(std::min(first, kMostFd))});
@@ -221,7 +200,7 @@ Table offset_table(const Table& calls) {
                 continue;
             case Call::sendfile:
                 if (arg2[row] == 0) {
-                    position_of(arg1[row])->pass(result, false);
+                    descriptor(arg1[row]).position->pass(result, false);
                 }
                 position()->pass(result, true);
                 continue;
@@ -230,7 +209,7 @@ Table offset_table(const Table& calls) {
                     position()->pass(result, false);
                 }
                 if (arg3[row] == 0) {
-                    position_of(arg2[row])->pass(result, true);
+                    descriptor(arg2[row]).position->pass(result, true);
                 }
                 continue;
             case Call::seek:
@@ -238,8 +217,7 @@ Table offset_table(const Table& calls) {
                 continue;
             case Call::fcntl:
                 if (arg1[row] == kSetFd) {
-                    (void)position();
-                    descriptors[{of, pid[row], fd}].cloexec = (arg2[row] & kFdCloexec) != 0;
+                    descriptor(arg0[row]).cloexec = (arg2[row] & kFdCloexec) != 0;
                 }
                 if (arg1[row] != kDup && arg1[row] != kDupCloexec) {
                     continue;

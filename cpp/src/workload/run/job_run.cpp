@@ -25,6 +25,7 @@
 #include "run/progress_meter.hpp"
 #include "run/shared_memory.hpp"
 #include "sampleblk/error.hpp"
+#include "sampleblk/fork.hpp"
 #include "sampleblk/interrupt.hpp"
 #include "sampleblk/signals.hpp"
 #include "sampleblk/text.hpp"
@@ -284,8 +285,7 @@ JobRun::JobRun(JobSet set) : impl_(std::make_unique<Impl>(std::move(set))) {
 }
 
 JobRun::~JobRun() {
-    if (impl_ && impl_->made_by != ::getpid()) {
-        (void)impl_.release();  // a fork that ends: it has no threads of ours, and all else is its parent's
+    if (left_to_parent(impl_)) {
         return;
     }
     close();
