@@ -259,8 +259,30 @@ def test_help_documents_the_exit_status(capsys: pytest.CaptureFixture[str]) -> N
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
-    for status in (0, 1, 2, 122, 123, 124, 125, 126, 130, 143):
+    for status in (0, 1, 2, 122, 123, 124, 125, 126, 130, 141, 143):
         assert f" {status}" in text
+
+
+@pytest.mark.parametrize("buffered", [False, True])
+@pytest.mark.parametrize("argv", [["completion", "bash"], ["doctor", "--help"], ["run", "nowhere"]])
+def test_what_nobody_reads_ends_the_command_quietly(argv: list[str], buffered: bool) -> None:
+    """As SIGPIPE ends git and ls, of which shells say 141."""
+    read, write = os.pipe()
+    os.close(read)
+    environment = {**os.environ, "PYTHONUNBUFFERED": "" if buffered else "1"}
+    with os.fdopen(write, "wb") as out:
+        err = out if "nowhere" in argv else subprocess.PIPE
+        done = subprocess.run([*COMMAND, *argv], stdout=out, stderr=err, env=environment, check=False)
+    assert (done.returncode, done.stderr or b"") == (141, b"")
+
+
+@pytest.mark.parametrize("buffered", [False, True])
+def test_a_disk_that_is_full_is_told_in_a_line(buffered: bool) -> None:
+    environment = {**os.environ, "PYTHONUNBUFFERED": "" if buffered else "1"}
+    command = [*COMMAND, "doctor", "--help"]
+    with Path("/dev/full").open("wb") as out:
+        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (1, b"sampleblk-lab: [Errno 28] No space left on device\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -17,6 +17,7 @@ from sampleblk_lab import interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -98,6 +99,21 @@ def test_a_command_that_does_not_end_is_killed(pressed: list[float], monkeypatch
     process = shell("trap '' INT; while :; do sleep 0.05; done")
     pressed.append(0.3)
     assert interrupts.end_of(process).returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_command_that_cleans_up_is_waited_for(
+    terminal: bool, pressed: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As pytest, which unmounts and removes devices; subprocess.run() would kill it."""
+    monkeypatch.setattr(interrupts, "_TOLD_S", 0.2)
+    monkeypatch.setattr(interrupts, "_is_in_foreground", lambda: terminal)
+    end = tmp_path / "end"
+    pressed.append(0.3)
+    with pytest.raises(KeyboardInterrupt):
+        interrupts.run(["sh", "-c", f"trap 'sleep 0.6; echo >{end}; exit' INT; while :; do sleep 0.05; done"])
+    assert end.exists()
+    assert interrupts.run(["sh", "-c", "exit 3"]) == 3
 
 
 def test_the_second_ctrl_c_is_ours(pressed: list[float]) -> None:

@@ -26,8 +26,14 @@ _POLL_S = 0.02
 #: The exit status of what Ctrl-C ended, as a shell has it.
 INTERRUPTED = 128 + signal.SIGINT
 
+#: That of what writes to a pipe that nobody reads.
+UNREAD = 128 + signal.SIGPIPE
+
 #: How long what works in a VM has for its end once Ctrl-C came: to stop its jobs, and to write down what they measured.
 GRACE_S = 60.0
+
+#: The same, as :func:`end_of` takes it.
+PATIENCE = GRACE_S / _KILLED_S
 
 
 def shell_status(returncode: int, *, interrupted: bool = False) -> int:
@@ -119,8 +125,27 @@ def _terminal() -> Iterator[int | None]:
         os.close(terminal)
 
 
-def end_of(process: subprocess.Popen[Any]) -> Ended:
+def run(words: list[str], *, patience: float = 1.0, **options: Any) -> int:
+    """Runs a command, as :func:`subprocess.run` does, which kills one a quarter of a second after Ctrl-C.
+
+    Returns:
+        Its exit status, minus the signal if one ended it.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C came, and the command, whose it was, has ended.
+    """
+    ended = end_of(started(words, **options), patience)
+    if ended.interrupted:
+        raise KeyboardInterrupt
+    return ended.returncode
+
+
+def end_of(process: subprocess.Popen[Any], patience: float = 1.0) -> Ended:
     """Waits for a command's end, which Ctrl-C brings about instead of ours: what was measured of it is kept.
+
+    Args:
+        process: As :func:`started` made it.
+        patience: How many times as long as most it has for its end.
 
     Raises:
         KeyboardInterrupt: It came again; the command is killed.
@@ -131,7 +156,7 @@ def end_of(process: subprocess.Popen[Any]) -> Ended:
     except KeyboardInterrupt:
         interrupted = True
         try:
-            _end(process)
+            _end(process, patience)
         except BaseException:
             kill(process)
             raise
@@ -145,13 +170,13 @@ def _wait(process: subprocess.Popen[Any], options: int) -> object:
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | options)
 
 
-def _end(process: subprocess.Popen[Any]) -> None:
+def _end(process: subprocess.Popen[Any], patience: float) -> None:
     """Waits for the end of a command that may have got Ctrl-C, and sees to it that it comes."""
     began = time.monotonic()
     first = _TOLD_S if _shares_our_group(process) else 0
     left = [(first, signal.SIGINT), (_TOLD_AGAIN_S, signal.SIGINT), (_KILLED_S, signal.SIGKILL)]
     while not _wait(process, os.WNOHANG):
-        if left and time.monotonic() >= began + left[0][0]:
+        if left and time.monotonic() >= began + left[0][0] * patience:
             _tell(process, left.pop(0)[1])
         time.sleep(_POLL_S)
 

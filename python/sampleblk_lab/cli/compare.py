@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
+from sampleblk_lab import interrupts
 from sampleblk_lab.cli.output import add_json, show
 from sampleblk_lab.errors import InputError
 
@@ -45,11 +45,9 @@ def _pytest(options: argparse.Namespace, name: str, own: str) -> set[str]:
     command = [sys.executable, "-m", "pytest", "-q", *options.words, *shlex.split(own)]
     command += ["--sblk-save", name, "--sblk-runs", str(Path(options.runs).absolute())]
     # Standard output is the comparison's.
-    done = subprocess.run(command, stdout=2, check=False)
-    if done.returncode != 0:
-        raise InputError(
-            f"pytest ended with status {done.returncode}: {shlex.join(command)}", expected="tests that pass"
-        )
+    status = interrupts.run(command, patience=interrupts.PATIENCE, stdout=2)
+    if status != 0:
+        raise InputError(f"pytest ended with status {status}: {shlex.join(command)}", expected="tests that pass")
     made = set((Path(options.runs) / name).glob("[0-9]*")) - before
     found = {run.test for folder in made for run in store.load_round(folder) if run.measurements}
     if not found:

@@ -17,8 +17,8 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from sampleblk_lab import interrupts
 from sampleblk_lab.errors import InputError, SampleblkError
-from sampleblk_lab.interrupts import INTERRUPTED
 from sampleblk_lab.kernels import tree as kernel_tree
 from sampleblk_lab.paths import CacheError, in_home
 from sampleblk_lab.progress import note
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         verdict = _judge(words, options)
     except KeyboardInterrupt:
-        verdict = Verdict(INTERRUPTED, "interrupted")
+        verdict = Verdict(interrupts.INTERRUPTED, "interrupted")
     except (SampleblkError, OSError) as error:
         verdict = Verdict(STOP, str(error))
     except Exception:  # Python would end with 1, which is a verdict
@@ -119,7 +119,7 @@ def _judge(words: Sequence[str], options: argparse.Namespace) -> Verdict:
     except SampleblkError as error:
         return Verdict(SKIP, f"it does not boot, or its driver does not build: {error}")
     note(f"kernel bisect: Linux {release} boots; {shlex.join(words)}")
-    status = subprocess.run(words, env=environment, check=False).returncode
+    status = interrupts.run(list(words), patience=interrupts.PATIENCE, env=environment)
     return _verdict_of_pytest(status) if _is_pytest(words) else _verdict_of(words, status)
 
 

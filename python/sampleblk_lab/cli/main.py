@@ -9,12 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import sampleblk_lab
-from sampleblk_lab.cli.output import any_text
+from sampleblk_lab.cli.output import any_text, is_unread
 from sampleblk_lab.errors import FormatError, InputError, SampleblkError
-from sampleblk_lab.interrupts import INTERRUPTED, ended_like_ctrl_c
+from sampleblk_lab.interrupts import INTERRUPTED, UNREAD, ended_like_ctrl_c
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from _typeshed import SupportsWrite
 
 # command -> (module, and its function if not configure, one line of help)
 COMMANDS = {
@@ -50,6 +52,7 @@ exit status:
   124  a deadline passed                   125  the VM could not be started
   126, 127  the command could not be started in the guest, or was not found
   130, 143  interrupted by Ctrl-C or SIGTERM: what a job has measured until then is shown and kept
+  141  nobody reads its output any more, as of | head
 """
 
 
@@ -82,9 +85,25 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**settings)
         self.register("action", None, _Store)
 
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        if message:  # argparse's own says nothing of what it could not write
+            print(message, end="", file=file or sys.stderr)
+
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command; returns its exit status, as :data:`EPILOG` lists them."""
+    return status_of(lambda: _main(sys.argv[1:] if argv is None else argv))
+
+
+def _main(argv: list[str]) -> int:
+    try:
+        return _command(argv)
+    finally:  # also of --help, which raises SystemExit
+        if sys.stdout is not None:  # closed
+            sys.stdout.flush()
+
+
+def _command(argv: list[str]) -> int:
     parser = _Parser(
         prog="sampleblk-lab",
         description=sampleblk_lab.__doc__.splitlines()[0],
@@ -93,7 +112,6 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {sampleblk_lab.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    argv = sys.argv[1:] if argv is None else argv
     for name, (module, text) in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)
         if name in argv[:1]:
@@ -132,6 +150,8 @@ def status_of(work: Callable[[], int]) -> int:
         print(f"sampleblk-lab: {error}", file=sys.stderr)
         return int(getattr(error, "exit_status", 1))
     except OSError as error:
+        if is_unread(error):
+            return UNREAD
         print(f"sampleblk-lab: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

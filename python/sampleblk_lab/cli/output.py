@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import os
+import select
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,3 +77,28 @@ def show_table(options: argparse.Namespace, table: Table, empty: str) -> None:
     """Prints all of a table, or what to say when it has no rows."""
     rows = list(table.rows())
     show(options, rows, table.text() if rows else empty)
+
+
+def is_unread(error: OSError) -> bool:
+    """Whether an error says that nobody reads what we print any more (``| head``).
+
+    What cannot be written is discarded from then on: the interpreter's end would tell of it once more.
+    """
+    unread = False
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError):  # closed, or not a file
+            descriptor = stream.fileno()
+            try:
+                stream.flush()
+                poll = select.poll()
+                poll.register(descriptor, 0)
+                broken = bool(poll.poll(0))  # POLLERR, or of a socket POLLHUP
+            except OSError:
+                broken = True
+            if broken:
+                # Others get EPIPE of their sockets, and ENOSPC of their files.
+                unread = unread or isinstance(error, BrokenPipeError)
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, descriptor)
+                os.close(nowhere)
+    return unread

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
+from sampleblk_lab import interrupts
 from sampleblk_lab.errors import InputError, SampleblkError
 from sampleblk_lab.kernels import config
 from sampleblk_lab.paths import make_environment
@@ -72,11 +73,11 @@ def _make(tree: Path, *arguments: str) -> None:
 
 def _run(tree: Path, command: Sequence[str], shown: str) -> None:
     # Nothing that it starts may wait for somebody to answer: a question of Kconfig is a failure.
-    done = subprocess.run(command, cwd=tree, env=make_environment(), stdin=subprocess.DEVNULL, check=False)
-    if done.returncode < 0:
-        raise TreeError(f"`{shown}` was ended by signal {-done.returncode}")
-    if done.returncode > 0:
-        raise TreeError(f"`{shown}` ended with status {done.returncode}")
+    status = interrupts.run(list(command), cwd=tree, env=make_environment(), stdin=subprocess.DEVNULL)
+    if status < 0:
+        raise TreeError(f"`{shown}` was ended by signal {-status}")
+    if status > 0:
+        raise TreeError(f"`{shown}` ended with status {status}")
 
 
 def default_jobs() -> int:
