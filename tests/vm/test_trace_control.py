@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from itertools import islice
 from pathlib import Path
@@ -196,6 +197,24 @@ def test_what_was_there_before_stays():
     finally:
         theirs.rmdir()
         core.write_control(str(probes), "-:sampleblk/sblk_theirs", True)
+
+
+@pytest.mark.parametrize("top_level", [False, True])
+def test_a_snapshot_has_what_came_since_the_one_before(top_level):
+    """The kernel swaps two buffers, and empties neither."""
+    spare = Path("/sys/kernel/tracing/snapshot")
+    with lab.Session(top_level=top_level) as session:
+        if not session.has("snapshot"):
+            pytest.skip("this kernel has no snapshots")
+        taken = []
+        for number in range(4):
+            session.mark(f"mark-{number}")
+            taken.append(re.findall(r"mark-\d", session.snapshot()))
+        session.mark("mark-4")
+        left = re.findall(r"mark-\d", session.trace_text())
+    assert taken == [["mark-0"], ["mark-1"], ["mark-2"], ["mark-3"]]
+    assert left == ["mark-4"]
+    assert "* Snapshot is freed *" in spare.read_text()
 
 
 def test_listings():

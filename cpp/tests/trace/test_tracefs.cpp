@@ -25,7 +25,7 @@ class Undo : public testing::Test {
         return path;
     }
     void SetUp() override {
-        for (const char* name : {"knob", "set_list", "trace_marker"}) {
+        for (const char* name : {"knob", "set_list", "snapshot", "trace_marker"}) {
             (void)open_file(directory_.file(name), O_WRONLY | O_CREAT, 0600);
         }
     }
@@ -46,6 +46,17 @@ TEST_F(Undo, PutsBackWhatAFileHeldBeforeItsFirstChange) {
     write_control(knob, "later");
     EXPECT_TRUE(log.undo().empty());  // the second time does nothing
     EXPECT_EQ(read_file(knob), "later");
+}
+
+TEST_F(Undo, ASpareBufferThatWasThereStays) {
+    const std::string freed = "# tracer: nop\n#\n#\n# * Snapshot is freed *\n#\n# Snapshot commands:\n";
+    for (const auto& [before, after] : {std::pair{freed, "0"}, std::pair{std::string("# * allocated *\n"), "1"}}) {
+        const std::string spare = file("snapshot", before);
+        UndoLog log(undo_dir_);
+        log.set(spare, "1");
+        EXPECT_TRUE(log.undo().empty());
+        EXPECT_EQ(read_file(spare), after);
+    }
 }
 
 TEST_F(Undo, ADestroyedLogPutsBackToo) {

@@ -205,7 +205,10 @@ class Session(Events):
         if not self.has("snapshot"):
             raise UnsupportedError("a snapshot", "this kernel is built without it", "CONFIG_TRACER_SNAPSHOT")
         self.set("snapshot", "1")
-        return self.read("snapshot")
+        try:
+            return self.read("snapshot")
+        finally:
+            self.set("snapshot", "2")  # at the next swap it would come back with what is in it
 
     def follow(self, *, idle: float = 0.05) -> Iterator[dict[str, object]]:
         """Events as they come, each as a dict of time (ns), cpu, event and its fields; they leave the buffer.

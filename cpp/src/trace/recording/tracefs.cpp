@@ -120,6 +120,11 @@ std::vector<std::string> restoring_writes(const std::string& path, const std::st
     if (name == "filter" && text == "none") {
         return {"0"};
     }
+    if (name == "snapshot") {
+        // What was in it is gone; a spare buffer that was there stays.
+        return text.find("* Snapshot is freed *") == std::string_view::npos ? std::vector<std::string>{}
+                                                                            : std::vector<std::string>{"0"};
+    }
     const bool list = name.starts_with("set_") || name == "tracing_cpumask";
     if (!list) {
         return {std::string(text)};
