@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 from unittest import mock
@@ -101,9 +102,23 @@ def test_what_it_found_before_an_exception_is_kept(fake):
 
 def test_a_script_that_ends_itself(fake):
     fake("exits")
-    with lab.bpf(SCRIPT) as found:
-        time.sleep(0.5)
-    assert found["@"]["value"][0] == 7
+    for script in (f"{SCRIPT} interval:s:1 {{ exit(); }}", "BEGIN { @ = 7; }"):
+        with lab.bpf(script) as found:
+            time.sleep(0.5)
+        assert found["@"]["value"][0] == 7
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(signal.SIGINT, "ended before the block was"), (signal.SIGKILL, "ended by signal 9")]
+)
+def test_one_that_somebody_ends_is_not_whole(fake, number, said):
+    """bpftrace prints its maps and ends with 0 at SIGTERM, too."""
+    fake()
+    found = lab.bpf(SCRIPT + " // exit()")
+    with pytest.raises(lab.BpftraceError, match=said) as caught, found:
+        os.kill(found._process.pid, number)
+        found._process.wait()
+    assert said in caught.value.output.incomplete
 
 
 def test_the_ways_to_fail(fake):

@@ -93,8 +93,8 @@ class Tracer(StopsAtEnd, Generic[Found]):
         """Why it ended before it was attached, or did not attach its probes in time (None)."""
 
     @abstractmethod
-    def _incomplete(self, status: int) -> str:
-        """Why what it printed is not all of it, by its exit status; empty: it is."""
+    def _incomplete(self, status: int, *, early: bool) -> str:
+        """Why what it printed is not all of it, by its exit status, and whether it ended by itself; empty: it is."""
 
     @abstractmethod
     def _output(self, incomplete: str) -> Found:
@@ -192,9 +192,10 @@ class Tracer(StopsAtEnd, Generic[Found]):
         """
         if self._found is not None:
             return self._found
+        early = not self.running
         status = self._interrupt(max(_STOP_S, self._timeout_s))
         why = "it did not end and was killed, so that what it prints at its end is missing"
-        incomplete = why if status is None else self._incomplete(status)
+        incomplete = why if status is None else self._incomplete(status, early=early)
         found = self._output(incomplete)
         self.close()
         self._found = found

@@ -173,8 +173,12 @@ class Bpf(Tracer[BpfOutput]):
 
     # -- stopping
 
-    def _incomplete(self, status: int) -> str:
-        return f"it failed{told(self._messages())}" if status else ""
+    def _incomplete(self, status: int, *, early: bool) -> str:
+        if status:
+            how = "failed" if status > 0 else f"was ended by signal {-status}"
+            return f"it {how}{told(self._messages())}"
+        # To SIGTERM, and to SIGINT of somebody else's, it does the same.
+        return "it was ended before the block was" if early and not self._script.may_end else ""
 
     def _output(self, incomplete: str) -> BpfOutput:
         return BpfOutput(self._read(OUT), self._messages(), script=self._script, incomplete=incomplete)

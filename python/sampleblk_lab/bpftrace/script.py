@@ -82,6 +82,11 @@ class Script:
     def __post_init__(self) -> None:
         object.__setattr__(self, "maps", _maps(self.text))
 
+    @property
+    def may_end(self) -> bool:
+        """Whether it may end by itself: it says so, or waits for no event."""
+        return re.search(r"\bexit\b", _code(self.text)) is not None or not probe_lists(self.text)
+
 
 def find(script: str | os.PathLike[str]) -> Script:
     """A script by its text, its path, or its name: one of ours (:func:`names`), or one of bpftrace's own tools.

@@ -133,8 +133,11 @@ class Bcc(Tracer[BccOutput]):
 
     # -- stopping
 
-    def _incomplete(self, status: int) -> str:
-        return "" if status in (0, -signal.SIGINT) else f"it failed with exit status {status}{told(self._read(ERR))}"
+    def _incomplete(self, status: int, *, early: bool) -> str:
+        if status == 0 or (status == -signal.SIGINT and not early):
+            return ""
+        how = f"failed with exit status {status}" if status > 0 else f"was ended by signal {-status}"
+        return f"it {how}{told(self._read(ERR))}"
 
     def _output(self, incomplete: str) -> BccOutput:
         return BccOutput(self._read(OUT), self._read(ERR), tool=self._name, incomplete=incomplete)
