@@ -115,9 +115,13 @@ def test_one_that_somebody_ends_is_not_whole(fake, number, said):
     """bpftrace prints its maps and ends with 0 at SIGTERM, too."""
     fake()
     found = lab.bpf(SCRIPT + " // exit()")
-    with pytest.raises(lab.BpftraceError, match=said) as caught, found:
+
+    def end() -> None:
         os.kill(found._process.pid, number)
         found._process.wait()
+
+    with pytest.raises(lab.BpftraceError, match=said) as caught, found:
+        end()
     assert said in caught.value.output.incomplete
 
 
