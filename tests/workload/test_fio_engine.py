@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -167,7 +168,7 @@ def test_a_job_that_a_signal_ended_is_no_job_that_ran(number: signal.Signals, tm
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_fio_ends_with_who_runs_it(number: signal.Signals, tmp_path: Path) -> None:
+def test_fio_ends_with_who_runs_it(number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a signal to that process alone: fio's jobs are in sessions of their own."""
     code = (
         "import sys, sampleblk_lab as lab\n"
@@ -176,6 +177,10 @@ def test_fio_ends_with_who_runs_it(number: signal.Signals, tmp_path: Path) -> No
         "print(result.stop_reason, result.summary()['ios'].codes.sum() > 0)\n"
     )
     path = tmp_path / "f"
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    monkeypatch.setattr(tempfile, "tempdir", None)
     with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True) as child:
         while not (path.exists() and users_of(path)):
             time.sleep(0.02)
@@ -190,6 +195,9 @@ def test_fio_ends_with_who_runs_it(number: signal.Signals, tmp_path: Path) -> No
     while users_of(path):
         assert time.monotonic() < deadline, "fio goes on"
         time.sleep(0.02)
+    # What a killed one left goes with the next.
+    lab.Job(rw="read", size="4k", filename=path, engine="fio").run()
+    assert list(scratch.iterdir()) == []
 
 
 def users_of(path: Path) -> list[str]:

@@ -34,6 +34,7 @@ from sampleblk_lab._native import core
 from sampleblk_lab.crash import resident
 from sampleblk_lab.device.filesystem import BusyError, ToolError, checker, find_tool, holders, run_tool
 from sampleblk_lab.errors import InputError, UnsupportedError
+from sampleblk_lab.paths import scratch_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -174,7 +175,7 @@ def recovers(
             resident.run([*replay, str(image)], ok=well)
         resident.check(whole, str(image))
         if check is not None:
-            with tempfile.TemporaryDirectory(prefix="sampleblk-files-") as folder:
+            with scratch_directory("files") as scratch, tempfile.TemporaryDirectory(dir=scratch) as folder:
                 quoted = folder.replace('"', '""')
                 said = resident.run([debugfs, "-R", f'rdump / "{quoted}"', str(image)])
                 # It cannot give them to their owners where it is not root: that is not asked for.
@@ -504,11 +505,11 @@ def fio(job: str, states: str, done: str | None = None) -> Callable[[Path, State
         if done is not None and done not in _set(state, {done: None}):
             return
         # A folder of its own: fio leaves its files there.
-        with tempfile.TemporaryDirectory(prefix="sampleblk-fio-") as folder:
-            (Path(folder) / "job.fio").write_text(text)
+        with scratch_directory("fio") as folder:
+            (folder / "job.fio").write_text(text)
             for saved in Path(states).glob("local-*-verify.state"):
                 shutil.copy(saved, folder)
-            said = Path(folder) / "said.json"
+            said = folder / "said.json"
             run_tool(
                 [
                     *(tool, f"--directory={path}", f"--aux-path={folder}", *_VERIFY_ONLY),

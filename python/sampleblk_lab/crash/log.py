@@ -7,7 +7,6 @@ import functools
 import os
 import re
 import stat
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from sampleblk_lab._native import core
 from sampleblk_lab.crash import submitters
 from sampleblk_lab.crash.model import Reorder
 from sampleblk_lab.errors import InputError
+from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
@@ -333,8 +333,8 @@ class Log:
         """Builds one state and checks it, as :meth:`explore` does each. What the check raises is raised."""
         from sampleblk_lab.crash.checks import ask
 
-        with tempfile.TemporaryDirectory(prefix="sampleblk-crash-") as folder:
-            path = Path(folder) / "disk.img"
+        with scratch_directory("crash-state") as folder:
+            path = folder / "disk.img"
             self.write(state, path)
             ask(check, path, state)
 

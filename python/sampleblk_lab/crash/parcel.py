@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import pickle
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,15 @@ from sampleblk_lab.crash.files import digest
 from sampleblk_lab.crash.log import Log
 from sampleblk_lab.crash.reproduce import pack, unpack
 from sampleblk_lab.errors import SampleblkError
-from sampleblk_lab.paths import built_directory, cache_root, fingerprint, is_kept, locked, remove_unused
+from sampleblk_lab.paths import (
+    built_directory,
+    cache_root,
+    fingerprint,
+    is_kept,
+    locked,
+    remove_unused,
+    scratch_directory,
+)
 from sampleblk_lab.sweeps import identity
 from sampleblk_lab.sweeps.spec import pickled
 
@@ -92,19 +99,19 @@ class Parcel:
             if self.is_here():
                 return
             remove_unused(self.folder.parent)
-            with tempfile.TemporaryDirectory(prefix="sampleblk-crash-") as name, built_directory(self.folder) as new:
+            with scratch_directory("crash-parcel") as name, built_directory(self.folder) as new:
                 for file, content in pickle.loads(data).items():
-                    (Path(name) / file).write_bytes(content)
-                unpack(name, new, size_bytes=self.size_bytes, flush=self.flush, fua=self.fua)
+                    (name / file).write_bytes(content)
+                unpack(str(name), new, size_bytes=self.size_bytes, flush=self.flush, fua=self.fua)
             if not self.is_here():
                 raise SampleblkError(f"the recording that arrived in {self.folder} is not the one that was sent")
 
 
 def packed(log: Log) -> bytes:
     """A log and its base as they are sent."""
-    with tempfile.TemporaryDirectory(prefix="sampleblk-crash-") as name:
-        pack(log, Path(name))
-        return pickle.dumps({path.name: path.read_bytes() for path in Path(name).iterdir()})
+    with scratch_directory("crash-parcel") as name:
+        pack(log, name)
+        return pickle.dumps({path.name: path.read_bytes() for path in name.iterdir()})
 
 
 @functools.cache

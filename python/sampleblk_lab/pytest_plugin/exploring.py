@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.pytest_plugin import NOT_JUDGED
 
 if TYPE_CHECKING:
@@ -135,5 +135,5 @@ class Exploring:
 @contextlib.contextmanager
 def exploring(node: pytest.Item, parameters: dict[str, Any], fstype: str) -> Iterator[Exploring]:
     """The fixture's value; its recordings lie in a folder that is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="sampleblk-recorded-") as scratch:
-        yield Exploring(node, parameters, fstype, Path(scratch))
+    with scratch_directory("recorded") as scratch:
+        yield Exploring(node, parameters, fstype, scratch)

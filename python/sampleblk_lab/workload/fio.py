@@ -9,15 +9,13 @@ import json
 import re
 import signal
 import subprocess
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sampleblk_lab import trust
 from sampleblk_lab.errors import FormatError, SampleblkError, UnsupportedError
-from sampleblk_lab.paths import find_program, tied
+from sampleblk_lab.paths import find_program, scratch_directory, tied
 from sampleblk_lab.table import Table
 from sampleblk_lab.workload.result import JobError, percentiles_of
 
@@ -241,10 +239,10 @@ def run_fio(job_file: str, keys: Iterable[str], *, check: bool = True) -> FioRes
     ours = sorted(_OURS.intersection(keys))
     if ours:
         raise UnsupportedError(", ".join(ours), 'engine="fio" runs the real fio, which has no such key')
-    with tempfile.TemporaryDirectory(prefix="sampleblk-fio-") as directory:
-        source = Path(directory) / "job.fio"
+    with scratch_directory("fio") as directory:
+        source = directory / "job.fio"
         source.write_text(job_file)
-        output = Path(directory) / "output"
+        output = directory / "output"
         command = [program, "--eta=never", "--output-format=normal,json+", f"--output={output}"]
         # It ends its jobs when we are gone.
         command = tied([*command, f"--aux-path={directory}", str(source)], "TERM")
