@@ -13,6 +13,25 @@
 #endif
 
 namespace sampleblk::workload {
+namespace {
+
+// Reads a counter before and after CLOCK_MONOTONIC and keeps the closest pair of a few, for an
+// interrupt or a hypervisor may come between.
+ClockMark closest(auto ticks) {
+    ClockMark best;
+    for (int i = 0; i < 8; ++i) {
+        const std::uint64_t before = ticks();
+        const std::uint64_t ns = Clock::monotonic_ns();
+        const std::uint64_t after = ticks();
+        const auto [first, last] = std::minmax(before, after);
+        if (i == 0 || last - first < best.error_ticks) {
+            best = {.ticks = first + (last - first) / 2, .monotonic_ns = ns, .error_ticks = last - first};
+        }
+    }
+    return best;
+}
+
+}  // namespace
 
 #if defined(__x86_64__)
 namespace {
@@ -23,35 +42,18 @@ constexpr std::uint64_t window_ns = 2'000'000;
 constexpr double tolerance = 500e-6;
 constexpr int most_cpus_checked = 64;
 
-struct Pair {
-    std::uint64_t tsc;
-    std::uint64_t ns;
-    std::uint64_t error_ticks;
-};
-
-// Reads the counter before and after CLOCK_MONOTONIC and keeps the closest pair of a few, for an
-// interrupt or a hypervisor may come between.
-Pair read_pair() {
-    Pair best{.tsc = 0, .ns = 0, .error_ticks = UINT64_MAX};
-    for (int i = 0; i < 8; ++i) {
-        const std::uint64_t before = __rdtsc();
-        const std::uint64_t ns = Clock::monotonic_ns();
-        const std::uint64_t after = __rdtsc();
-        if (after >= before && after - before < best.error_ticks) {
-            best = {.tsc = before + (after - before) / 2, .ns = ns, .error_ticks = after - before};
-        }
-    }
-    return best;
+ClockMark read_pair() {
+    return closest([] { return __rdtsc(); });
 }
 
-Pair wait_until(std::uint64_t ns) {
+ClockMark wait_until(std::uint64_t ns) {
     while (Clock::monotonic_ns() < ns) {
     }
     return read_pair();
 }
 
-double rate(const Pair& from, const Pair& to) {
-    return static_cast<double>(to.ns - from.ns) / static_cast<double>(to.tsc - from.tsc);
+double rate(const ClockMark& from, const ClockMark& to) {
+    return static_cast<double>(to.monotonic_ns - from.monotonic_ns) / static_cast<double>(to.ticks - from.ticks);
 }
 
 bool is_invariant() {
@@ -64,7 +66,7 @@ bool is_invariant() {
 
 // Hops over the CPUs that we may run on and looks for one whose counter is off. Returns the worst
 // difference in nanoseconds, or a negative number when nothing could be compared.
-double worst_offset_ns(const Pair& origin, double ns_per_tick) {
+double worst_offset_ns(const ClockMark& origin, double ns_per_tick) {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
     if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
@@ -83,11 +85,11 @@ double worst_offset_ns(const Pair& origin, double ns_per_tick) {
             continue;
         }
         ++checked;
-        const Pair here = read_pair();
-        const double expected = static_cast<double>(origin.ns) +
-                                static_cast<double>(static_cast<std::int64_t>(here.tsc - origin.tsc)) * ns_per_tick;
+        const ClockMark here = read_pair();
+        const double expected = static_cast<double>(origin.monotonic_ns) +
+                                static_cast<double>(static_cast<std::int64_t>(here.ticks - origin.ticks)) * ns_per_tick;
         const double blur = static_cast<double>(here.error_ticks + origin.error_ticks) * ns_per_tick;
-        worst = std::max(worst, std::abs(static_cast<double>(here.ns) - expected) - blur);
+        worst = std::max(worst, std::abs(static_cast<double>(here.monotonic_ns) - expected) - blur);
     }
     (void)::sched_setaffinity(0, sizeof(allowed), &allowed);
     return worst;
@@ -101,10 +103,10 @@ Clock Clock::measure() {
         clock.why_not_ = "the CPU does not promise an invariant TSC";
         return clock;
     }
-    const Pair first = read_pair();
-    const Pair second = wait_until(first.ns + window_ns);
-    const Pair third = wait_until(second.ns + window_ns);
-    if (second.tsc <= first.tsc || third.tsc <= second.tsc) {
+    const ClockMark first = read_pair();
+    const ClockMark second = wait_until(first.monotonic_ns + window_ns);
+    const ClockMark third = wait_until(second.monotonic_ns + window_ns);
+    if (second.ticks <= first.ticks || third.ticks <= second.ticks) {
         clock.why_not_ = "the TSC does not advance";
         return clock;
     }
@@ -140,12 +142,14 @@ const Clock& Clock::best() {
 }
 
 ClockMark ClockMark::take(const Clock& clock) noexcept {
-    return {.ticks = clock.ticks(), .monotonic_ns = Clock::monotonic_ns()};
+    return closest([&] { return clock.ticks(); });
 }
 
 double ClockMark::drift_ppm(const Clock& clock, const ClockMark& start) const noexcept {
     const auto real = static_cast<double>(monotonic_ns - start.monotonic_ns);
-    return real <= 0 ? 0.0 : (static_cast<double>(clock.ns(ticks - start.ticks)) - real) / real * 1e6;
+    const double apart = static_cast<double>(clock.ns(ticks - start.ticks)) - real;
+    const auto blur = static_cast<double>(clock.ns(error_ticks + start.error_ticks));
+    return real <= 0 || std::abs(apart) <= blur ? 0.0 : (apart - std::copysign(blur, apart)) / real * 1e6;
 }
 
 }  // namespace sampleblk::workload

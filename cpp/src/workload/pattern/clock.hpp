@@ -74,8 +74,10 @@ class Clock {
 struct ClockMark {
     std::uint64_t ticks = 0;
     std::uint64_t monotonic_ns = 0;
+    std::uint64_t error_ticks = 0;  // how far apart the two may have been read
     [[nodiscard]] static ClockMark take(const Clock& clock) noexcept;
-    // How far the clock has drifted from CLOCK_MONOTONIC since `start`, in parts per million.
+    // How far the clock has drifted from CLOCK_MONOTONIC since `start`, in parts per million: by what the two
+    // readings cannot explain, which in an emulated guest take microseconds each.
     [[nodiscard]] double drift_ppm(const Clock& clock, const ClockMark& start) const noexcept;
 };
 
