@@ -420,6 +420,10 @@ def test_a_whole_recording_is_what_happened(form: str, seed: int, tmp_path: Path
     assert depth_of(run) == depths(everything)
     for (major, minor), changes in layer.changes.items():
         assert depth_of(run, f"{major},{minor}") == depths(changes)
+    bios = [one for one in layer.requests if one.dev == BIO_DEVICE]
+    changes = [change for one in bios for change in ((one.queued, 1), (one.completed, -1)) if change[0]]
+    assert depth_of(run, "252,0") == depths(changes)
+    assert run.block().queue_depth().metadata["bios_left_out"] == "252,0"
     check_latencies(run, layer.requests)
     check_exports(run, layer.requests, tmp_path)
 

@@ -535,9 +535,24 @@ def test_a_line_that_was_not_read_may_have_been_the_other_end(tmp_path: Path) ->
 @pytest.mark.parametrize("kind", ["D", "C"])
 def test_a_recording_of_one_kind_of_events_has_no_depth(kind: str, tmp_path: Path) -> None:
     _, run = lived(tmp_path, *[event for event in HALVES if event[1] == kind])
-    assert len(run.block().queue_depth()) == 0
+    for view in (run.block().queue_depth, run.block().latency):
+        with pytest.raises(lab.UnsupportedError, match="recorded"):
+            view()
     run.export_chrome(tmp_path / "x.json")
     assert json.loads((tmp_path / "x.json").read_text())["traceEvents"] == []
+
+
+def test_a_driver_of_bios_has_their_depth(tmp_path: Path) -> None:
+    """From their queueing on, and of no request's: a request is not the driver's as long as it waits."""
+    bios = [(10, "Q", 1, 64, 8), (20, "Q", 1, 128, 8), (30, "c", 0, 64, 8), (40, "c", 0, 128, 8), (50, "Q", 1, 0, 8)]
+    _, run = lived(tmp_path / "bios", *bios)
+    depth = run.block().queue_depth("8,0")
+    assert depth["depth"].codes.tolist() == [1, 2, 1, 0, 1]
+    assert depth["least"].codes.tolist() == [1, 2, 1, 0, 0]
+    assert depth.metadata["unfinished"] == "1"
+    _, run = lived(tmp_path / "requests", *[event for event in bios if event[1] == "Q"], (60, "C", 0, 64, 8))
+    with pytest.raises(lab.UnsupportedError, match="issues and completions were not both recorded"):
+        run.block().queue_depth()
 
 
 def test_an_append_completes_where_it_was_written(tmp_path: Path) -> None:

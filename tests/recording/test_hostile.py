@@ -122,7 +122,7 @@ def test_calls_that_nest_without_end_are_refused(tmp_path):
 @pytest.mark.parametrize("left", [0, 8192])
 def test_a_recording_cut_while_it_is_read_is_an_error(tmp_path, left):
     path = tmp_path / "trace.dat"
-    path.write_bytes((DATA / "7.2-syscalls.dat").read_bytes())
+    path.write_bytes((DATA / "7.2-fsync.dat").read_bytes())
     run = lab.open_run(path)
     run.counts()
     os.truncate(path, left)

@@ -71,7 +71,7 @@ def test_a_trace_dat(path, errors, seed, tmp_path):
     answers(lambda: run.offsets().sequential())
     answers(lambda: run.block().latency())
     answers(lambda: run.block().queue_depth())
-    if (calls := answers(run.syscalls().table)) is not None and "write" in list(calls["syscall"]):
+    if (calls := answers(lambda: run.syscalls().table())) is not None and "write" in list(calls["syscall"]):
         answers(lambda: run.follow_through("write").text())
     if (graph := answers(run.graph)) is not None:
         answers(graph.text)

@@ -9,9 +9,12 @@ import numpy as np
 
 from sampleblk_lab import checked
 from sampleblk_lab.analysis.buffers import of_one_buffer
+from sampleblk_lab.errors import UnsupportedError
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from numpy.typing import NDArray
 
 # btt's names, and from which column to which.
@@ -23,6 +26,10 @@ _STEPS = (
     ("D2C", "issued", "completed"),
     ("Q2C", "queued", "completed"),
 )
+# What tells how long the driver has a request, and how long one without requests has a bio.
+_ENDS = frozenset({"block_rq_issue", "block_rq_complete"})
+_BIO_ENDS = frozenset({"block_bio_queue", "block_bio_complete"})
+_STEP_EVENTS = _ENDS | _BIO_ENDS | {"block_getrq", "block_rq_insert"}
 
 
 class Block:
@@ -30,13 +37,14 @@ class Block:
 
     Args:
         table: A row a request, of :func:`core.block_table`.
-        both_ends: Whether the recording would have issues as well as completions.
+        events: The block events that the recording would have; default all.
     """
 
-    def __init__(self, table: Table, *, both_ends: bool = True) -> None:
+    def __init__(self, table: Table, events: Collection[str] = (*_ENDS, *_BIO_ENDS)) -> None:
         self._table = table
-        lossless = table.metadata.get("lost_events", "0") == "0" and not {"gaps", "unread"} & set(table.metadata)
-        self._has_all = both_ends and lossless
+        self._lossless = table.metadata.get("lost_events", "0") == "0" and not {"gaps", "unread"} & set(table.metadata)
+        self._has_steps = len(_STEP_EVENTS.intersection(events)) > 1 or "block_bio_queue" in events
+        self._has_requests, self._has_bios = _ENDS.issubset(events), _BIO_ENDS.issubset(events)
 
     def table(self) -> Table:
         """A row a request.
@@ -74,8 +82,11 @@ class Block:
 
         Raises:
             InputError: The requests are of several buffers.
+            UnsupportedError: Only one kind of their events was recorded.
         """
         of_one_buffer(self._table, "latencies of requests")
+        if not self._has_steps:
+            raise UnsupportedError("latencies of requests", "one end of each was not recorded", "record(block=True)")
         spans: dict[str, NDArray[Any]] = {"Q2Q": self._gaps()}
         spans |= {step: self._spans(step, source, target) for step, source, target in _STEPS}
         spans = {name: values for name, values in spans.items() if len(values)}
@@ -104,11 +115,15 @@ class Block:
     def queue_depth(self, device: str | None = None) -> Table:
         """How many requests the driver had, over time; one that was requeued from its last issue on.
 
+        Of a driver that makes no requests (mode ``"bio"``, device mapper) these are the bios, from their queueing on,
+        without those in flight as the recording began. Where other devices do make requests, all together are those,
+        and ``metadata["bios_left_out"]`` names the devices of bios: a device mapper's come again beneath it.
+
         Requests of which the recording has one end only, in flight as it began or ended, count to its end or from its
         beginning; those of a zoned device's appends as few as their ends allow. Where events were lost
-        (``metadata["lost_events"]``), or only the issues or only the completions were recorded, they are left out: the
-        other end may be among what is missing, and the depth would never come down again. Either way
-        ``metadata["unfinished"]`` counts those without completion, ``metadata["unpaired"]`` those without issue.
+        (``metadata["lost_events"]``), they are left out: the other end may be among what is missing, and the depth
+        would never come down again. Either way ``metadata["unfinished"]`` counts those without completion,
+        ``metadata["unpaired"]`` those without issue.
         Nothing tells of a recording that it was limited to some tasks (``trace-cmd record -P``): it lacks
         completions that came in others, so that its depth only grows, and ``least`` is all that can be said.
 
@@ -120,6 +135,7 @@ class Block:
 
         Raises:
             InputError: The requests are of several buffers; or no request is of that device.
+            UnsupportedError: The recording is one without issues, or without completions.
         """
         of_one_buffer(self._table, "a queue's depth")
         names = ("queued", "gotten", "inserted", "issued", "completed")
@@ -128,8 +144,17 @@ class Block:
         chosen = np.ones(len(issued), dtype=bool)
         if device is not None:
             chosen = devices == checked.one_of("device", device, sorted(set(devices.tolist())))
-        whole = chosen & (issued > 0) & (completed >= issued)
-        begun = chosen & (issued > 0) & (completed == 0)
+        made = (issued | gotten | inserted) > 0
+        makers = np.isin(devices, devices[chosen & made])
+        bios = chosen & ~makers & np.isin(devices, devices[~made & (queued > 0) & (completed > 0)])
+        of_bios = self._has_bios and bios.any() and not makers.any()
+        if not (of_bios or self._has_requests):
+            raise UnsupportedError(
+                "a queue's depth", "issues and completions were not both recorded", "record(block=True)"
+            )
+        begin = np.where(bios, queued, 0) if of_bios else issued
+        whole = chosen & (begin > 0) & (completed >= begin)
+        begun = chosen & (begin > 0) & (completed == 0)
         # An empty flush is queued and completed, and others are issued for it.
         ended = chosen & (completed > 0) & ((queued | gotten | inserted | issued) == 0)
         metadata = {
@@ -137,9 +162,11 @@ class Block:
             "unfinished": str(np.count_nonzero(begun)),
             "unpaired": str(np.count_nonzero(ended)),
         }
-        if not self._has_all:
+        if bios.any() and not of_bios:
+            metadata["bios_left_out"] = ", ".join(sorted(set(devices[bios].tolist())))
+        if not self._lossless:
             begun, ended = begun & False, ended & False
-        time = np.concatenate([issued[whole], completed[whole], issued[begun], completed[ended]])
+        time = np.concatenate([begin[whole], completed[whole], begin[begun], completed[ended]])
         step = np.repeat([1, -1, 1, -1], [np.count_nonzero(part) for part in (whole, whole, begun, ended)])
         halves = np.repeat([False, True], [2 * np.count_nonzero(whole), np.count_nonzero(begun | ended)])
         # At one moment completions go first, so that the depth is never overstated.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,12 @@ _OF_BATCHES = ("fields", "pids", "cpus", "comm", "symbols")
 _OF_EVENTS = (*_OF_BATCHES, "threads")
 
 _CLONE_THREAD = 0x10000  # include/uapi/linux/sched.h
+
+# Of which events views are made.
+_SYSCALLS = "(raw_)?syscalls:sys_.*"
+_TRANSFERS = "raw_syscalls:sys_.*|syscalls:sys_exit_p?(read|write)(64|v|v2)?"
+_BLOCK = "block:block_(bio_|getrq|rq_).*"
+_GRAPH = "ftrace:(funcgraph|fgraph)_.*"
 
 
 def open_run(path: str | os.PathLike[str], *, errors: str = "strict") -> Run:
@@ -264,6 +271,11 @@ class Run:
 
     # -- views
 
+    def _require(self, view: str, events: str, asked: str) -> None:
+        """Raises UnsupportedError where the recording knows none of the events that a view is made of."""
+        if not any(re.fullmatch(events, event) for event in self.file.events):
+            raise UnsupportedError(f"{view} of {self.trace_path}", "it has no such events", f"record({asked})")
+
     @renamed.parameters(pid="pids")
     def syscalls(self, *, pids: Who | None = None, **selection: Any) -> Syscalls:
         """The system calls, enter and exit joined.
@@ -271,10 +283,15 @@ class Run:
         Args:
             pids: Only these, as :func:`record` takes them; default those that the recording was made for, else all.
             selection: ``start`` and ``stop`` (ns), ``buffer``.
+
+        Raises:
+            UnsupportedError: None were recorded.
         """
         from sampleblk_lab.analysis.syscalls import Syscalls
 
-        return Syscalls(self.file, {**self._job(pids), **self._part(selection)})
+        chosen = {**self._job(pids), **self._part(selection)}
+        self._require("system calls", _SYSCALLS, "syscalls=True")
+        return Syscalls(self.file, chosen)
 
     @renamed.parameters(pid="pids")
     def graph(self, function: str | Iterable[str] | None = None, *, pids: Who | None = None, **selection: Any) -> Graph:
@@ -284,11 +301,17 @@ class Run:
             function: Only trees whose root is this function, or matches one of these globs.
             pids: Only these, as :func:`record` takes them; default all that were traced.
             selection: ``start`` and ``stop`` (ns), ``cpus``, ``buffer``.
+
+        Raises:
+            UnsupportedError: The recording is one without a graph.
         """
         from sampleblk_lab.analysis.graph import Graph
 
         chosen = self._part({"pids": pids, **selection}, "pids", "cpus")
         functions = [] if function is None else [function] if isinstance(function, str) else list(function)
+        # Ours have the formats of all tracers, and say which ran.
+        ran = self.options.get("graph") or self.options.get("timed", True)
+        self._require("the function graph", _GRAPH if ran else "", 'graph="*sys_fsync"')
         return Graph(core.CallGraph(self.file, functions=functions, **chosen))
 
     @renamed.parameters(pid="pids")
@@ -296,25 +319,34 @@ class Run:
         """How large reads and writes were, as SystemTap's fiohist shows it. Arguments as for :meth:`syscalls`."""
         from sampleblk_lab.analysis.io_sizes import IoSizes
 
-        return IoSizes(self.syscalls(pids=pids, **selection).table(), self.file.commands)
+        calls = self.syscalls(pids=pids, **selection)
+        self._require("sizes of reads and writes", _TRANSFERS, "syscalls=True")
+        return IoSizes(calls.table(), self.file.commands)
 
     @renamed.parameters(pid="pids")
     def offsets(self, *, pids: Who | None = None, **selection: Any) -> Offsets:
         """Where in their files reads and writes went. Arguments as for :meth:`syscalls`."""
         from sampleblk_lab.analysis.offsets import Offsets
 
-        return Offsets(self.syscalls(pids=pids, **selection).table())
+        calls = self.syscalls(pids=pids, **selection)
+        self._require("offsets of reads and writes", _TRANSFERS, "syscalls=True")
+        return Offsets(calls.table())
 
     def block(self, **selection: Any) -> Block:
         """The life of block requests: queued, issued, completed, with latencies and queue depth.
 
         Args:
             selection: ``start`` and ``stop`` (ns), ``buffer``.
+
+        Raises:
+            UnsupportedError: None were recorded.
         """
         from sampleblk_lab.analysis.block import Block
 
-        table = Table(core.block_table(self.file, **self._part(selection)))
-        return Block(table, both_ends={"block:block_rq_issue", "block:block_rq_complete"} <= set(self.file.events))
+        chosen = self._part(selection)
+        self._require("block requests", _BLOCK, "block=True")
+        events = {event.removeprefix("block:") for event in self.file.events}
+        return Block(Table(core.block_table(self.file, **chosen)), events)
 
     @renamed.parameters(pid="pids")
     def follow_through(self, syscall: str, index: int = 0, *, pids: Who | None = None) -> FollowThrough:

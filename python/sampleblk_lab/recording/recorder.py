@@ -428,6 +428,7 @@ class Recorder(StopsAtEnd):
             "syscalls": asked.syscalls,
             "graph": asked.graph,
             "functions": asked.functions,
+            "timed": asked.timed,
             "events": asked.events,
             "block": asked.block,
             "pids": list(dict.fromkeys(thread for found in self._threads.values() for thread in found)),
