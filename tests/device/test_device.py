@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import sampleblk_lab as lab
-from sampleblk_lab.device import control, filesystem, names
+from sampleblk_lab.device import control, filesystem, names, tuning
 
 
 @pytest.fixture
@@ -99,6 +99,15 @@ def test_a_faults_chance_is_one(probability: float) -> None:
         (lab.Fault(action="eror", errno=5), "fault action 'eror'"),
         (lab.Fault(action="delay", delay_ns=-1), "delay_ns=-1.*a whole number"),
         (lab.Fault(action="error", errno="EIO"), "errno='EIO'.*a whole number"),  # type: ignore[arg-type]
+        (
+            lab.Fault(action="bad_sector"),
+            "ops='write' of a fault 'bad_sector'.*read, and what else of",
+        ),
+        (lab.Fault(action="torn_write", ops=("read", "write")), "ops=.*of a fault 'torn_write' .expected write"),
+        (lab.Fault(action="error", ops=()), r"ops=\(\) of a fault 'error' .expected read or write or discard"),
+        (lab.Fault(action="error", errno=4096), "errno=4096 .*from 0 to 4095"),
+        (lab.Fault(action="error", first_sector=8, last_sector=7), "first_sector=8 .expected at most last_sector, 7"),
+        (lab.Fault(action="error", up_ns=1), "up_ns=1 without down_ns"),
     ],
 )
 def test_a_fault_has_the_arguments_of_its_action_only(fault: lab.Fault, said: str) -> None:
@@ -109,7 +118,8 @@ def test_a_fault_has_the_arguments_of_its_action_only(fault: lab.Fault, said: st
 
 @pytest.mark.parametrize("action", names.FAULTS)
 def test_a_fault_is_what_was_made_of_its_rule(action: str) -> None:
-    raw = lab.Fault(action=action, ops=("read", "write"), every=3, probability=0.25).raw() | {"matched": 7, "hits": 2}
+    ops = tuning._OPS.get(action, ("read", "write"))
+    raw = lab.Fault(action=action, ops=ops, every=3, probability=0.25).raw() | {"matched": 7, "hits": 2}
     fault = lab.Fault.from_raw(raw)
     assert (fault.action, fault.matched, fault.hits) == (action, 7, 2)
     assert fault.raw().items() <= raw.items()

@@ -98,7 +98,7 @@ def test_what_cannot_be_atomic_is_refused(mode: str) -> None:
         {"atomic_write_min": 4096},
         {"atomic_write": 1 << 24},
     ):
-        with pytest.raises(OSError, match="Invalid"):
+        with pytest.raises(lab.InputError, match=r"^atomic_write"):
             lab.Device("1M", mode=mode, **wrong)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import random
 import struct
 import time
 
@@ -13,6 +14,7 @@ import pytest
 from blockio import Background, aligned, flush, read, until, write
 
 import sampleblk_lab as lab
+from sampleblk_lab.device import names, tuning
 
 both_modes = pytest.mark.parametrize("mode", ["mq", "bio"])
 
@@ -76,7 +78,7 @@ def test_rules_that_are_added_leave_those_that_are_there_as_they_are(mode: str) 
         held = Background(write, dev.path, b"h" * 4096, 51200)
         until(lambda: dev.faults()[1].hits == 1)
         dev.add_faults([lab.Fault(action="error", ops="write", count=1)])
-        with pytest.raises(OSError, match="Invalid argument"):
+        with pytest.raises(OSError, match="Invalid argument: a device has at most 256 rules"):
             dev.add_faults([lab.Fault(action="error")] * 254)
         assert [(rule.action, rule.hits, rule.repaired) for rule in dev.faults()] == [
             ("bad_sector", 1, 8),
@@ -123,7 +125,7 @@ def test_a_rule_sleeps_and_acts_alternately(mode: str) -> None:
                     assert failed
             time.sleep(0.02)
         assert seen == {True, False}
-        with pytest.raises(OSError, match="Invalid"):
+        with pytest.raises(lab.InputError, match="up_ns=1 without down_ns"):
             dev.set_faults([lab.Fault(action="error", up_ns=1)])
 
 
@@ -196,5 +198,47 @@ def test_what_makes_no_sense_is_refused() -> None:
             lab.Fault(action="set_byte", ops="flush"),
             lab.Fault(action="not_durable", ops="read"),
         ):
-            with pytest.raises(OSError, match="Invalid"):
+            with pytest.raises((lab.InputError, OSError), match=r"of a fault|value=256|Invalid.*first bad sector"):
                 dev.set_faults([fault])
+
+
+def _raw(fault: lab.Fault, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    with monkeypatch.context() as unchecked:
+        unchecked.setattr(lab.Fault, "_check", lambda _fault: None)
+        return fault.raw()
+
+
+def test_what_is_refused_in_words_is_what_the_driver_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither more nor less, by chance: a rule that no request can follow must not end as a bare EINVAL."""
+    chance = random.Random(4)
+    ends = (0, 1, 7, 8, 64, 65, 255, 256, 4095, 4096, 2**16 - 1, 2**16, 60 * 10**9, 60 * 10**9 + 1, 2**32, 2**64 - 1)
+    taken = refused = 0
+    with lab.Device("1M", integrity=True) as dev:
+        for _ in range(1500):
+            action = chance.choice(names.FAULTS)
+            words = {name: chance.choice(ends) for name in tuning._ARGUMENTS.get(action, ()) if chance.random() < 0.5}
+            if "tag" in words:
+                words["tag"] = chance.choice(names.TAGS)
+            words |= {name: bool(words[name]) for name in ("once", "bad_writes") if name in words}
+            if "sector" in words:
+                words["sector"] %= 2048  # what the device has is the driver's to say
+            if chance.random() < 0.2:
+                words |= {"up_ns": chance.choice(ends), "down_ns": chance.choice((0, 1))}
+            fault = lab.Fault(
+                action=action,
+                ops=tuple(op for op in names.OPS if chance.random() < 0.5),
+                first_sector=chance.choice((0, 0, 9)),
+                last_sector=chance.choice((2**64 - 1, 100, 8)),
+                **words,
+            )
+            try:
+                dev._control.set_faults(dev.index, [_raw(fault, monkeypatch)], 0, False)
+            except OSError:
+                refused += 1
+                with pytest.raises(lab.InputError):
+                    fault.raw()
+            else:
+                taken += 1
+                fault.raw()
+        dev.set_faults([])
+    assert min(taken, refused) > 200

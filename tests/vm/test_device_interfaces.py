@@ -4,10 +4,11 @@
 import errno
 import fcntl
 import os
+import random
 import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -194,6 +195,62 @@ def test_reserved_fields_must_be_zero_in_every_call() -> None:
         assert lab.devices()[0].index == dev.index
     # A mark has none.
     assert tried == {call.name for call in abi.CALLS} - {"LIST", "MARK"}
+
+
+def test_what_is_refused_in_words_is_what_the_driver_refuses() -> None:
+    """Neither more nor less, by chance: no value of a device, its latency or its limits ends as a bare EINVAL."""
+    chance = random.Random(5)
+    sizes = (0, 0, 0, 1, 8, 256, 512, 2048, 2560, 4096, 6144, 8192, 12288, 65536, 1 << 20, 64 << 20, 1 << 30, 1 << 31)
+    times = (0, 0, 1, 99, 100, 4095, 4096, 10_000, 10_001, 100_001, 60 * 10**9, 60 * 10**9 + 1, 2**63)
+
+    def driver_refuses(name: str, words: dict[str, int]) -> bool:
+        (call,) = (call for call in abi.CALLS if call.name == name)
+        argument = bytearray(call.size)
+        for field in call.fields:
+            value = words.get(field.name, 0)
+            argument[field.offset : field.offset + field.size] = value.to_bytes(field.size, "little")
+        try:
+            fcntl.ioctl(fd, call.request, argument, True)
+        except OSError as error:
+            return error.errno in (errno.EINVAL, errno.EOPNOTSUPP)
+        return False
+
+    config = [
+        *("physical_block_bytes", "io_min_bytes", "io_opt_bytes", "max_sectors", "max_segments", "cache_bytes"),
+        *("discard_granularity_bytes", "discard_alignment_bytes"),
+        *("atomic_write_unit_max_bytes", "atomic_write_unit_min_bytes", "atomic_write_boundary_bytes"),
+    ]
+    with lab.Device("1M") as dev:
+        control, device = dev._control, {"index": dev.index}
+        fd = os.open("/dev/sampleblk-control", os.O_RDWR)
+        calls: dict[str, Callable[..., object]] = {
+            "ADD": lambda **words: control.remove(control.add(**words)["index"]),
+            "TIMING": lambda **words: control.set_timing(**words, seed=0, bins=[]),
+            "LIMITS": control.set_limits,
+        }
+        limits = ("bytes_per_second", "stall_period_ns", "stall_ns", "stall_offset_ns")
+        refused = dict.fromkeys(calls, 0)
+        for _ in range(600):
+            asked = {
+                "ADD": {name: chance.choice(sizes) for name in chance.sample(config, 3)},
+                "TIMING": {**device, "ops": 1, "model": chance.randrange(7)},
+                "LIMITS": device | {name: chance.choice(times) for name in limits},
+            }
+            asked["ADD"] |= {"capacity_bytes": 1 << 20, "flags": 4 | 16 * ("cache_bytes" in asked["ADD"])}
+            asked["TIMING"] |= {name: chance.choice(times) for name in "ab"}
+            for name, call in calls.items():
+                try:
+                    call(**asked[name])
+                except lab.InputError:
+                    refused[name] += 1
+                    assert driver_refuses(name, asked[name]), asked[name]
+                except OSError as error:
+                    if error.errno != errno.EOPNOTSUPP:  # before Linux 6.11
+                        raise
+        dev.set_limits()
+        dev.set_timing(ops=names.OPS)
+        os.close(fd)
+    assert all(100 < count < 600 for count in refused.values()), refused
 
 
 def test_every_status_of_the_block_layer_can_be_had() -> None:

@@ -6,6 +6,7 @@
 #include <linux/sampleblk.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -127,9 +128,13 @@ class DeviceControl {
     [[nodiscard]] int fd() const noexcept { return fd_.get(); }
 
   private:
-    // `absent` says what ENOENT means.
+    // What an errno means; `code` 0: none.
+    struct Meaning {
+        int code = 0;
+        std::string text;
+    };
     void call(unsigned long request, void* argument, const char* name, const std::string& device,
-              const char* absent = "") const;
+              std::initializer_list<Meaning> meanings = {}) const;
     [[nodiscard]] sampleblk_snapshot snapshot(sampleblk_snapshot request) const;
     std::uint32_t state(sampleblk_state request, const std::vector<sampleblk_part>& parts);
 

@@ -3,6 +3,7 @@
 
 #include <sys/ioctl.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstddef>
@@ -17,6 +18,13 @@ namespace sampleblk {
 namespace {
 
 constexpr const char* kNoJournal = "it has no journal: journal_start()";
+constexpr const char* kNoSequence =
+    "a sequence is one that its journal has, from 0 to journal_info().next_sequence - 1";
+constexpr const char* kNoQueue = "it has no such queue: fewer than there are CPUs";
+constexpr const char* kBadSectors = "; a rule has at most 16777216 bad sectors";
+constexpr const char* kNoPart =
+    "a part is of a write, discard or write-zeroes of the journal, within it and in whole logical blocks; and a device "
+    "that takes a state has the capacity of the one that gives it";
 
 void check_power_of_two(std::uint64_t value, std::uint64_t low, std::uint64_t high, const char* name) {
     if (value != 0 && (!std::has_single_bit(value) || value < low || value > high)) {
@@ -66,6 +74,118 @@ void check_integrity(const sampleblk_config& config) {
                                  {config.zone_bytes != 0, "zones"},
                                  {config.mode == SAMPLEBLK_MODE_BIO, "mode bio"}};
     check_alone("integrity", excluded);
+}
+
+void check_multiple(std::uint64_t value, std::uint64_t of, std::uint64_t low, std::uint64_t high, const char* name) {
+    if (value != 0 && (value % of != 0 || value < low || value > high)) {
+        throw InputError(std::string(name) + " of " + std::to_string(value), {}, 0,
+                         (of > 1 ? "a multiple of " + std::to_string(of) + " from " : "from ") + std::to_string(low) +
+                             " to " + std::to_string(high));
+    }
+}
+
+// The rules are those of module/control/registry.c and power.c.
+void check_sizes(const sampleblk_config& config, std::uint32_t logical) {
+    constexpr std::uint32_t page = 4096;
+    constexpr std::uint32_t sector = 512;
+    constexpr std::uint32_t largest = 64U << 20;
+    constexpr std::uint32_t granule_max = 1U << 30;
+    const std::uint32_t physical =
+        config.physical_block_bytes != 0 ? config.physical_block_bytes : std::max(page, logical);
+    check_multiple(config.io_min_bytes, physical, physical, largest, "io_min");
+    const std::uint32_t least = config.io_min_bytes != 0 ? config.io_min_bytes : physical;
+    check_multiple(config.io_opt_bytes, least, least, largest, "io_opt");
+    check_multiple(config.max_sectors, logical / sector, page / sector, largest / sector, "max_sectors");
+    check_at_most(config.max_segments, 1024, "max_segments");
+    check_multiple(config.cache_bytes, 1, 64U << 10, 4ULL << 30, "cache_size");
+    const std::uint32_t granule = config.discard_granularity_bytes;
+    check_power_of_two(granule, physical, granule_max, "discard_granularity");
+    if (granule != 0 && (config.flags & SAMPLEBLK_F_DISCARD) == 0) {
+        throw InputError("discard_granularity without discard", {}, 0, "it together with discard");
+    }
+    if (config.discard_alignment_bytes != 0 && granule == 0) {
+        throw InputError("discard_alignment without discard_granularity", {}, 0, "both");
+    }
+    if (granule != 0) {
+        check_multiple(config.discard_alignment_bytes, logical, logical, granule - 1, "discard_alignment");
+    }
+    const std::uint32_t atomic = config.atomic_write_unit_max_bytes;
+    if (atomic == 0 && (config.atomic_write_unit_min_bytes | config.atomic_write_boundary_bytes) != 0) {
+        throw InputError("atomic_write_min or atomic_write_boundary without atomic_write", {}, 0, "all of them");
+    }
+    const std::uint32_t sectors = config.max_sectors != 0 ? config.max_sectors : 2560;
+    check_power_of_two(atomic, logical, std::uint64_t{sectors} * sector, "atomic_write");
+    check_power_of_two(config.atomic_write_unit_min_bytes, logical, atomic, "atomic_write_min");
+    check_power_of_two(config.atomic_write_boundary_bytes, atomic, granule_max, "atomic_write_boundary");
+}
+
+// The rules are those of module/core/timing.c.
+void check_timing(const sampleblk_timing& timing, const std::vector<sampleblk_bin>& bins) {
+    constexpr std::uint64_t longest = SAMPLEBLK_MAX_LATENCY_NS;
+    const auto within = [](std::uint64_t value, std::uint64_t low, std::uint64_t high, const char* name) {
+        if (value < low || value > high) {
+            throw InputError(std::string(name) + "=" + std::to_string(value) + " of this latency model", {}, 0,
+                             low == high ? "none: the model has no such parameter"
+                                         : std::to_string(low) + " to " + std::to_string(high));
+        }
+    };
+    const bool empirical = timing.model == SAMPLEBLK_LATENCY_EMPIRICAL;
+    const bool has_none = empirical || timing.model == SAMPLEBLK_LATENCY_NONE;
+    within(timing.a, 0, has_none ? 0 : longest, "a");
+    switch (timing.model) {
+        case SAMPLEBLK_LATENCY_UNIFORM:
+            within(timing.b, timing.a, longest, "b");
+            break;
+        case SAMPLEBLK_LATENCY_LOGNORMAL:
+            within(timing.b, 0, 10'000, "b");
+            break;
+        case SAMPLEBLK_LATENCY_PARETO:
+            within(timing.b, 100, 100'000, "b");
+            break;
+        default:
+            within(timing.b, 0, has_none || timing.model == SAMPLEBLK_LATENCY_CONSTANT ? 0 : longest, "b");
+    }
+    if (timing.ops == 0) {
+        throw InputError("a latency of no operation", {}, 0, "at least one");
+    }
+    if (empirical == bins.empty()) {
+        throw InputError(empirical ? "an empirical latency without bins" : "bins of another latency model", {}, 0,
+                         "the model empirical together with bins");
+    }
+    std::uint64_t before = 0;
+    bool counts = bins.empty();
+    for (const sampleblk_bin& bin : bins) {
+        if (bin.up_to_ns <= before || bin.up_to_ns > longest) {
+            throw InputError("a bin that ends at " + std::to_string(bin.up_to_ns) + " ns", {}, 0,
+                             "ends in ascending order, above 0 and up to " + std::to_string(longest));
+        }
+        before = bin.up_to_ns;
+        counts = counts || bin.count != 0;
+    }
+    if (!counts) {
+        throw InputError("bins of which none has a count", {}, 0, "a count above 0");
+    }
+}
+
+void check_limits(const sampleblk_limits& limits) {
+    constexpr std::uint64_t least = 4096;
+    if (limits.bytes_per_second != 0 && limits.bytes_per_second < least) {
+        throw InputError("bytes_per_second " + std::to_string(limits.bytes_per_second), {}, 0,
+                         "at least 4096, or 0: none");
+    }
+    const std::uint64_t period = limits.stall_period_ns;
+    const std::pair<std::uint64_t, const char*> parts[] = {{limits.stall_ns, "stall_ns"},
+                                                           {limits.stall_offset_ns, "stall_offset_ns"}};
+    for (const auto& [value, name] : parts) {
+        if (value != 0 && value >= period) {
+            throw InputError(std::string(name) + " " + std::to_string(value), {}, 0,
+                             "less than stall_period_ns, " + std::to_string(period));
+        }
+    }
+    if (limits.stall_ns > SAMPLEBLK_MAX_LATENCY_NS) {
+        throw InputError("stall_ns " + std::to_string(limits.stall_ns), {}, 0,
+                         "at most " + std::to_string(SAMPLEBLK_MAX_LATENCY_NS));
+    }
 }
 
 // The rules are those of module/core/zones.c.
@@ -141,6 +261,7 @@ void check_config(const sampleblk_config& config) {
     if (config.cache_bytes != 0 && (config.flags & SAMPLEBLK_F_CACHE) == 0) {
         throw InputError("cache_bytes without a volatile cache", {}, 0, "cache_bytes together with the cache");
     }
+    check_sizes(config, logical);
     check_integrity(config);
     check_zones(config, logical);
 }
@@ -173,11 +294,13 @@ std::vector<sampleblk_bin> latency_bins(const LatencyStats& stats) {
 DeviceControl::DeviceControl(const std::string& path) : path_(path), fd_(open_file(path, O_RDWR)) {}
 
 void DeviceControl::call(unsigned long request, void* argument, const char* name, const std::string& device,
-                         const char* absent) const {
+                         std::initializer_list<Meaning> meanings) const {
     while (::ioctl(fd_.get(), request, argument) < 0) {
         const int error = errno;
         if (error != EINTR) {
-            throw SystemError(std::string("ioctl ") + name, device, error, error == ENOENT ? absent : "");
+            const auto* known = std::ranges::find(meanings, error, &Meaning::code);
+            throw SystemError(std::string("ioctl ") + name, device, error,
+                              known == meanings.end() ? std::string() : known->text);
         }
         // The call changed nothing, or comes to the same when it is made again.
         check_interrupt();
@@ -187,7 +310,8 @@ void DeviceControl::call(unsigned long request, void* argument, const char* name
 sampleblk_config DeviceControl::add(sampleblk_config config) {
     check_config(config);
     call(SAMPLEBLK_IOC_ADD, &config, "SAMPLEBLK_IOC_ADD",
-         config.index == SAMPLEBLK_INDEX_ANY ? path_ : device_path(config.index));
+         config.index == SAMPLEBLK_INDEX_ANY ? path_ : device_path(config.index),
+         {{EINVAL, config.numa_node != 0 ? "there is no such node of memory, numa_node" : ""}});
     return config;
 }
 
@@ -222,7 +346,7 @@ sampleblk_counters DeviceControl::counters(std::uint32_t index, std::uint32_t qu
     sampleblk_counters counters{};
     counters.index = index;
     counters.queue = queue;
-    call(SAMPLEBLK_IOC_COUNTERS, &counters, "SAMPLEBLK_IOC_COUNTERS", device_path(index));
+    call(SAMPLEBLK_IOC_COUNTERS, &counters, "SAMPLEBLK_IOC_COUNTERS", device_path(index), {{EINVAL, kNoQueue}});
     return counters;
 }
 
@@ -231,7 +355,7 @@ sampleblk_histogram DeviceControl::histogram(std::uint32_t index, std::uint32_t 
     histogram.index = index;
     histogram.op = op;
     histogram.queue = queue;
-    call(SAMPLEBLK_IOC_HISTOGRAM, &histogram, "SAMPLEBLK_IOC_HISTOGRAM", device_path(index));
+    call(SAMPLEBLK_IOC_HISTOGRAM, &histogram, "SAMPLEBLK_IOC_HISTOGRAM", device_path(index), {{EINVAL, kNoQueue}});
     return histogram;
 }
 
@@ -245,11 +369,14 @@ void DeviceControl::resize(std::uint32_t index, std::uint64_t capacity_bytes) {
     sampleblk_resize resize{};
     resize.index = index;
     resize.capacity_bytes = capacity_bytes;
-    call(SAMPLEBLK_IOC_RESIZE, &resize, "SAMPLEBLK_IOC_RESIZE", device_path(index));
+    call(SAMPLEBLK_IOC_RESIZE, &resize, "SAMPLEBLK_IOC_RESIZE", device_path(index),
+         {{EINVAL, "a capacity is a multiple of the logical block, " + format_bytes(SAMPLEBLK_MIN_CAPACITY_BYTES) +
+                       " to " + format_bytes(SAMPLEBLK_MAX_CAPACITY_BYTES) + kBadSectors}});
 }
 
 sampleblk_tune DeviceControl::tune(sampleblk_tune tune) {
-    call(SAMPLEBLK_IOC_TUNE, &tune, "SAMPLEBLK_IOC_TUNE", device_path(tune.index));
+    call(SAMPLEBLK_IOC_TUNE, &tune, "SAMPLEBLK_IOC_TUNE", device_path(tune.index),
+         {{EINVAL, "queues are at least 1, and with the poll_queues at most as many as CPUs"}});
     return tune;
 }
 
@@ -258,12 +385,14 @@ void DeviceControl::set_timing(sampleblk_timing timing, const std::vector<sample
         throw InputError("histogram of " + std::to_string(bins.size()) + " bins", {}, 0,
                          "at most " + std::to_string(SAMPLEBLK_MAX_BINS));
     }
+    check_timing(timing, bins);
     timing.nr_bins = static_cast<std::uint32_t>(bins.size());
     timing.bins = reinterpret_cast<std::uintptr_t>(bins.data());
     call(SAMPLEBLK_IOC_TIMING, &timing, "SAMPLEBLK_IOC_TIMING", device_path(timing.index));
 }
 
 void DeviceControl::set_limits(const sampleblk_limits& limits) {
+    check_limits(limits);
     sampleblk_limits request = limits;
     call(SAMPLEBLK_IOC_LIMITS, &request, "SAMPLEBLK_IOC_LIMITS", device_path(limits.index));
 }
@@ -304,7 +433,10 @@ void DeviceControl::set_faults(std::uint32_t index, std::vector<sampleblk_rule> 
     faults.seed = seed;
     faults.rules = reinterpret_cast<std::uintptr_t>(rules.data());
     faults.flags = add ? SAMPLEBLK_FAULTS_ADD : 0;
-    call(SAMPLEBLK_IOC_SET_FAULTS, &faults, "SAMPLEBLK_IOC_SET_FAULTS", device_path(index));
+    call(SAMPLEBLK_IOC_SET_FAULTS, &faults, "SAMPLEBLK_IOC_SET_FAULTS", device_path(index),
+         {{EINVAL, "a device has at most " + std::to_string(SAMPLEBLK_MAX_RULES) +
+                       " rules; what is misdirected stays within it, and so does the first bad sector" + kBadSectors},
+          {EOPNOTSUPP, "it has no protection information: Device(integrity=True)"}});
 }
 
 std::vector<sampleblk_rule> DeviceControl::faults(std::uint32_t index) const {
@@ -322,7 +454,10 @@ sampleblk_power DeviceControl::power_cut(sampleblk_power power, const std::vecto
     power.action = SAMPLEBLK_POWER_CUT;
     power.nr_survivors = survivors.size();
     power.survivors = reinterpret_cast<std::uintptr_t>(survivors.data());
-    call(SAMPLEBLK_IOC_POWER, &power, "SAMPLEBLK_IOC_POWER", device_path(power.index));
+    call(
+        SAMPLEBLK_IOC_POWER, &power, "SAMPLEBLK_IOC_POWER", device_path(power.index),
+        {{EINVAL,
+          "survive_percent is at most 100; survivors are of mode explicit, and of each whole logical blocks survive"}});
     return power;
 }
 
@@ -362,21 +497,22 @@ void DeviceControl::journal_start(std::uint32_t index, std::uint64_t bytes) {
     journal.index = index;
     journal.action = SAMPLEBLK_JOURNAL_START;
     journal.bytes = bytes;
-    call(SAMPLEBLK_IOC_JOURNAL, &journal, "SAMPLEBLK_IOC_JOURNAL START", device_path(index));
+    call(SAMPLEBLK_IOC_JOURNAL, &journal, "SAMPLEBLK_IOC_JOURNAL START", device_path(index),
+         {{EINVAL, "its size is a multiple of the page, 64K to 16G"}, {EBUSY, "it has a journal already"}});
 }
 
 void DeviceControl::journal_stop(std::uint32_t index) {
     sampleblk_journal journal{};
     journal.index = index;
     journal.action = SAMPLEBLK_JOURNAL_STOP;
-    call(SAMPLEBLK_IOC_JOURNAL, &journal, "SAMPLEBLK_IOC_JOURNAL STOP", device_path(index), kNoJournal);
+    call(SAMPLEBLK_IOC_JOURNAL, &journal, "SAMPLEBLK_IOC_JOURNAL STOP", device_path(index), {{ENOENT, kNoJournal}});
 }
 
 sampleblk_journal DeviceControl::journal(std::uint32_t index) const {
     sampleblk_journal journal{};
     journal.index = index;
     journal.action = SAMPLEBLK_JOURNAL_INFO;
-    call(SAMPLEBLK_IOC_JOURNAL, &journal, "SAMPLEBLK_IOC_JOURNAL INFO", device_path(index), kNoJournal);
+    call(SAMPLEBLK_IOC_JOURNAL, &journal, "SAMPLEBLK_IOC_JOURNAL INFO", device_path(index), {{ENOENT, kNoJournal}});
     return journal;
 }
 
@@ -389,7 +525,7 @@ std::uint64_t DeviceControl::mark(std::uint32_t index, const std::string& text) 
     mark.index = index;
     mark.length = static_cast<std::uint32_t>(text.size());
     text.copy(mark.text, text.size());
-    call(SAMPLEBLK_IOC_MARK, &mark, "SAMPLEBLK_IOC_MARK", device_path(index), kNoJournal);
+    call(SAMPLEBLK_IOC_MARK, &mark, "SAMPLEBLK_IOC_MARK", device_path(index), {{ENOENT, kNoJournal}});
     return mark.sequence;
 }
 
@@ -398,12 +534,14 @@ std::uint64_t DeviceControl::seek(std::uint32_t index, std::uint64_t sequence, b
     seek.index = index;
     seek.sequence = sequence;
     seek.flags = force ? SAMPLEBLK_SEEK_FORCE : 0;
-    call(SAMPLEBLK_IOC_SEEK, &seek, "SAMPLEBLK_IOC_SEEK", device_path(index), kNoJournal);
+    call(SAMPLEBLK_IOC_SEEK, &seek, "SAMPLEBLK_IOC_SEEK", device_path(index),
+         {{ENOENT, kNoJournal}, {EINVAL, kNoSequence}});
     return seek.applied;
 }
 
 sampleblk_snapshot DeviceControl::snapshot(sampleblk_snapshot request) const {
-    call(SAMPLEBLK_IOC_SNAPSHOT, &request, "SAMPLEBLK_IOC_SNAPSHOT", device_path(request.index));
+    call(SAMPLEBLK_IOC_SNAPSHOT, &request, "SAMPLEBLK_IOC_SNAPSHOT", device_path(request.index),
+         {{EINVAL, request.action == SAMPLEBLK_SNAPSHOT_TAKE ? kNoSequence : ""}});
     return request;
 }
 
@@ -460,7 +598,7 @@ std::uint32_t DeviceControl::snapshot_clone(std::uint32_t index, std::uint32_t i
 std::uint32_t DeviceControl::state(sampleblk_state request, const std::vector<sampleblk_part>& parts) {
     request.nr_parts = parts.size();
     request.parts = reinterpret_cast<std::uintptr_t>(parts.data());
-    call(SAMPLEBLK_IOC_STATE, &request, "SAMPLEBLK_IOC_STATE", device_path(request.index));
+    call(SAMPLEBLK_IOC_STATE, &request, "SAMPLEBLK_IOC_STATE", device_path(request.index), {{EINVAL, kNoPart}});
     return request.id;
 }
 

@@ -37,6 +37,20 @@ _ARGUMENTS = {
     "bad_sector": ("once", "bad_writes"),
     "corrupt_tag": ("tag", "flip"),
 }
+# Which operations an action is one of; of the others it is one of all.
+_OPS = {
+    "lost_write": ("write", "discard", "write_zeroes"),
+    "torn_write": ("write",),
+    "misdirected_write": ("write",),
+    "corrupt": ("read", "write"),
+    "not_durable": ("write", "flush"),
+    "set_byte": ("read", "write"),
+    "bad_sector": ("read", "write", "write_zeroes"),
+    "corrupt_tag": ("read", "write"),
+}
+# SAMPLEBLK_MAX_LATENCY_NS, and what else is less than 64 bits.
+_MOST = {"errno": 4095, "delay_ns": 60 * 10**9, "bits": 64, "value": 255, "every": 2**32 - 1}
+_TAG_MOST = {"guard": 2**16 - 1, "app": 2**16 - 1, "ref": 2**32 - 1}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +120,7 @@ class Fault:
     repaired: int = 0
 
     def _check(self) -> None:
-        """What the ABI could not tell from something else that is meant."""
+        """What the ABI could not tell from something else that is meant, and the driver's rules (core/fault.c)."""
         if not 0 < self.probability <= 1:
             raise InputError(f"probability {self.probability}", expected="above 0 and up to 1")
         taken = _ARGUMENTS.get(self.action, ())
@@ -114,14 +128,30 @@ class Fault:
         for field in dataclasses.fields(self):
             if field.name in foreign and getattr(self, field.name) != field.default:
                 raise InputError(f"{field.name} of a fault {self.action!r}", expected=", ".join(taken) or "none")
+        allowed = _OPS.get(self.action, names.OPS)
+        ops = names.ops_words(names.ops_mask(self.ops))
+        needed = {"read"} if self.action == "bad_sector" else set()
+        if not ops or not needed <= set(ops) <= set(allowed):
+            known = f"{' and '.join(needed)}, and what else of {', '.join(allowed)}" if needed else " or ".join(allowed)
+            raise InputError(f"ops={self.ops!r} of a fault {self.action!r}", expected=known)
+        for name in ("first_sector", "last_sector", "skip", "count", "every", "up_ns", "down_ns", *taken):
+            if name not in ("once", "bad_writes", "tag"):
+                most = _TAG_MOST[self.tag] if name == "flip" else _MOST.get(name, 2**64 - 1)
+                checked.count(name, getattr(self, name), int(name == "flip"), most)
+        if self.first_sector > self.last_sector:
+            raise InputError(f"first_sector={self.first_sector}", expected=f"at most last_sector, {self.last_sector}")
+        if self.up_ns and not self.down_ns:
+            raise InputError(f"up_ns={self.up_ns} without down_ns", expected="for how long it may act then, as down_ns")
+        checked.count("down_ns", self.down_ns, 0, 2**64 - 1 - self.up_ns)
 
     def raw(self) -> dict[str, int]:
         """The fields of the ABI's ``struct sampleblk_rule``.
 
         Raises:
-            InputError: A word, a chance or an argument that the action does not have.
+            InputError: A word, a chance, an operation or an argument that the action does not have.
         """
         action = names.number(names.FAULTS, self.action, "fault action")
+        names.number(names.TAGS, self.tag, "tag")
         self._check()
         told = {name: getattr(self, name) for name in _ARGUMENTS.get(self.action, ())}
         match self.action:
@@ -131,8 +161,6 @@ class Fault:
                 told["tag"] = names.number(names.TAGS, self.tag, "tag")
             case "bad_sector":
                 told = {"flags": _BAD_ONCE * self.once | _BAD_WRITES * self.bad_writes}
-        for name, value in told.items():
-            checked.count(name, value, 0, 2**64 - 1)
         arg0, arg1, *_ = *told.values(), 0, 0
         return {
             "action": action,
@@ -363,9 +391,9 @@ class Tuning:
         """Replaces the fault table; an empty one takes all faults away, and fails what hangs.
 
         Raises:
-            InputError: A word, a chance or an argument that a fault's action does not have.
-            OSError: EINVAL for a rule that no request can follow; EOPNOTSUPP for ``"corrupt_tag"`` on a device
-                without protection information.
+            InputError: A word, a chance, an operation or an argument that a fault's action does not have.
+            OSError: EINVAL for a `sector`, or bad sectors, that the device does not have; EOPNOTSUPP for
+                ``"corrupt_tag"`` on a device without protection information.
         """
         self._control.set_faults(self.index, [fault.raw() for fault in faults], seed, False)
 
