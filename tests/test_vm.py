@@ -94,7 +94,7 @@ def _check_its_own_end(vm: VM) -> None:
     done = vm.run(["sh", "-c", ends], grace_s=60)
     assert (done.returncode, done.stdout) == (7, b"first\nlast\n")
     goes_on = ["sh", "-c", "trap '' INT; while :; do echo first; sleep 0.1; done"]
-    for grace_s, presses in ((60.0, (1.0, 2.0)), (1.0, (1.0,))):
+    for grace_s, presses in ((60.0, (1.0, 2.0)), (1.0, (1.0,)), (None, (1.0, 1.5))):
         for after in presses:
             threading.Timer(after, signal.raise_signal, [signal.SIGINT]).start()
         with pytest.raises(KeyboardInterrupt):

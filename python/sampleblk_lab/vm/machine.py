@@ -663,8 +663,8 @@ class VM(ClosesAtEnd):
         Returns:
             The exit status (minus the signal number, if one ended it) and what was collected.
 
-        A command that is cut short by an exception here, such as that of Ctrl-C, is ended: interrupted, then killed.
-        Where it does not end so, the VM does.
+        A command that is cut short by an exception here, such as that of Ctrl-C, is ended: interrupted, then killed; at
+        once, where Ctrl-C comes again. Where it does not end so, the VM does.
 
         Raises:
             InputError: The command, its environment or a time is none.
@@ -721,12 +721,15 @@ class VM(ClosesAtEnd):
         """
         assert self._link is not None
         interrupted_s = _INTERRUPTED_S if grace_s is None else grace_s
-        steps = (((signal.SIGINT,), interrupted_s), ((signal.SIGHUP, signal.SIGKILL), _KILLED_S))
+        # Ctrl-C once more does not wait for the command's own end, and a third time for none.
+        steps = (
+            ((signal.SIGINT,), interrupted_s, (KeyboardInterrupt,)),
+            ((signal.SIGHUP, signal.SIGKILL), _KILLED_S, ()),
+        )
         try:
-            for numbers, wait_s in steps:
+            for numbers, wait_s, impatient in steps:
                 for number in numbers:
                     self._link.send(channel.signal_frame(number))
-                impatient = () if grace_s is None else (KeyboardInterrupt,)
                 with contextlib.suppress(TimeoutError, *impatient):
                     transfer.finish(time.monotonic() + wait_s, discard=grace_s is None)
                     return
