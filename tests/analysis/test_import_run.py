@@ -179,6 +179,16 @@ def test_blktrace_tells_names_and_what_it_cannot_take(tmp_path: Path) -> None:
     assert [row["device"] for row in requests(run)] == ["253,1"]
 
 
+def test_what_follows_a_record_that_is_cut_off_is_not_left_out(tmp_path: Path) -> None:
+    """Its end is taken from the next one, whose sector then says how much there is of it."""
+    event = {"event": "block_bio_queue", "time": 5, "sector": 0x20002000, "nr_sector": 8, "rwbs": "WS", "dev": 1}
+    one = record(7, "<", event | {"common_pid": 77, "cpu": 1}, 1)
+    source = tmp_path / "joined"
+    source.write_bytes(one + one[:-20] + 100 * one)
+    with pytest.raises(lab.FormatError, match="at byte 48: expected a blktrace record with at most 4096 bytes"):
+        lab.import_run(source, directory=tmp_path / "run")
+
+
 def test_blktrace_tells_a_name_once_in_the_file_of_one_cpu(tmp_path: Path) -> None:
     event = {"event": "block_bio_queue", "time": 5, "sector": 8, "nr_sector": 8, "rwbs": "WS", "dev": 253 << 20 | 1}
     event |= {"common_pid": 77, "cpu": 0}

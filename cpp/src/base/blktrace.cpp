@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -47,6 +48,9 @@ static_assert(sizeof(Version8) == 64);
 constexpr std::uint32_t kMagic = 0x65617400;
 constexpr std::uint32_t kFromCgroup = 1U << 8U;  // __BLK_TA_CGROUP: its id, 8 bytes, comes first
 constexpr std::size_t kCgroupBytes = 8;
+// A message has 128 bytes at most (BLK_TN_MAX_MSG), a driver's command fewer than 300. More is what follows a record
+// that was cut off, where files were joined.
+constexpr std::uint16_t kMostData = 4096;
 
 template <typename T>
 T swapped(T value) {
@@ -128,6 +132,9 @@ bool Reader::next(Record& record) {
         take(Version7{});
     } else {
         take(Version8{});
+    }
+    if (length > kMostData) {
+        throw FormatError(path_, at_, "a blktrace record with at most " + std::to_string(kMostData) + " bytes of data");
     }
     if (left.size() - size < length) {
         cut_off_ = true;
