@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -24,6 +25,7 @@ from sampleblk_lab.kernels import driver, toolchain
 from sampleblk_lab.results import store
 from sampleblk_lab.table import Table
 from sampleblk_lab.vm import accel
+from sampleblk_lab.vm.machine import Completed
 from sampleblk_lab.vm.qemu import _version, find
 from support import RunsInVM
 
@@ -627,6 +629,19 @@ def test_what_ctrl_c_cut_short_in_a_vm_is_shown(tmp_path: Path) -> None:
     job, _ = json.loads((run_dir / "result.json").read_text())["jobs"]
     assert job["write"]["total_ios"] > 0
     assert json.loads((run_dir / "counters.json").read_text())["writes"] > 0
+
+
+@pytest.mark.parametrize(("returncode", "interrupted", "status"), [(1, True, 130), (1, False, 1), (-2, False, 130)])
+def test_ctrl_c_before_the_guest_s_work_begins(returncode: int, interrupted: bool, status: int, tmp_path: Path) -> None:
+    """The guest's Python, which is importing, ends with a status of its own."""
+    done = Completed([], returncode)
+    done.interrupted = interrupted
+    machine = mock.MagicMock()
+    machine.run.return_value = done
+    machine.describe.return_value = ""
+    assert cli_job._do(machine, tmp_path, None) == status
+    (tmp_path / "result.json").write_text("{}")
+    assert cli_job._do(machine, tmp_path, None) == (returncode if returncode > 0 else 130)
 
 
 def test_a_run_that_failed_shows_nothing_of_the_one_before(

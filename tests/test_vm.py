@@ -119,8 +119,16 @@ def _check_its_own_end(vm: VM) -> None:
 
     threading.Thread(target=press).start()
     assert call(vm, _interrupted, (), {}, grace_s=60) == "interrupted"
+    threading.Timer(2, signal.raise_signal, [signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):  # as one that its Python's start does not survive
+        call(vm, _ended, (), {}, grace_s=60)
     with pytest.raises(InputError, match="grace_s=-1"):
         vm.run(["true"], grace_s=-1)
+
+
+def _ended() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    time.sleep(300)
 
 
 def _interrupted() -> str:

@@ -24,6 +24,9 @@ from sampleblk_lab.vm import options as vm_options
 if TYPE_CHECKING:
     from sampleblk_lab.vm import VM
 
+# What there is of a job, and of a command, that ran.
+_RESULTS = ("result.json", "command.json")
+
 
 def configure(parser: argparse.ArgumentParser, *, record: bool = False) -> None:
     """Adds the options to the command's parser."""
@@ -102,7 +105,7 @@ def _work(options: argparse.Namespace, recorded: dict[str, object] | None) -> in
         # Nothing ran, such as without the driver.
         if not options.run_dir and [path.name for path in run_dir.iterdir()] == ["spec.json"]:
             shutil.rmtree(run_dir)
-    result = run_dir / ("command.json" if options.words else "result.json")
+    result = run_dir / _RESULTS[bool(options.words)]
     if not result.exists():
         return status or 1
     told = json.loads(result.read_text())
@@ -157,4 +160,6 @@ def _do(machine: VM | None, run_dir: Path, timeout_s: float | None) -> int:
             timeout=timeout_s,
             grace_s=GRACE_S,
         )
-    return INTERRUPTED if done.returncode == -signal.SIGINT else done.returncode
+    # Before the work began, Python says something else.
+    cut_short = done.interrupted and not any((run_dir / name).exists() for name in _RESULTS)
+    return INTERRUPTED if cut_short or done.returncode == -signal.SIGINT else done.returncode

@@ -61,6 +61,8 @@ def call_pickled(
     )
     outcome: bytes = done.stdout or b""
     if not outcome.startswith(called.MAGIC):
+        if done.interrupted:  # before the function began, which would have known what to do
+            raise KeyboardInterrupt
         how = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
         raise CallError(f"{name}() gave no value: its process ended by {how}", machine.console.tail())
     value, error, text = pickle.loads(outcome[len(called.MAGIC) :])

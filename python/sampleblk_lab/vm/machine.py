@@ -128,6 +128,12 @@ def boot_deadline() -> float:
     return BOOT_DEADLINE_S * min(max(busy, 1.0), _MOST_BUSY)
 
 
+class Completed(subprocess.CompletedProcess[bytes]):
+    """A command that has ended; ``interrupted``: Ctrl-C came, which was its own (`grace_s`)."""
+
+    interrupted = False
+
+
 class VM(ClosesAtEnd):
     """A throw-away virtual machine on a kernel of one's choice, with the host's files read-only inside it.
 
@@ -642,7 +648,7 @@ class VM(ClosesAtEnd):
         window: tuple[int, int] | None = None,
         forward_signals: Sequence[int] = (),
         grace_s: float | None = None,
-    ) -> subprocess.CompletedProcess[bytes]:
+    ) -> Completed:
         """Runs one command in the guest and waits for it.
 
         Args:
@@ -658,7 +664,7 @@ class VM(ClosesAtEnd):
             forward_signals: Signals that, when this process gets them meanwhile, go to the command instead; SIGWINCH
                 becomes the new size of its terminal. Only from the main thread.
             grace_s: Ctrl-C is the command's, too: it has that many seconds to end as it likes, and nothing is raised
-                here until they are over, or Ctrl-C comes again.
+                here until they are over, or Ctrl-C comes again; the result's ``interrupted`` is True.
 
         Returns:
             The exit status (minus the signal number, if one ended it) and what was collected.
@@ -685,6 +691,7 @@ class VM(ClosesAtEnd):
         environment.setdefault("DM_DISABLE_UDEV", "1")
         frame = channel.execute(*_command_of(argv, environment, cwd), umask(), window)
         transfer = Transfer(self._link, stdin, stdout, stderr)
+        interrupted = False
         if not self._runs.acquire(blocking=False):
             raise VMError("the virtual machine runs another command, and one at a time")
         try:
@@ -707,9 +714,12 @@ class VM(ClosesAtEnd):
                 self._cut_short(transfer, grace_s if its_own else None)
             if not (its_own and transfer.is_whole):
                 raise
+            interrupted = True
         finally:
             self._runs.release()
-        return subprocess.CompletedProcess(list(argv), transfer.status(), *transfer.collected())
+        done = Completed(list(argv), transfer.status(), *transfer.collected())
+        done.interrupted = interrupted
+        return done
 
     def _cut_short(self, transfer: Transfer, grace_s: float | None) -> None:
         """Ends the command that runs, for the next one not to be answered by what is left of it.
