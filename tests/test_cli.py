@@ -688,6 +688,16 @@ def test_runs_that_begin_together_have_directories_of_their_own(
     )
 
 
+def test_where_runs_cannot_be_kept_another_place_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job").write_text(JOB)
+    (tmp_path / "runs").write_text("a file")
+    assert main(["run", "--here", "job"]) == 1
+    assert f"unless --run-dir says where: '{tmp_path}/runs'" in capsys.readouterr().err
+
+
 def test_a_run_in_which_nothing_ran_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job").write_text(JOB)

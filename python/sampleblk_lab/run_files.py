@@ -30,15 +30,22 @@ OF_A_JOB = ("result.json", "report.txt", "trust.json", "counters.json")
 _BESIDE = ("kallsyms", SYMBOLS, BPF)
 
 
-def new_directory(kind: str) -> Path:
-    """Makes ``runs/KIND-TIME``, which no other run has: not even one that begins in the same second."""
+def new_directory(kind: str, option: str = "--run-dir") -> Path:
+    """Makes ``runs/KIND-TIME``, which no other run has: not even one that begins in the same second.
+
+    `option` is what names another place.
+    """
     name = Path("runs") / time.strftime(f"{kind}-%Y%m%d-%H%M%S")
-    name.parent.mkdir(exist_ok=True)
-    for number in itertools.count(2):
-        with contextlib.suppress(FileExistsError):
-            name.mkdir()
-            break
-        name = name.with_name(f"{name.name.partition('.')[0]}.{number}")
+    try:
+        name.parent.mkdir(exist_ok=True)
+        for number in itertools.count(2):
+            with contextlib.suppress(FileExistsError):
+                name.mkdir()
+                break
+            name = name.with_name(f"{name.name.partition('.')[0]}.{number}")
+    except OSError as error:
+        why = f"{error.strerror}: runs are kept in the folder 'runs' of where one is, unless {option} says where"
+        raise OSError(error.errno, why, str(name.parent.absolute())) from error
     return name.absolute()
 
 

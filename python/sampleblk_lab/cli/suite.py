@@ -161,7 +161,7 @@ def _run(options: argparse.Namespace) -> int:
         _say_lacking(prepared, [package.name for package in lacking])
     ran = running.run(
         prepared,
-        path if options.folder else run_files.new_directory(options.suite),
+        path if options.folder else run_files.new_directory(options.suite, "--folder"),
         workers=options.workers,
         known_failures=known_failures,
         before=before,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import errno
 import itertools
 import json
 import os
@@ -396,8 +397,11 @@ class Recorder(StopsAtEnd):
             for file in files:
                 os.unlink(file.path)  # noqa: PTH108
             self._note_options(Path(spool.path), missed_probes=missed, read_events=read, gone_events=sorted(gone))
-        except BaseException:
+        except BaseException as error:
             self._abandon()
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                why = f"{error.strerror}: nothing of the recording is kept; $TMPDIR says where it is collected"
+                raise OSError(error.errno, why, error.filename) from error
             raise
         self._session = None
         self._readers = None
