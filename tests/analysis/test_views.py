@@ -297,13 +297,13 @@ def test_offsets_of_dd_are_sequential():
     assert "KiB |" in offsets.text()
 
 
-def calls_of(*calls: tuple[str, list[int], int]) -> lab.Table:
+def calls_of(*calls: tuple[str, list[int], int], pids: int | list[int] = 7) -> lab.Table:
     """A table of system calls: their names, arguments and results."""
     number = len(calls)
     columns = {
         "time": np.arange(number, dtype=np.uint64),
         "duration": np.ones(number, dtype=np.uint64),
-        "pid": np.full(number, 7, dtype=np.int32),
+        "pid": np.full(number, pids, dtype=np.int32),
         "syscall": [name for name, _, _ in calls],
         "ret": np.array([ret for _, _, ret in calls], dtype=np.int64),
     }
@@ -376,6 +376,23 @@ def test_an_offset_that_is_said_to_be_known_is_right(calls, offsets, known):
     unknown = found.table().metadata.get("unknown_offsets", "0")
     assert unknown == str(known.count(0))
     assert ("unknown_offsets" in found.text()) == (0 in known)
+
+
+@pytest.mark.parametrize(
+    ("call", "flags", "execs", "last", "known"),
+    [
+        ("fork", 0, "read", 15, 1),
+        ("clone", 0x400, "read", 0, 0),
+        ("clone3", 0, "read", 0, 0),
+        ("clone3", 0, "execve", 15, 1),
+    ],
+)
+def test_offsets_of_a_child_are_its_parent_s(call: str, flags: int, execs: str, last: int, known: int) -> None:
+    """One position; what a thread closes is closed, and what a child closes is not."""
+    begun = [("creat", [0], 3), ("write", [3], 10), (call, [flags], 8), ("write", [3], 5), ("close", [3], 0)]
+    calls = calls_of(*begun, (execs, [9], 0), ("write", [3], 1), pids=[7, 7, 7, 8, 8, 8, 7])
+    rows = [(row["offset"], row["known"]) for row in Offsets(calls).table().rows() if row["fd"] == 3]
+    assert rows == [(0, 1), (10, 1), (last, known)]
 
 
 def test_a_large_call_is_at_all_the_offsets_that_it_moved_bytes_of():

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -194,6 +195,77 @@ def test_a_descriptor_that_was_duplicated_is_the_file_it_is_of(tmp_path: Path) -
     assert io_rows(result) == [("write", 0, 4096), ("write", 4096, 512), ("write", 4608, 1024), ("write", 0, 2048)]
     assert (tmp_path / "one").stat().st_size == 5632
     assert (tmp_path / "two").stat().st_size == 0
+
+
+# Of Linux's headers.
+_CLOEXEC, _CLONE_FILES, _SETFD, _DUPFD = 0o2000000, 0x400, 2, 0
+_OPEN = ("openat", -100, 0, 0, 3)
+
+
+def followed(tmp_path: Path, *calls: tuple[Any, ...]) -> dict[str, int]:
+    """The sizes of the files after a replay of (task, call, arg0, arg1, arg2, ret, path), one after another."""
+    rows = [(*call, "")[:7] for call in calls]
+    names = ("pid", "syscall", "fd", "arg1", "arg2", "ret", "path")
+    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    table = lab.Table.of({"time": np.arange(len(rows)), "count": columns["arg2"], **columns})
+    lab.Replay(table, directory=tmp_path).run(progress=False)
+    return {path.name: path.stat().st_size for path in tmp_path.iterdir() if path.stat().st_size}
+
+
+def test_a_number_is_another_file_s_after_close_range(tmp_path: Path) -> None:
+    opened = (10, *_OPEN, "one")
+    closed = (10, "close_range", 3, 2**32 - 1, 0, 0)
+    assert followed(tmp_path, opened, closed, (10, "write", 3, 0, 512, 512)) == {"fd3": 512}
+
+
+@pytest.mark.parametrize("how", ["open", "fcntl", "close_range", "not"])
+def test_a_program_that_is_executed_has_what_it_inherits(how: str, tmp_path: Path) -> None:
+    flags = _CLOEXEC if how == "open" else 0
+    calls = [(10, "openat", -100, 0, flags, 3, "one"), (10, "fcntl", 3, _DUPFD, 7, 7)]
+    if how == "fcntl":
+        calls.append((10, "fcntl", 3, _SETFD, 1, 0))
+    elif how == "close_range":
+        calls.append((10, "close_range", 3, 3, 4, 0))
+    calls += [(10, "execve", 0, 0, 0, 0), (10, "write", 3, 0, 512, 512), (10, "write", 7, 0, 1024, 1024)]
+    assert followed(tmp_path, *calls) == ({"one": 1536} if how == "not" else {"one": 1024, "fd3": 512})
+
+
+@pytest.mark.parametrize("call", ["fork", "clone", "clone3"])
+def test_what_a_child_closes_its_parent_has(call: str, tmp_path: Path) -> None:
+    """It may run before the call that made it returns, as vfork's does. A program's start is clone3 and execve."""
+    made = (10, call, 17, 0, 0, 11)
+    child = [(11, "write", 3, 0, 512, 512), (11, "close", 3, 0, 0, 0), (11, "execve", 0, 0, 0, 0)]
+    calls = [(10, *_OPEN, "one"), made, *child, (10, "write", 3, 0, 1024, 1024)]
+    assert followed(tmp_path, *calls) == {"one": 1536}
+
+
+@pytest.mark.parametrize(("call", "flags"), [("clone", _CLONE_FILES), ("clone3", 0)])
+def test_threads_share_their_files(call: str, flags: int, tmp_path: Path) -> None:
+    made = (10, call, flags, 0, 0, 11)
+    opened = [(10, *_OPEN, "one"), made, (11, "openat", -100, 0, 0, 4, "two")]
+    calls = [*opened, (10, "write", 4, 0, 512, 512), (11, "close", 3, 0, 0, 0), (10, *_OPEN, "three")]
+    assert followed(tmp_path, *calls, (11, "write", 3, 0, 1024, 1024)) == {"two": 512, "three": 1024}
+
+
+def test_a_child_that_runs_before_its_parent_goes_on(tmp_path: Path) -> None:
+    """As a program's start with vfork does: the calls are in the order in which they ended."""
+    calls = ["openat", "write", "execve", "vfork", "write"]
+    columns = {
+        "time": np.array([0, 20, 30, 10, 40]),
+        "pid": np.array([10, 11, 11, 10, 10]),
+        "syscall": calls,
+        "fd": np.array([-100, 3, 0, 0, 3]),
+        "count": np.array([0, 512, 0, 0, 1024]),
+        "ret": np.array([3, 512, 0, 11, 1024]),
+        "path": ["one", "", "", "", ""],
+    }
+    lab.Replay(lab.Table.of(columns), directory=tmp_path).run(progress=False)
+    assert {path.name: path.stat().st_size for path in tmp_path.iterdir()} == {"one": 1536}
+
+
+def test_a_file_whose_name_is_not_known_is_not_the_one_before(tmp_path: Path) -> None:
+    calls = [(10, *_OPEN, "one"), (10, "write", 3, 0, 512, 512), (10, *_OPEN), (10, "write", 3, 0, 1024, 1024)]
+    assert followed(tmp_path, *calls) == {"one": 512, "fd3": 1024}
 
 
 _RUN = """

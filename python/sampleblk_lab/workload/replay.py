@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 # read(2): fd, buffer, count. pread(2), preadv(2): the offset is the fourth.
 _COUNT, _OFFSET = "arg2", "arg3"
-# F_DUPFD and F_DUPFD_CLOEXEC of fcntl(2).
-_DUPLICATES = (0, 1030)
 
 
 class Replay(Workload):
@@ -30,8 +28,9 @@ class Replay(Workload):
 
     Args:
         recorded: ``run.syscalls()``, ``run.block()``, or a :class:`Table` of either kind: system calls with the columns
-            time, syscall and, where they apply, pid, fd, count, ret, offset, path, advice; requests with time, rwbs,
-            sector, and bytes or nr_sector, and dev if there are several devices.
+            time, syscall and, where they apply, pid, fd, count, ret, offset, path, advice, and arg1 and arg2 (as the
+            kernel had them, of what descriptors are followed by: flags of opens, fcntl, close_range, clone); requests
+            with time, rwbs, sector, and bytes or nr_sector, and dev if there are several devices.
         name: What the job is called in reports.
         keys: Keys of the job. ``replay_redirect=path`` sends all to one file or device; ``directory`` says where the
             recorded names are looked for; ``ioengine``, ``iodepth``, ``replay_skip``, ``replay_scale`` as in fio.
@@ -85,10 +84,7 @@ def _requests(table: Table) -> Table:
 def _calls(table: Table) -> Table:
     """The system-call view's table as the replay takes it: arguments by their meaning."""
     arguments = {name: table[name].codes.astype(np.int64) for name in ("arg0", "arg1", _COUNT, _OFFSET)}
-    calls = [
-        "dup" if word == "fcntl" and command in _DUPLICATES else str(word)
-        for word, command in zip(table["syscall"].values, arguments["arg1"].tolist(), strict=True)
-    ]
+    calls = [str(word) for word in table["syscall"].values]
     advises = np.array([call.startswith("fadvise") for call in calls], dtype=bool)
     columns: dict[str, Any] = {
         "time": table["time"].codes,
@@ -99,6 +95,8 @@ def _calls(table: Table) -> Table:
         "ret": table["ret"].codes,
         # fadvise64(2): fd, offset, length, advice.
         "offset": np.where(advises, arguments["arg1"], arguments[_OFFSET]),
+        "arg1": arguments["arg1"],
+        "arg2": arguments[_COUNT],
         "advice": np.where(advises, arguments[_OFFSET], 0),
     }
     if "path" in table.columns:

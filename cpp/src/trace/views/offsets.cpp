@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include <algorithm>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "sampleblk/descriptors.hpp"
 #include "sampleblk/error.hpp"
 #include "sampleblk/interrupt.hpp"
 #include "sampleblk/trace/block.hpp"
@@ -16,57 +14,15 @@ namespace sampleblk::trace {
 
 namespace {
 
-enum class Call : std::uint8_t {
-    other,
-    open,
-    openat,
-    openat2,
-    creat,
-    close,
-    close_range,
-    exec,
-    read,
-    write,
-    pread,
-    pwrite,
-    pwritev2,
-    seek,
-    dup,
-    dup3,
-    fcntl,
-    sendfile,
-    copy
-};
+enum class Call : std::uint8_t { other, read, write, pread, pwrite, pwritev2, seek, sendfile, copy };
 
 Call call_of(std::string_view name) {
     static const std::map<std::string_view, Call> calls = {
-        {"open", Call::open},
-        {"openat", Call::openat},
-        {"openat2", Call::openat2},
-        {"creat", Call::creat},
-        {"close", Call::close},
-        {"close_range", Call::close_range},
-        {"execve", Call::exec},
-        {"execveat", Call::exec},
-        {"sendfile64", Call::sendfile},
-        {"sendfile", Call::sendfile},
-        {"copy_file_range", Call::copy},
-        {"splice", Call::copy},
-        {"dup", Call::dup},
-        {"dup2", Call::dup},
-        {"dup3", Call::dup3},
-        {"read", Call::read},
-        {"readv", Call::read},
-        {"write", Call::write},
-        {"writev", Call::write},
-        {"pread64", Call::pread},
-        {"preadv", Call::pread},
-        {"preadv2", Call::pread},
-        {"pwrite64", Call::pwrite},
-        {"pwritev", Call::pwrite},
-        {"pwritev2", Call::pwritev2},
-        {"lseek", Call::seek},
-        {"fcntl", Call::fcntl},
+        {"sendfile64", Call::sendfile}, {"sendfile", Call::sendfile}, {"copy_file_range", Call::copy},
+        {"splice", Call::copy},         {"read", Call::read},         {"readv", Call::read},
+        {"write", Call::write},         {"writev", Call::write},      {"pread64", Call::pread},
+        {"preadv", Call::pread},        {"preadv2", Call::pread},     {"pwrite64", Call::pwrite},
+        {"pwritev", Call::pwrite},      {"pwritev2", Call::pwritev2}, {"lseek", Call::seek},
     };
     const auto found = calls.find(name);
     return found == calls.end() ? Call::other : found->second;
@@ -83,19 +39,7 @@ struct Position {
     }
 };
 
-struct Descriptor {
-    std::shared_ptr<Position> position;
-    bool cloexec = false;
-};
-
-// Linux's generic flags of open(2) and commands of fcntl(2) (include/uapi/asm-generic/fcntl.h, linux/fcntl.h).
-constexpr std::uint64_t kAppend = 02000, kCloexec = 02000000;
-constexpr std::uint64_t kDup = 0, kSetFd = 2, kDupCloexec = 1030;
-constexpr std::uint64_t kFdCloexec = 1;
-constexpr std::uint64_t kRangeCloexec = 4;  // of close_range (include/uapi/linux/close_range.h)
-constexpr std::int64_t kNoSuchFile = -9;    // EBADF: what close(2) says where it closed nothing
 constexpr std::uint64_t kRwfAppend = 0x10;  // of pwritev2 (include/uapi/linux/fs.h)
-constexpr std::uint64_t kMostFd = INT32_MAX;
 // As preadv2's and pwritev2's offset: the file's own.
 constexpr std::uint64_t kOwnOffset = UINT64_MAX;
 
@@ -129,13 +73,29 @@ Table offset_table(const Table& calls) {
     const auto* arg5 = column<std::uint64_t>(calls, "arg5");
     const auto* ret = column<std::int64_t>(calls, "ret");
     const StringPool& names = *calls.find("syscall")->pool();
-    std::vector<Call> kinds;
+    std::vector<std::pair<Call, DescriptorCall>> kinds;
     kinds.reserve(names.size());
     for (std::size_t code = 0; code < names.size(); ++code) {
-        kinds.push_back(call_of(names.at(static_cast<std::int32_t>(code))));
+        const std::string_view call = names.at(static_cast<std::int32_t>(code));
+        kinds.emplace_back(call_of(call), descriptor_call(call));
     }
-    // By buffer, task and number: each buffer has the calls of its own events. Those of dup() share a position.
-    std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, Descriptor> descriptors;
+    const auto kinds_of = [&](std::size_t row) {
+        return name[row] < 0 ? std::pair(Call::other, DescriptorCall::none)
+                             : kinds[static_cast<std::size_t>(name[row])];
+    };
+    const auto task_of = [&](std::size_t row) {
+        return std::pair<std::int64_t, std::int64_t>(several ? buffer[row] : 0, pid[row]);
+    };
+    const auto args_of = [&](std::size_t row) {
+        return DescriptorArgs{kinds_of(row).second, arg0[row], arg1[row], arg2[row], ret[row]};
+    };
+    // Each buffer has the calls of its own events.
+    Descriptors<Position> descriptors;
+    for (std::size_t row = 0; row < calls.rows(); ++row) {
+        if (kinds_of(row).second >= DescriptorCall::exec) {
+            descriptors.expect(row, time[row], task_of(row), args_of(row));
+        }
+    }
     std::vector<std::uint64_t> out_time, out_duration, out_offset, out_size;
     std::vector<std::int32_t> out_pid, out_fd, out_operation, out_buffer;
     std::vector<std::uint8_t> out_known;
@@ -147,93 +107,58 @@ Table offset_table(const Table& calls) {
         if ((row & 0xffff) == 0) {
             check_interrupt();
         }
-        const Call kind = name[row] < 0 ? Call::other : kinds[static_cast<std::size_t>(name[row])];
-        const bool closes = kind == Call::close && ret[row] != kNoSuchFile;
-        if (kind == Call::other || (ret[row] < 0 && !closes)) {
+        const auto [kind, about] = kinds_of(row);
+        const auto task = task_of(row);
+        descriptors.begin(time[row], task);
+        const bool closes = about == DescriptorCall::close;
+        if ((kind == Call::other && about == DescriptorCall::none) || (ret[row] < 0 && !closes)) {
+            continue;
+        }
+        if (about >= DescriptorCall::open && about <= DescriptorCall::creat) {
+            const bool appends = opens_with(about, arg1[row], arg2[row], kOpenAppend);
+            descriptors.opened(task, args_of(row), std::make_shared<Position>(Position{0, true, appends}));
+            continue;
+        }
+        const auto position_of = [&](std::uint64_t number) -> Position& {
+            std::shared_ptr<Position>& one = descriptors.of(task, number);
+            if (one == nullptr) {
+                one = std::make_shared<Position>();
+            }
+            return *one;
+        };
+        const auto position = [&]() -> Position& { return position_of(arg0[row]); };
+        if (about != DescriptorCall::none) {
+            if (Descriptors<Position>::duplicates(args_of(row))) {
+                (void)position();  // what it is the duplicate of
+            }
+            descriptors.follow(row, task, args_of(row), [](const Position&) {});
             continue;
         }
         const auto fd = static_cast<std::int32_t>(arg0[row]);
         const std::int32_t of = several ? buffer[row] : 0;
         const auto result = static_cast<std::uint64_t>(ret[row]);
-        const auto descriptor = [&](std::uint64_t number) -> Descriptor& {
-            Descriptor& one = descriptors[{of, pid[row], static_cast<std::int32_t>(number)}];
-            if (one.position == nullptr) {
-                one.position = std::make_shared<Position>();
-            }
-            return one;
-        };
-        const auto position = [&]() -> const std::shared_ptr<Position>& { return descriptor(arg0[row]).position; };
-        // Of the task's, those from `first` to `last`.
-        const auto each = [&](std::uint64_t first, std::uint64_t last, const auto& done) {
-            auto at = descriptors.lower_bound({of, pid[row], static_cast<std::int32_t>(std::min(first, kMostFd))});
-            while (at != descriptors.end() && std::get<0>(at->first) == of && std::get<1>(at->first) == pid[row] &&
-                   static_cast<std::uint64_t>(std::get<2>(at->first)) <= last) {
-                at = done(at->second) ? descriptors.erase(at) : std::next(at);
-            }
-        };
-        const auto made = std::tuple(of, pid[row], static_cast<std::int32_t>(result));
         switch (kind) {
-            case Call::open:
-            case Call::openat:
-            case Call::openat2:
-            case Call::creat: {
-                // Those of openat2 are in the caller's memory, and may have it.
-                const std::uint64_t flags = kind == Call::open      ? arg1[row]
-                                            : kind == Call::openat  ? arg2[row]
-                                            : kind == Call::openat2 ? kAppend | kCloexec
-                                                                    : 0;
-                descriptors[made] = {std::make_shared<Position>(Position{0, true, (flags & kAppend) != 0}),
-                                     (flags & kCloexec) != 0};
-                continue;
-            }
-            case Call::close:
-                descriptors.erase({of, pid[row], fd});
-                continue;
-            case Call::close_range:
-                each(arg0[row], arg1[row], [&](Descriptor& one) {
-                    one.cloexec = true;
-                    return (arg2[row] & kRangeCloexec) == 0;
-                });
-                continue;
-            case Call::exec:
-                each(0, kMostFd, [](const Descriptor& one) { return one.cloexec; });
-                continue;
             case Call::sendfile:
                 if (arg2[row] == 0) {
-                    descriptor(arg1[row]).position->pass(result, false);
+                    position_of(arg1[row]).pass(result, false);
                 }
-                position()->pass(result, true);
+                position().pass(result, true);
                 continue;
             case Call::copy:
                 if (arg1[row] == 0) {
-                    position()->pass(result, false);
+                    position().pass(result, false);
                 }
                 if (arg3[row] == 0) {
-                    descriptor(arg2[row]).position->pass(result, true);
+                    position_of(arg2[row]).pass(result, true);
                 }
                 continue;
             case Call::seek:
-                *position() = {result, true, position()->appends};
+                position() = {result, true, position().appends};
                 continue;
-            case Call::fcntl:
-                if (arg1[row] == kSetFd) {
-                    descriptor(arg0[row]).cloexec = (arg2[row] & kFdCloexec) != 0;
-                }
-                if (arg1[row] != kDup && arg1[row] != kDupCloexec) {
-                    continue;
-                }
-                [[fallthrough]];
-            case Call::dup:
-            case Call::dup3: {
-                const std::shared_ptr<Position> shared = position();
-                descriptors[made] = {shared, kind == Call::dup3 ? (arg2[row] & kCloexec) != 0
-                                                                : kind == Call::fcntl && arg1[row] == kDupCloexec};
-                continue;
-            }
             default:
                 break;
         }
-        Position& own = *position();
+        Position& own = position();
         const bool writes_it = kind == Call::write || kind == Call::pwrite || kind == Call::pwritev2;
         const bool appends = writes_it && (own.appends || (kind == Call::pwritev2 && (arg5[row] & kRwfAppend) != 0));
         Position at{arg3[row], !appends};

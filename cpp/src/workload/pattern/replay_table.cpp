@@ -2,12 +2,12 @@
 // Replay logs made of tables: of block requests, and of system calls.
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 
 #include "pattern/replay.hpp"
+#include "sampleblk/descriptors.hpp"
 #include "sampleblk/error.hpp"
 #include "sampleblk/workload/replay_log.hpp"
 
@@ -116,29 +116,38 @@ class SyscallFollower {
           result_(table, "ret", false),
           offset_(table, "offset", false),
           path_(table, "path", false),
-          advice_(table, "advice", false) {}
+          advice_(table, "advice", false),
+          arg1_(table, "arg1", false),
+          arg2_(table, "arg2", false) {}
+
+    // Before all follow(): each row, in order.
+    void expect(std::size_t row) { files_.expect(row, time_.time_ns(row), task(row), args(row, name(row))); }
 
     void follow(std::size_t row) {
-        std::string call = call_.text(row);
-        for (const std::string_view prefix : {"sys_", "__x64_sys_", "__arm64_sys_"}) {
-            if (call.starts_with(prefix)) {
-                call.erase(0, prefix.size());
-            }
-        }
-        const std::int64_t result = result_ ? result_.number(row) : 0;
-        const std::int64_t pid = pid_ ? pid_.number(row) : 0;
-        if (call == "open" || call == "openat" || call == "openat2" || call == "creat") {
-            opened(row, pid, result);
-            return;
-        }
+        const std::string call = name(row);
+        const DescriptorArgs about = args(row, call);
+        const std::int64_t result = about.ret;
         const std::int64_t fd = fd_ ? fd_.number(row) : 0;
         ReplayRecord record{.time_ns = time_.time_ns(row)};
-        if (call == "dup" || call == "dup2" || call == "dup3") {
+        files_.begin(record.time_ns, task(row));
+        if (about.kind >= DescriptorCall::open && about.kind <= DescriptorCall::creat) {
+            opened(row, about);
+            return;
+        }
+        if (about.kind > DescriptorCall::close) {
             if (result < 0) {
                 log_.skip("calls that failed");
-            } else {
-                open_[{pid, result}] = file_of(pid, fd, row);
+                return;
             }
+            if (Descriptors<OpenFile>::duplicates(about)) {
+                (void)file_of(fd, row);  // what it is the duplicate of
+            } else if (about.kind != DescriptorCall::close_range) {
+                log_.skip("calls that are not file I/O");
+            }
+            files_.follow(row, task(row), about, [&](const OpenFile& file) {
+                log_.records.push_back(
+                    {.time_ns = record.time_ns, .file = file.file, .operation = ReplayOperation::close});
+            });
             return;
         }
         static const std::set<std::string> files_only = {
@@ -152,7 +161,7 @@ class SyscallFollower {
             log_.skip("calls that failed");
             return;
         }
-        const std::shared_ptr<OpenFile> shared = file_of(pid, fd, row);
+        const std::shared_ptr<OpenFile> shared = file_of(fd, row);
         OpenFile& file = *shared;
         record.file = file.file;
         if (call == "lseek") {
@@ -161,7 +170,7 @@ class SyscallFollower {
         }
         if (call == "close") {
             record.operation = ReplayOperation::close;
-            open_.erase({pid, fd});
+            files_.follow(row, task(row), about, [](const OpenFile&) {});
         } else if (call == "fsync" || call == "fdatasync") {
             record.operation = call == "fsync" ? ReplayOperation::fsync : ReplayOperation::fdatasync;
         } else if (call == "fadvise64" || call == "fallocate") {
@@ -185,32 +194,55 @@ class SyscallFollower {
     }
 
   private:
-    void opened(std::size_t row, std::int64_t pid, std::int64_t result) {
-        if (result < 0) {
+    // The call's name, without what the kernel has before it.
+    [[nodiscard]] std::string name(std::size_t row) const {
+        std::string call = call_.text(row);
+        for (const std::string_view prefix : {"sys_", "__x64_sys_", "__arm64_sys_"}) {
+            if (call.starts_with(prefix)) {
+                call.erase(0, prefix.size());
+            }
+        }
+        return call;
+    }
+
+    [[nodiscard]] std::pair<std::int64_t, std::int64_t> task(std::size_t row) const {
+        return {0, pid_ ? pid_.number(row) : 0};
+    }
+
+    [[nodiscard]] DescriptorArgs args(std::size_t row, const std::string& call) const {
+        const auto number = [row](const Reader& column) {
+            return column ? static_cast<std::uint64_t>(column.number(row)) : 0;
+        };
+        return {descriptor_call(call), number(fd_), number(arg1_), number(arg2_), result_ ? result_.number(row) : 0};
+    }
+
+    void opened(std::size_t row, const DescriptorArgs& about) {
+        if (about.ret < 0) {
             log_.skip("calls that failed");
             return;
         }
         const std::string path = path_ ? path_.text(row) : std::string();
         if (path.empty()) {
             log_.skip("opens whose path is not known");
+            files_.opened(task(row), about, nullptr);  // another file than what had that number
             return;
         }
         const std::uint32_t file = paths_.of(path);
-        open_[{pid, result}] = std::make_shared<OpenFile>(OpenFile{.file = file, .position = 0});
+        files_.opened(task(row), about, std::make_shared<OpenFile>(OpenFile{.file = file, .position = 0}));
         log_.records.push_back({.time_ns = time_.time_ns(row), .file = file, .operation = ReplayOperation::open});
     }
 
     // A descriptor that was open before the recording began has a name of its own.
-    const std::shared_ptr<OpenFile>& file_of(std::int64_t pid, std::int64_t fd, std::size_t row) {
-        const auto known = open_.find({pid, fd});
-        if (known != open_.end()) {
-            return known->second;
+    const std::shared_ptr<OpenFile>& file_of(std::int64_t fd, std::size_t row) {
+        std::shared_ptr<OpenFile>& known = files_.of(task(row), static_cast<std::uint64_t>(fd));
+        if (known == nullptr) {
+            std::string path = path_ ? path_.text(row) : std::string();
+            if (path.empty()) {
+                path = "fd" + std::to_string(fd);
+            }
+            known = std::make_shared<OpenFile>(OpenFile{.file = paths_.of(path), .position = 0});
         }
-        std::string path = path_ ? path_.text(row) : std::string();
-        if (path.empty()) {
-            path = "fd" + std::to_string(fd);
-        }
-        return open_[{pid, fd}] = std::make_shared<OpenFile>(OpenFile{.file = paths_.of(path), .position = 0});
+        return known;
     }
 
     bool transfer(std::size_t row, const std::string& call, std::int64_t result, OpenFile& file,
@@ -245,8 +277,9 @@ class SyscallFollower {
     Reader offset_;
     Reader path_;
     Reader advice_;
-    // By process and number; those that dup() made have one position.
-    std::map<std::pair<std::int64_t, std::int64_t>, std::shared_ptr<OpenFile>> open_;
+    Reader arg1_;
+    Reader arg2_;
+    Descriptors<OpenFile> files_;
 };
 
 }  // namespace
@@ -307,6 +340,9 @@ ReplayLog replay_of_requests(const Table& table) {
 ReplayLog replay_of_syscalls(const Table& table) {
     ReplayLog log;
     SyscallFollower follower(table, log);
+    for (std::size_t row = 0; row < table.rows(); ++row) {
+        follower.expect(row);
+    }
     for (std::size_t row = 0; row < table.rows(); ++row) {
         follower.follow(row);
     }
