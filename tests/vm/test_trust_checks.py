@@ -105,6 +105,17 @@ def test_errors_of_which_the_job_was_not_told() -> None:
         dev.set_faults([])
 
 
+def test_errors_that_a_job_counts_and_goes_on_after_are_no_doubt() -> None:
+    with lab.Device("16M") as dev:
+        job = lab.Job(rw="write", filename=dev.path, continue_on_error="all", **KEYS)
+        assert f"write bytes: jobs, {dev.name}" in _found(job.run(progress=False))
+        dev.set_faults([lab.Fault(action="error", first_sector=0, last_sector=7)])
+        result = job.run(progress=False)
+        assert result.json()["jobs"][0]["total_err"] == 1
+        assert _doubts(result) == []
+        dev.set_faults([])
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_a_device_that_is_gone_costs_its_counts_and_nothing_else(again: bool) -> None:
     with lab.Device("16M") as dev:

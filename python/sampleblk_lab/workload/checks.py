@@ -196,8 +196,8 @@ class Watch:
         if self._begin is None or self._end is None:
             return []
         found = list(_of_clocks(self._begin, self._end))
-        if result.errors or result.stop_reason:
-            return found  # what was under way then is counted by the one and not by the other
+        if result.errors or result.stop_reason or _went_on(self._jobs, result):
+            return found  # what was under way then, or failed, is counted by the one and not by the other
         found += _of_ramps(self._jobs, result)
         moved = _moved(result.summary())
         for index, use in self._uses.items():
@@ -232,6 +232,12 @@ class Watch:
             what = f"{direction} bytes: jobs, sampleblk{index}"
             found.append(Check("counters", what, f"{told:,}, {seen:,}", verdict, is_doubt=verdict == "differs"))
         return found
+
+
+def _went_on(jobs: Sequence[AsTold], result: Result | FioResult) -> bool:
+    """Whether I/Os failed of which the jobs know, and after which they went on."""
+    asked = any(job.sets("continue_on_error") for job in jobs)
+    return asked and any(job.get("total_err") for job in result.json()["jobs"])
 
 
 def _of_ramps(jobs: Sequence[AsTold], result: Result | FioResult) -> Iterable[Check]:
