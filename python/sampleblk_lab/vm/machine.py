@@ -96,8 +96,8 @@ _KERNEL_OPTIONS = (
 
 
 # All that TCG has, but without "enhanced rep movsb": the kernel would copy by it, and TCG executes it byte by byte.
-# Copies are twice as fast by words. Without SMAP, as each copy from or to user space would end translation blocks and go
-# through a TLB of its own, and without the fifth level of page tables, which each TLB miss walks.
+# Copies are twice as fast by words. Without SMAP, as each copy from or to user space would end translation blocks and
+# go through a TLB of its own, and without the fifth level of page tables, which each TLB miss walks.
 # $SAMPLEBLK_CPU asks for another model (qemu-system(1), -cpu).
 _TCG_CPU = "max,-erms,-fsrm,-smap,-la57"
 
