@@ -122,8 +122,6 @@ test-module-tsan: build/tsan/build.ninja ## the driver's store, cache and journa
 DEBUG_KERNELS ?= 6.1 7.2
 # Or kcsan, which looks for data races.
 DEBUG_CHECKER ?= kasan
-# With SMAP, which other VMs do without: what reads user space by a plain pointer is an oops.
-test-debug-kernel: export SAMPLEBLK_CPU = max,-erms,-fsrm
 test-debug-kernel: build ## the driver's cases on kernels with KASAN, lockdep, kmemleak and fault injection
 	@PACKAGE_LIST=packaging/debian-debug.txt packaging/install-packages.sh
 	for version in $(DEBUG_KERNELS); do \

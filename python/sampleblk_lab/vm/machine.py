@@ -96,10 +96,8 @@ _KERNEL_OPTIONS = (
 
 
 # All that TCG has, but without "enhanced rep movsb": the kernel would copy by it, and TCG executes it byte by byte.
-# Copies are twice as fast by words. Without SMAP, as each copy from or to user space would end translation blocks and
-# go through a TLB of its own, and without the fifth level of page tables, which each TLB miss walks.
-# $SAMPLEBLK_CPU asks for another model (qemu-system(1), -cpu).
-_TCG_CPU = "max,-erms,-fsrm,-smap,-la57"
+# Copies are twice as fast by words. $SAMPLEBLK_CPU asks for another model (qemu-system(1), -cpu).
+_TCG_CPU = "max,-erms,-fsrm"
 
 # TCG executes the instruction for CRC-32C bit by bit: by the kernel's tables the sums of file systems take a fourth of
 # the time. (From 6.14 on there is no module that could be left out.)
