@@ -9,8 +9,10 @@ import pickle
 import shutil
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import sampleblk_lab as lab
@@ -83,6 +85,61 @@ def _at(steady: int, day: int, booted: int, unsure: int = 100) -> checks._Moment
 def test_clocks_are_held_against_each_other(day: int, booted: int, unsure: int, jumped: list[bool]) -> None:
     found = list(checks._of_clocks(_at(5, 7, 9), _at(10_000_000_005, day + 7, booted + 9, unsure)))
     assert [check.is_doubt for check in found] == jumped
+
+
+def _told(*rows: tuple[str, int, float], drift: float = 0) -> Any:
+    """A result as a Watch asks it: direction, bytes and runtime of the job "a"."""
+    names = ("job", "direction", "bytes", "runtime")
+    columns = zip(*(("a", *row) for row in rows), strict=True)
+    summary = {name: SimpleNamespace(values=np.array(list(c))) for name, c in zip(names, columns, strict=True)}
+    summary["job"], summary["direction"] = ["a"] * len(rows), [row[0] for row in rows]
+    jobs = [{"jobname": "a", "total_err": 0, "sampleblk": {"clock_drift_ppm": drift}}]
+    return SimpleNamespace(errors=[], stop_reason="", summary=lambda: summary, json=lambda: {"jobs": jobs})
+
+
+def _watched(use: checks._Use, limit: int = 0, **moved: int) -> checks.Watch:
+    watch = checks.Watch([])
+    before = dict.fromkeys(("errors", "read_bytes", "write_bytes", "discard_bytes"), 5)
+    after = {name: value + moved.get(name, 0) for name, value in before.items()}
+    watch._uses = {3: use}
+    watch._begin = checks._Moment((0, 0, 0), 0, {3: 1}, {3: before}, {3: limit})
+    second = (10**9,) * 3
+    watch._end = checks._Moment(second, 0, {3: 1}, {3: after}, {3: limit})
+    return watch
+
+
+@pytest.mark.parametrize(
+    ("use", "seen", "verdict"),
+    [
+        ({}, 4096, "agrees"),
+        ({"direct": False}, 0, "differs"),  # trims go past the page cache
+        ({}, 8192, "differs"),
+        ({"raw": False}, 8192, "and more that is no job's"),
+        ({"raw": False}, 512, "differs"),
+        ({"trims": False}, 0, ""),
+    ],
+)
+def test_trims_are_held_against_the_drivers(use: dict[str, bool], seen: int, verdict: str) -> None:
+    watch = _watched(checks._Use({"a"}, **use), 2048, discard_bytes=seen)
+    found = {check.what: check for check in watch.checks(_told(("trim", 4096, 0.5e9)))}
+    assert not found["rate of the jobs on sampleblk3, its limit"].is_doubt  # of reads and writes
+    trims = found.get("trim bytes: jobs, sampleblk3")
+    assert (trims.verdict, trims.is_doubt) == (verdict, verdict == "differs") if trims else not verdict
+
+
+def test_trims_of_nobodys_are_told() -> None:
+    watch = _watched(checks._Use({"a"}), read_bytes=4096, discard_bytes=512)
+    assert [str(check) for check in watch.checks(_told(("read", 4096, 1e9))) if check.is_doubt] == [
+        "trim bytes: jobs, sampleblk3: 0, 512: differs"
+    ]
+
+
+@pytest.mark.parametrize(("ppm", "told"), [(900.0, []), (-2500.0, ["-2500 ppm"])])
+def test_a_clock_of_a_job_that_drifted_is_told(ppm: float, told: list[str]) -> None:
+    watch = _watched(checks._Use({"a"}), read_bytes=4096)
+    found = watch.checks(_told(("read", 4096, 1e9), drift=ppm))
+    assert [check.found for check in found if check.is_doubt] == told
+    assert {check.kind for check in found if check.is_doubt} <= {"clock"}
 
 
 def test_blocks_within_each_other_are_told_the_same_and_no_other_is() -> None:

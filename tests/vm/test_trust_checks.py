@@ -41,6 +41,14 @@ def test_direct_jobs_agree_byte_for_byte(mode: str, engine: str) -> None:
         assert len(done.samples) == 6
 
 
+@pytest.mark.parametrize("mode", ["mq", "bio"])
+def test_trims_agree_byte_for_byte(mode: str) -> None:
+    with lab.Device("16M", mode=mode, discard_granularity="64k") as dev:
+        result = lab.Job(rw="trimwrite", bs="4k", size="256k", filename=dev.path).run(progress=False)
+        assert _found(result)[f"trim bytes: jobs, {dev.name}"] == ("262,144, 262,144", "agrees")
+        assert _doubts(result) == []
+
+
 def test_registered_files_are_let_go_of_at_the_jobs_end() -> None:
     """By the job: where a thread of the kernel closes a file last, it is open for some time after the job's end."""
     keys = {"rw": "write", "ioengine": "io_uring", "registerfiles": 1, "fixedbufs": 1, "iodepth": 8, **KEYS}

@@ -41,6 +41,10 @@ _SLEW = 0.001
 _CLOCK_NS = 2_000_000
 # Somebody else may get the processor between two clocks: the closest reading counts.
 _READINGS = 5
+# What the driver counts of a direction.
+_COUNTERS = {"read": "read_bytes", "write": "write_bytes", "trim": "discard_bytes"}
+# Above this the report warns, too: a job's clock against the steady one.
+_DRIFT_PPM = 1000
 # fio tells runtimes in whole milliseconds.
 _RESOLUTION_NS = 1_000_000
 _RATE = 1.01
@@ -72,7 +76,8 @@ class _Use:
     """How jobs use one device."""
 
     jobs: set[str] = field(default_factory=set)
-    # Whether all they move goes past the page cache, and whether nothing else is written for them.
+    # Whether all they trim is the device's, all they move goes past the page cache, and nothing else is done for them.
+    trims: bool = True
     direct: bool = True
     raw: bool = True
 
@@ -153,6 +158,7 @@ def _uses(jobs: Sequence[AsTold]) -> dict[int, _Use]:
             use = uses.setdefault(index, _Use())
             use.jobs.add(job.name)
             passes = job.settings.get("ioengine", _DEFAULT_ENGINE) in _PASS_THROUGH
+            use.trims = use.trims and is_device and passes  # which go past the page cache in any case
             use.direct = use.direct and job.direct and passes
             use.raw = use.raw and is_device and not any(job.sets(key) for key in UNCOUNTED)
             if len({place[0] if place else None for place in places[job.name]}) > 1:
@@ -160,7 +166,7 @@ def _uses(jobs: Sequence[AsTold]) -> dict[int, _Use]:
     return {index: use for index, use in uses.items() if index not in unclear}
 
 
-# Job, direction, bytes and runtime in ns of what was read or written.
+# Job, direction, bytes and runtime in ns of what was read, written or trimmed.
 _Moved = tuple[str, str, int, float]
 
 
@@ -195,7 +201,7 @@ class Watch:
         """What was found, when the jobs have ended."""
         if self._begin is None or self._end is None:
             return []
-        found = list(_of_clocks(self._begin, self._end))
+        found = [*_of_clocks(self._begin, self._end), *_of_drift(result)]
         if result.errors or result.stop_reason or _went_on(self._jobs, result):
             return found  # what was under way then, or failed, is counted by the one and not by the other
         found += _of_ramps(self._jobs, result)
@@ -219,16 +225,17 @@ class Watch:
         if failed:
             text = "the jobs know of none"
             found.append(Check("errors", f"errors of sampleblk{index}", f"{failed:,}", text, is_doubt=True))
-        if not use.direct:
-            return found
-        for direction in ("read", "write"):
-            told = sum(size for job, way, size, _ in moved if job in use.jobs and way == direction)
-            seen = after[f"{direction}_bytes"] - before[f"{direction}_bytes"]
-            if not told and not (seen and use.raw and direction == "write"):
+        # Nobody else writes to a disk that has no file system; udev reads it.
+        exact = {"read": False, "write": use.raw and not self._lays_out, "trim": use.raw}
+        for direction, counter in _COUNTERS.items():
+            if not (use.trims if direction == "trim" else use.direct):
                 continue
-            # Nobody else writes to a disk that has no file system; udev reads it.
-            exact = use.raw and direction == "write" and not self._lays_out
-            verdict = "agrees" if seen == told else "differs" if seen < told or exact else "and more that is no job's"
+            told = sum(size for job, way, size, _ in moved if job in use.jobs and way == direction)
+            seen = after[counter] - before[counter]
+            if not told and not (seen and use.raw and direction != "read"):
+                continue
+            differs = seen < told or (seen != told and exact[direction])
+            verdict = "agrees" if seen == told else "differs" if differs else "and more that is no job's"
             what = f"{direction} bytes: jobs, sampleblk{index}"
             found.append(Check("counters", what, f"{told:,}, {seen:,}", verdict, is_doubt=verdict == "differs"))
         return found
@@ -251,7 +258,7 @@ def _of_ramps(jobs: Sequence[AsTold], result: Result | FioResult) -> Iterable[Ch
 
 
 def _of_limit(index: int, use: _Use, moved: Sequence[_Moved], limit: int, elapsed_ns: int) -> Check:
-    mine = [(size, runtime) for job, _, size, runtime in moved if job in use.jobs]
+    mine = [(size, runtime) for job, way, size, runtime in moved if job in use.jobs and way != "trim"]
     # Each job's by itself, and that of all: those that wait for each other have runtimes of their own.
     rates = [size / (runtime + _RESOLUTION_NS) for size, runtime in mine]
     rates.append(sum(size for size, _ in mine) / elapsed_ns)
@@ -266,7 +273,7 @@ def _of_limit(index: int, use: _Use, moved: Sequence[_Moved], limit: int, elapse
 def _moved(summary: Table) -> list[_Moved]:
     names, directions = map(str, summary["job"]), map(str, summary["direction"])
     numbers = summary["bytes"].values.tolist(), summary["runtime"].values.tolist()
-    return [row for row in zip(names, directions, *numbers, strict=True) if row[1] in ("read", "write")]
+    return [row for row in zip(names, directions, *numbers, strict=True) if row[1] in _COUNTERS]
 
 
 def _of_clocks(begin: _Moment, end: _Moment) -> Iterable[Check]:
@@ -277,6 +284,15 @@ def _of_clocks(begin: _Moment, end: _Moment) -> Iterable[Check]:
         jumped = abs(off) > _CLOCK_NS + begin.unsure_ns + end.unsure_ns + _SLEW * steady
         verdict = "jumped" if jumped else "agrees"
         yield Check("clock", what, f"{off / 1e6:+.3f} ms in {steady / 1e9:.3f} s", verdict, is_doubt=jumped)
+
+
+def _of_drift(result: Result | FioResult) -> Iterable[Check]:
+    """A doubt for each job whose own clock, the time stamp counter, ran at another rate than the steady one."""
+    for job in result.json()["jobs"]:
+        ppm = job.get("sampleblk", {}).get("clock_drift_ppm", 0)
+        if abs(ppm) > _DRIFT_PPM:
+            what = f"job {job['jobname']}: the clock of its latencies against the steady clock"
+            yield Check("clock", what, f"{ppm:+.0f} ppm", "drifted", is_doubt=True)
 
 
 def of_files(jobs: Iterable[AsTold], device: str) -> list[Check]:
