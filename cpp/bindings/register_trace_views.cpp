@@ -121,6 +121,7 @@ void register_trace_views(py::module_& module) {
         py::arg("file"), py::kw_only(), py::arg("buffer") = py::none(), py::arg("start") = py::none(),
         py::arg("stop") = py::none());
     module.def("offset_table", &trace::offset_table, py::arg("calls"), py::call_guard<py::gil_scoped_release>());
+    module.def("opened_table", &trace::opened_table, py::arg("calls"), py::call_guard<py::gil_scoped_release>());
     const auto how = [](bool skip) { return skip ? trace::OnError::skip : trace::OnError::strict; };
     module.def(
         "read_graph_text",

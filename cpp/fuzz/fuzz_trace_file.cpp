@@ -77,6 +77,7 @@ int trace_file(const std::uint8_t* data, std::size_t size) {
 int trace_file_views(const std::uint8_t* data, std::size_t size) {
     read_both_ways(data, size, [](const trace::TraceFile& file) {
         (void)answers([&file] { (void)trace::offset_table(trace::syscall_table(file, {})); });
+        (void)answers([&file] { (void)trace::opened_table(trace::syscall_table(file, {})); });
         (void)answers([&file] { (void)trace::syscall_summary(file, {}); });
         (void)answers([&file] { (void)trace::block_table(file, {}); });
         (void)answers([&file] {

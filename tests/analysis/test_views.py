@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import sampleblk_lab as lab
+from sampleblk_lab.analysis import strace_lines
 from sampleblk_lab.analysis.io_sizes import IoSizes
 from sampleblk_lab.analysis.offsets import Offsets
 from support import protobuf_fields
@@ -306,6 +307,7 @@ def calls_of(*calls: tuple[str, list[int], int], pids: int | list[int] = 7) -> l
         "pid": np.full(number, pids, dtype=np.int32),
         "syscall": [name for name, _, _ in calls],
         "ret": np.array([ret for _, _, ret in calls], dtype=np.int64),
+        "errno": np.array([max(-ret, 0) for _, _, ret in calls], dtype=np.int32),
     }
     columns |= {
         f"arg{place}": np.array([[*args, *[0] * 6][place] for _, args, _ in calls], dtype=np.uint64)
@@ -393,6 +395,49 @@ def test_offsets_of_a_child_are_its_parent_s(call: str, flags: int, execs: str, 
     calls = calls_of(*begun, (execs, [9], 0), ("write", [3], 1), pids=[7, 7, 7, 8, 8, 8, 7])
     rows = [(row["offset"], row["known"]) for row in Offsets(calls).table().rows() if row["fd"] == 3]
     assert rows == [(0, 1), (10, 1), (last, known)]
+
+
+class Probed:
+    """A recording in which the calls of the task 7 at these times were given the paths /1, /2, …"""
+
+    events: tuple[str, ...] = ()
+
+    def __init__(self, *times: int) -> None:
+        self._times = times
+
+    def decode(self, *_: object, **__: object) -> dict[str, object]:
+        number = len(self._times)
+        columns = {
+            "time": np.array(self._times, dtype=np.uint64),
+            "path": [f"/{at}" for at in range(1, number + 1)],
+            "pointer": np.full(number, 99, dtype=np.uint64),
+            "common_pid": np.full(number, 7, dtype=np.int32),
+        }
+        return {"sampleblk:path_openat": lab.Table.of(columns)._table}
+
+
+@pytest.mark.parametrize(
+    ("between", "pids", "told"),
+    [
+        ([("close", [3], 0)], 7, "3"),
+        ([("close", [3], -5)], 7, "3"),
+        ([("close", [3], -9)], 7, "3</1>"),
+        ([("openat", [0, 99], 4), ("dup2", [4, 3], 3)], 7, "3</2>"),
+        ([("close_range", [3, 9], 0)], 7, "3"),
+        ([("openat2", [0, 99], 3)], 7, "3"),  # whose path is not read
+        ([("fork", [], 8)], [7, 7, 8], "3</1>"),
+        ([("clone", [0x400], 8), ("close", [3], 0)], [7, 7, 8, 7], "3"),  # a thread
+        ([("clone", [0], 8), ("close", [3], 0)], [7, 7, 8, 7], "3</1>"),
+        ([("execve", [0], 0)], 7, "3</1>"),
+    ],
+)
+def test_a_descriptor_has_the_path_of_its_file(
+    between: list[tuple[str, list[int], int]], pids: int | list[int], told: str
+) -> None:
+    table = calls_of(("openat", [0, 99], 3), *between, ("read", [3, 99, 5], 5), pids=pids)
+    opens = [at for at, call in enumerate(["openat", *(call for call, _, _ in between)]) if call == "openat"]
+    shown = list(strace_lines.lines(Probed(*opens), table, {}, None))
+    assert f" read({told}, 0x63, 5)" in shown[-1]
 
 
 def test_a_large_call_is_at_all_the_offsets_that_it_moved_bytes_of():

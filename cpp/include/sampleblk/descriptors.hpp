@@ -80,6 +80,16 @@ class Descriptors {
     // The open file behind a number; null where none is known.
     std::shared_ptr<File>& of(const Task& task, std::uint64_t number) { return table(task)[to_number(number)].file; }
 
+    // The same, of whatever number: none is taken for a descriptor that was not one before.
+    [[nodiscard]] const File* find(const Task& task, std::uint64_t number) const {
+        const auto own = tables_.find(task);
+        if (own == tables_.end()) {
+            return nullptr;
+        }
+        const auto found = own->second->find(to_number(number));
+        return found == own->second->end() ? nullptr : found->second.file.get();
+    }
+
     void opened(const Task& task, const DescriptorArgs& call, std::shared_ptr<File> file) {
         table(task)[to_number(static_cast<std::uint64_t>(call.ret))] = {
             std::move(file), opens_with(call.kind, call.arg1, call.arg2, kOpenCloexec)};

@@ -7,10 +7,11 @@ import bisect
 import errno
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sampleblk_lab._native import core
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from sampleblk_lab._native import core
     from sampleblk_lab.table import Table
 
 # asm-generic/fcntl.h
@@ -126,14 +127,13 @@ class _Call(NamedTuple):
 
 
 class _Paths:
-    """The path behind each descriptor, and behind each user pointer, as far as the recording tells."""
+    """The path behind each user pointer, as far as the recording tells."""
 
     def __init__(self, fields: dict[str, _Recorded], probed: list[_Probed]) -> None:
         self._fields = fields
         self._by_pid: dict[int, list[_Probed]] = {}
         for one in probed:
             self._by_pid.setdefault(one.pid, []).append(one)
-        self._open: dict[tuple[int, int], str] = {}
 
     def text(self, call: _Call, pointer: int) -> str | None:
         """The path name that a call was given by that pointer."""
@@ -155,19 +155,6 @@ class _Paths:
             if own[at].pointer == pointer:
                 return own[at].text
         return None
-
-    def opened(self, pid: int, descriptor: int, path: str | None) -> None:
-        if path is not None:
-            self._open[pid, descriptor] = path
-        else:
-            self._open.pop((pid, descriptor), None)
-
-    def closed(self, pid: int, descriptor: int) -> None:
-        self._open.pop((pid, descriptor), None)
-
-    def descriptor(self, pid: int, descriptor: int) -> str:
-        path = self._open.get((pid, descriptor))
-        return f"{descriptor}<{path}>" if path is not None else str(descriptor)
 
 
 def _texts(table: core.Table, field: str) -> _Recorded:
@@ -203,13 +190,13 @@ def _probed_paths(file: core.TraceFile, window: dict[str, Any]) -> list[_Probed]
     return sorted(found)
 
 
-def _argument(kind: str, value: int, call: _Call, paths: _Paths) -> str:
+def _argument(kind: str, value: int, file: str | None, call: _Call, paths: _Paths) -> str:
     match kind:
-        case "f":
-            return paths.descriptor(call.pid, _signed(value & 0xFFFFFFFF, 32))
-        case "F":
-            directory = _signed(value & 0xFFFFFFFF, 32)
-            return "AT_FDCWD" if directory == -100 else paths.descriptor(call.pid, directory)
+        case "f" | "F":
+            descriptor = _signed(value & 0xFFFFFFFF, 32)
+            if kind == "F" and descriptor == -100:
+                return "AT_FDCWD"
+            return str(descriptor) if file is None else f"{descriptor}<{file}>"
         case "s":
             path = paths.text(call, value)
             return f'"{path}"' if path is not None else (hex(value) if value else "NULL")
@@ -237,6 +224,9 @@ def lines(file: core.TraceFile, table: Table, selection: dict[str, Any], limit: 
     paths = _Paths(_field_paths(file, window), _probed_paths(file, window))
     columns = [table[name].values for name in ("time", "duration", "pid", "syscall", "ret", "errno")]
     arguments = [table[f"arg{i}"].codes for i in range(6)]
+    # The rows of the calls that opened what the arguments are descriptors of, and the paths that these opened.
+    opened = [column.values.tolist() for column in core.opened_table(table._table).columns]  # noqa: SLF001
+    files: dict[int, str | None] = {}
     several = len(set(columns[2].tolist())) > 1
     rows = len(table) if limit is None else min(limit, len(table))
     for row in range(rows):
@@ -252,11 +242,10 @@ def lines(file: core.TraceFile, table: Table, selection: dict[str, Any], limit: 
                 values.pop()
             shown = [hex(value) if value > 0xFFFF else str(value) for value in values]
         else:
-            shown = [_argument(kind, values[i], call, paths) for i, kind in enumerate(signature)]
+            of = [files.get(column[row]) for column in opened] + [None] * 3
+            shown = [_argument(kind, values[i], of[i], call, paths) for i, kind in enumerate(signature)]
         if signature and name in ("open", "openat", "creat") and ret >= 0:
-            paths.opened(pid, ret, paths.text(call, values[signature.index("s")]))
-        elif name == "close":
-            paths.closed(pid, values[0] if values else 0)
+            files[row] = paths.text(call, values[signature.index("s")])
         result = (
             f"-1 {errno.errorcode.get(int(error), str(error))}"
             if error

@@ -26,4 +26,8 @@ namespace sampleblk::trace {
 // before.
 [[nodiscard]] Table offset_table(const Table& calls);
 
+// For each row of a system-call table, of its "arg0", "arg1" and "arg2" as descriptors when the call begins: the row
+// that opened their file, or -1.
+[[nodiscard]] Table opened_table(const Table& calls);
+
 }  // namespace sampleblk::trace

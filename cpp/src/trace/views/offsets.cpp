@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
+#include <array>
 #include <map>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -57,45 +59,101 @@ const T* column(const Table& table, std::string_view name, ColumnType type = col
     return found->values<T>();
 }
 
-}  // namespace
-
-Table offset_table(const Table& calls) {
-    const auto* time = column<std::uint64_t>(calls, "time");
-    const auto* duration = column<std::uint64_t>(calls, "duration");
-    const auto* pid = column<std::int32_t>(calls, "pid");
-    const auto* name = column<std::int32_t>(calls, "syscall", ColumnType::string);
-    const bool several = calls.find("buffer") != nullptr;
-    const auto* buffer = several ? column<std::int32_t>(calls, "buffer", ColumnType::string) : nullptr;
-    const auto* arg0 = column<std::uint64_t>(calls, "arg0");
-    const auto* arg1 = column<std::uint64_t>(calls, "arg1");
-    const auto* arg2 = column<std::uint64_t>(calls, "arg2");
-    const auto* arg3 = column<std::uint64_t>(calls, "arg3");
-    const auto* arg5 = column<std::uint64_t>(calls, "arg5");
-    const auto* ret = column<std::int64_t>(calls, "ret");
-    const StringPool& names = *calls.find("syscall")->pool();
-    std::vector<std::pair<Call, DescriptorCall>> kinds;
-    kinds.reserve(names.size());
-    for (std::size_t code = 0; code < names.size(); ++code) {
-        const std::string_view call = names.at(static_cast<std::int32_t>(code));
-        kinds.emplace_back(call_of(call), descriptor_call(call));
-    }
-    const auto kinds_of = [&](std::size_t row) {
-        return name[row] < 0 ? std::pair(Call::other, DescriptorCall::none)
-                             : kinds[static_cast<std::size_t>(name[row])];
-    };
-    const auto task_of = [&](std::size_t row) {
-        return std::pair<std::int64_t, std::int64_t>(several ? buffer[row] : 0, pid[row]);
-    };
-    const auto args_of = [&](std::size_t row) {
-        return DescriptorArgs{kinds_of(row).second, arg0[row], arg1[row], arg2[row], ret[row]};
-    };
-    // Each buffer has the calls of its own events.
-    Descriptors<Position> descriptors;
-    for (std::size_t row = 0; row < calls.rows(); ++row) {
-        if (kinds_of(row).second >= DescriptorCall::exec) {
-            descriptors.expect(row, time[row], task_of(row), args_of(row));
+// What a system-call table tells of descriptors. Each buffer has the calls of its own events.
+struct Calls {
+    explicit Calls(const Table& calls)
+        : rows(calls.rows()),
+          time(column<std::uint64_t>(calls, "time")),
+          arg0(column<std::uint64_t>(calls, "arg0")),
+          arg1(column<std::uint64_t>(calls, "arg1")),
+          arg2(column<std::uint64_t>(calls, "arg2")),
+          ret(column<std::int64_t>(calls, "ret")),
+          pid(column<std::int32_t>(calls, "pid")),
+          name(column<std::int32_t>(calls, "syscall", ColumnType::string)),
+          buffer(calls.find("buffer") == nullptr ? nullptr
+                                                 : column<std::int32_t>(calls, "buffer", ColumnType::string)) {
+        const StringPool& names = *calls.find("syscall")->pool();
+        for (std::size_t code = 0; code < names.size(); ++code) {
+            const std::string_view call = names.at(static_cast<std::int32_t>(code));
+            kinds_.emplace_back(call_of(call), descriptor_call(call));
         }
     }
+
+    [[nodiscard]] std::pair<Call, DescriptorCall> kinds(std::size_t row) const {
+        return name[row] < 0 ? std::pair(Call::other, DescriptorCall::none)
+                             : kinds_[static_cast<std::size_t>(name[row])];
+    }
+    [[nodiscard]] std::pair<std::int64_t, std::int64_t> task(std::size_t row) const {
+        return {buffer == nullptr ? 0 : buffer[row], pid[row]};
+    }
+    [[nodiscard]] DescriptorArgs args(std::size_t row) const {
+        return {kinds(row).second, arg0[row], arg1[row], arg2[row], ret[row]};
+    }
+    template <typename File>
+    [[nodiscard]] Descriptors<File> descriptors() const {
+        Descriptors<File> followed;
+        for (std::size_t row = 0; row < rows; ++row) {
+            if (kinds(row).second >= DescriptorCall::exec) {
+                followed.expect(row, time[row], task(row), args(row));
+            }
+        }
+        return followed;
+    }
+
+    std::size_t rows;
+    const std::uint64_t *time, *arg0, *arg1, *arg2;
+    const std::int64_t* ret;
+    const std::int32_t *pid, *name, *buffer;
+
+  private:
+    std::vector<std::pair<Call, DescriptorCall>> kinds_;
+};
+
+bool opens(DescriptorCall about) {
+    return about >= DescriptorCall::open && about <= DescriptorCall::creat;
+}
+
+}  // namespace
+
+Table opened_table(const Table& calls) {
+    const Calls all(calls);
+    auto descriptors = all.descriptors<std::int64_t>();
+    std::array<std::vector<std::int64_t>, 3> out;
+    for (std::size_t row = 0; row < all.rows; ++row) {
+        if ((row & 0xffff) == 0) {
+            check_interrupt();
+        }
+        const DescriptorArgs call = all.args(row);
+        const auto task = all.task(row);
+        descriptors.begin(all.time[row], task);
+        const std::array<std::uint64_t, 3> numbers = {call.arg0, call.arg1, call.arg2};
+        for (std::size_t i = 0; i < out.size(); ++i) {
+            const std::int64_t* opened = descriptors.find(task, numbers[i]);
+            out[i].push_back(opened == nullptr ? -1 : *opened);
+        }
+        if (opens(call.kind) && call.ret >= 0) {
+            descriptors.opened(task, call, std::make_shared<std::int64_t>(row));
+        } else if (call.kind == DescriptorCall::close || call.ret >= 0) {
+            descriptors.follow(row, task, call, [](std::int64_t) {});
+        }
+    }
+    std::vector<Column> columns;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+        columns.emplace_back("arg" + std::to_string(i), std::move(out[i]));
+    }
+    return Table(std::move(columns), {});
+}
+
+Table offset_table(const Table& calls) {
+    const Calls all(calls);
+    const auto *time = all.time, *arg0 = all.arg0, *arg1 = all.arg1, *arg2 = all.arg2;
+    const auto* ret = all.ret;
+    const auto *pid = all.pid, *buffer = all.buffer;
+    const bool several = buffer != nullptr;
+    const auto* duration = column<std::uint64_t>(calls, "duration");
+    const auto* arg3 = column<std::uint64_t>(calls, "arg3");
+    const auto* arg5 = column<std::uint64_t>(calls, "arg5");
+    auto descriptors = all.descriptors<Position>();
     std::vector<std::uint64_t> out_time, out_duration, out_offset, out_size;
     std::vector<std::int32_t> out_pid, out_fd, out_operation, out_buffer;
     std::vector<std::uint8_t> out_known;
@@ -107,16 +165,16 @@ Table offset_table(const Table& calls) {
         if ((row & 0xffff) == 0) {
             check_interrupt();
         }
-        const auto [kind, about] = kinds_of(row);
-        const auto task = task_of(row);
+        const auto [kind, about] = all.kinds(row);
+        const auto task = all.task(row);
         descriptors.begin(time[row], task);
         const bool closes = about == DescriptorCall::close;
         if ((kind == Call::other && about == DescriptorCall::none) || (ret[row] < 0 && !closes)) {
             continue;
         }
-        if (about >= DescriptorCall::open && about <= DescriptorCall::creat) {
+        if (opens(about)) {
             const bool appends = opens_with(about, arg1[row], arg2[row], kOpenAppend);
-            descriptors.opened(task, args_of(row), std::make_shared<Position>(Position{0, true, appends}));
+            descriptors.opened(task, all.args(row), std::make_shared<Position>(Position{0, true, appends}));
             continue;
         }
         const auto position_of = [&](std::uint64_t number) -> Position& {
@@ -128,10 +186,10 @@ Table offset_table(const Table& calls) {
         };
         const auto position = [&]() -> Position& { return position_of(arg0[row]); };
         if (about != DescriptorCall::none) {
-            if (Descriptors<Position>::duplicates(args_of(row))) {
+            if (Descriptors<Position>::duplicates(all.args(row))) {
                 (void)position();  // what it is the duplicate of
             }
-            descriptors.follow(row, task, args_of(row), [](const Position&) {});
+            descriptors.follow(row, task, all.args(row), [](const Position&) {});
             continue;
         }
         const auto fd = static_cast<std::int32_t>(arg0[row]);
