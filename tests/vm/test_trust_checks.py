@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
+import struct
 import threading
 import time
 from pathlib import Path
@@ -78,6 +80,26 @@ def test_another_writer_is_found_out() -> None:
         with pytest.raises(lab.TrustError, match=rf"write bytes: jobs, {dev.name}: 1,048,576, 1,052,672: differs"):
             lab.measure(disturbed, min_repeats=6)
         lab.measure(disturbed, min_repeats=6, max_repeats=6, warmup=0, allow="counters")
+
+
+def test_what_is_written_to_another_partition_is_no_doubt() -> None:
+    """It may have a file system. Entries of an MBR: status, CHS, type, CHS, first sector, sectors."""
+    with lab.Device("16M") as dev:
+        parts = [struct.pack("<B3sB3sII", 0, b"", 0x83, b"", first, 8192) for first in (2048, 16384)]
+        with Path(dev.path).open("r+b", buffering=0) as disk:
+            disk.write(b"".join([bytes(446), *parts, bytes(32), b"\x55\xaa"]))
+            fcntl.ioctl(disk, 0x125F)  # BLKRRPART
+        with lab.Job(rw="write", filename=f"{dev.path}p2", **KEYS).prepare() as jobs:
+            jobs.start()
+            with Path(f"{dev.path}p1").open("r+b", buffering=0) as other:
+                other.write(bytes(4096))
+                os.fsync(other.fileno())
+            result = jobs.wait()
+        verdict = ("1,048,576, 1,052,672", "and more that is no job's")
+        assert _found(result)[f"write bytes: jobs, {dev.name}"] == verdict
+        assert _doubts(result) == []
+        result = lab.Job(rw="trim", filename=f"{dev.path}p2", **KEYS).run(progress=False)
+        assert _found(result)[f"trim bytes: jobs, {dev.name}"] == ("1,048,576, 1,048,576", "agrees")
 
 
 def test_a_file_system_adds_what_is_its_own() -> None:

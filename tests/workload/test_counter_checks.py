@@ -26,7 +26,7 @@ from sampleblk_lab.workload import checks
 def test_a_key_that_is_set_to_nothing_is_none(
     keys: dict[str, str], told: bool, raw: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checks, "_on", lambda _path: (3, True))
+    monkeypatch.setattr(checks, "_on", lambda _path: checks._Place(3, is_device=True))
     places = (Path("/dev/sampleblk3"),)
     jobs = [checks.AsTold(name, keys, direct=True, places=places) for name in ("a", "b")]
     uses = checks._uses(jobs)

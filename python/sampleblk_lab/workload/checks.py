@@ -11,7 +11,7 @@ import stat
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sampleblk_lab import leftovers
 from sampleblk_lab._native import core
@@ -122,8 +122,16 @@ def _clocks() -> tuple[int, tuple[int, int, int]]:
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC) - steady, (steady, day, booted)
 
 
-def _on(path: Path) -> tuple[int, bool] | None:
-    """The device of ours that a file is on, and whether it is that device itself; None for anything else."""
+class _Place(NamedTuple):
+    """Where a file is: on which device of ours, and whether it is that device itself or a partition of it."""
+
+    disk: int
+    is_device: bool = False
+    is_part: bool = False  # the others may have file systems
+
+
+def _on(path: Path) -> _Place | None:
+    """The device of ours that a file is on; None for anything else."""
     while True:
         try:
             status = path.stat()
@@ -140,13 +148,13 @@ def _on(path: Path) -> tuple[int, bool] | None:
         found = _DEVICE.search(str(Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").readlink()))
     except OSError:
         return None
-    return None if found is None else (int(found[1]), is_device)
+    return None if found is None else _Place(int(found[1]), is_device, is_device and bool(found[2]))
 
 
 def _uses(jobs: Sequence[AsTold]) -> dict[int, _Use]:
     if any(job.sets("group_reporting") for job in jobs) and len({job.name for job in jobs}) > 1:
         return {}
-    places: dict[str, set[tuple[int, bool] | None]] = {}
+    places: dict[str, set[_Place | None]] = {}
     for job in jobs:
         if job.places is None:
             return {}  # any of the devices may be its own
@@ -154,14 +162,14 @@ def _uses(jobs: Sequence[AsTold]) -> dict[int, _Use]:
     uses: dict[int, _Use] = {}
     unclear: set[int] = set()
     for job in jobs:
-        for index, is_device in filter(None, places[job.name]):
+        for index, is_device, is_part in filter(None, places[job.name]):
             use = uses.setdefault(index, _Use())
             use.jobs.add(job.name)
             passes = job.settings.get("ioengine", _DEFAULT_ENGINE) in _PASS_THROUGH
             use.trims = use.trims and is_device and passes  # which go past the page cache in any case
             use.direct = use.direct and job.direct and passes
-            use.raw = use.raw and is_device and not any(job.sets(key) for key in UNCOUNTED)
-            if len({place[0] if place else None for place in places[job.name]}) > 1:
+            use.raw = use.raw and is_device and not is_part and not any(job.sets(key) for key in UNCOUNTED)
+            if len({place.disk if place else None for place in places[job.name]}) > 1:
                 unclear.add(index)  # it is not told how much of the job went where
     return {index: use for index, use in uses.items() if index not in unclear}
 
