@@ -19,6 +19,7 @@ import pytest
 from beside_fio import needs_fio
 
 import sampleblk_lab as lab
+from sampleblk_lab.workload import checks
 
 pytestmark = needs_fio
 
@@ -60,6 +61,14 @@ def test_what_a_job_does_not_measure_has_no_log_and_no_figure(tmp_path: Path, en
         assert [counts.pop("log_iops.1.log") for counts in logs] == [16, 0]
     assert logs[0] == logs[1]
     assert figures[0] == figures[1]
+
+
+def test_what_is_in_doubt_stands_below_both_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_CLOCK_NS", -(10**12))  # no two clocks are as close
+    for engine in (None, "fio"):
+        result = lab.Job(rw="write", size="64k", engine=engine, filename=tmp_path / "f").run(progress=False)
+        assert [check.verdict for check in result.checks] == ["jumped", "jumped"]
+        assert str(result) == result.text() + "".join(f"\nin doubt: {check}\n" for check in result.checks)
 
 
 def test_percentiles_are_fios_within_the_resolution_of_its_histogram(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import json
 import re
 import signal
@@ -17,10 +18,13 @@ from sampleblk_lab import trust
 from sampleblk_lab.errors import FormatError, SampleblkError, UnsupportedError
 from sampleblk_lab.paths import find_program, scratch_directory, tied
 from sampleblk_lab.table import Table
-from sampleblk_lab.workload.result import JobError, percentiles_of
+from sampleblk_lab.workload.result import JobError, in_doubt, percentiles_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from sampleblk_lab.trust import Check
+    from sampleblk_lab.workload.checks import Watch
 
 # Keys of ours that fio does not know.
 _OURS = frozenset({"io_log_entries", "advice", "advice_whole_file"})
@@ -69,6 +73,7 @@ class FioResult:
         text: Its normal output.
         stop_reason: Why it ended early; the JSON of our own jobs says so itself.
         source: The file that it was read from.
+        watch: What others knew before and after its jobs.
 
     Attributes:
         stop_reason: ``"interrupted"`` after Ctrl-C, ``"signal 15"`` after that; of our own jobs any other reason too;
@@ -78,9 +83,17 @@ class FioResult:
         FormatError: Of every view: it is not what fio writes.
     """
 
-    def __init__(self, value: dict[str, Any], text: str, stop_reason: str = "", source: str = "") -> None:
+    def __init__(
+        self,
+        value: dict[str, Any],
+        text: str,
+        stop_reason: str = "",
+        source: str = "",
+        watch: Watch | None = None,
+    ) -> None:
         self._value = value
         self._text = text
+        self._watch = watch
         ours = value.get("sampleblk")
         self.stop_reason = stop_reason or (str(ours.get("stop_reason", "")) if isinstance(ours, dict) else "")
         self._source = source or "result"
@@ -91,6 +104,11 @@ class FioResult:
             yield
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise FormatError(self._source, 0, f"fio's JSON: {error!r}") from error
+
+    @functools.cached_property
+    def checks(self) -> list[Check]:
+        """As :attr:`Result.checks`; of what was read from a file, none."""
+        return [] if self._watch is None else self._watch.checks(self)
 
     @property
     def interrupted(self) -> bool:
@@ -214,19 +232,20 @@ class FioResult:
         return percentiles_of(self.histogram(), percents, kind, direction, job)
 
     def __str__(self) -> str:
-        return self.text()
+        return self.text() + in_doubt(self.checks)
 
     def __repr__(self) -> str:
-        return self.text()
+        return str(self)
 
 
-def run_fio(job_file: str, keys: Iterable[str], *, check: bool = True) -> FioResult:
+def run_fio(job_file: str, keys: Iterable[str], *, check: bool = True, watch: Watch | None = None) -> FioResult:
     """Runs the fio that is on the PATH.
 
     Args:
         job_file: The job file's text.
         keys: The keys that are set in it.
         check: Raise JobError when a job failed.
+        watch: What others know before and after the jobs.
 
     Raises:
         UnsupportedError: There is no fio, or the jobs have keys that it does not.
@@ -265,7 +284,7 @@ def run_fio(job_file: str, keys: Iterable[str], *, check: bool = True) -> FioRes
         raise SampleblkError(f"fio: exit status {process.returncode}: {said.strip()} {report.strip()}") from None
     if not stop_reason and (terminated := _TERMINATED.search(text)):
         stop_reason = terminated[1]
-    result = FioResult(value, text.strip() + "\n", stop_reason)
+    result = FioResult(value, text.strip() + "\n", stop_reason, watch=watch)
     if check and result.errors:
         raise JobError(result)
     return result

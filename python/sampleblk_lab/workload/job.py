@@ -186,9 +186,9 @@ class Workload:
         keys += [key for job in self._jobs.jobs for key, _ in job["settings"]]
         watch = Watch(as_told(self._jobs), lays_out=True)
         watch.begin()
-        result = run_fio(self.to_job_file(), keys, check=check)
+        result = run_fio(self.to_job_file(), keys, check=check, watch=watch)
         watch.end()
-        trust.later(lambda: watch.checks(result))
+        trust.later(lambda: result.checks)
         return result
 
     def __repr__(self) -> str:

@@ -69,6 +69,11 @@ def percentiles_of(
     return [float(value) for value in middles[np.minimum(found, len(middles) - 1)]]
 
 
+def in_doubt(checks: Iterable[Check]) -> str:
+    """What stands below a report."""
+    return "".join(f"\nin doubt: {check}\n" for check in checks if check.is_doubt)
+
+
 class Result:
     """The outcome of a run. ``print(result)`` shows the report that fio's users know."""
 
@@ -255,7 +260,7 @@ class Result:
         return Result(core.RunResult.merge(runs))
 
     def __str__(self) -> str:
-        return self.text() + "".join(f"\nin doubt: {check}\n" for check in self.checks if check.is_doubt)
+        return self.text() + in_doubt(self.checks)
 
     def __repr__(self) -> str:
         return str(self)
