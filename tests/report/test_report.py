@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import sampleblk_lab as lab
+from sampleblk_lab import trust
 from sampleblk_lab.analysis.outline import CallOutline
 from sampleblk_lab.report.page import Page
 from sampleblk_lab.table import Table
@@ -300,8 +301,21 @@ def test_plain_json_of_fio_has_a_page(tmp_path: Path) -> None:
     assert "Latency" not in page
 
 
+def test_what_is_in_doubt_is_told_of_a_saved_run_too(tmp_path: Path) -> None:
+    folder = _run_of_two_recordings(tmp_path / "run", {})
+    result = lab.Job(rw="write", bs="4k", size="16k", io_log_entries=1, filename=tmp_path / "f").run(progress=False)
+    result.save(folder / "result.json")
+    (folder / "report.txt").write_text(result.text())
+    assert (saved := lab.open_run(folder).result) is not None
+    assert saved.checks == []
+    (folder / "trust.json").write_text(trust.as_json(result.checks))
+    assert (saved := lab.open_run(folder).result) is not None
+    assert saved.checks == result.checks
+    assert str(saved).endswith("in doubt: I/Os that found no room in io_log: 3: incomplete\n")
+
+
 def test_counts_are_held_against_each_other(tmp_path: Path) -> None:
-    from sampleblk_lab.report.run_page import Recording, trust_checks
+    from sampleblk_lab.report.run_page import Recording, _requests_against_driver, trust_checks
 
     folder = _run_of_two_recordings(tmp_path / "run", {})
     run, recorded = lab.open_run(folder), lab.open_run(folder / "job")
@@ -330,6 +344,10 @@ def test_counts_are_held_against_each_other(tmp_path: Path) -> None:
     assert bad["bytes write: requests, driver"][1] == "differs"
     # What the driver did before the recording began.
     assert checks(writes, written + 512)["bytes write: requests, driver"][1] == "partly recorded"
+    discards = lab.Table.of({"device": ["259,0"] * 2, "operation": ["D", "D"], "sectors": [8, 8]})
+    for driver, verdict in ((4096, "differs"), (8192, "agrees")):
+        (found,) = _requests_against_driver(discards, {"discard_bytes": driver})
+        assert (found.verdict, found.is_doubt) == (verdict, verdict == "differs")
     # An engine that submits without a call each is not held against calls.
     assert "write calls: job, recording" not in checks(writes, written, "io_uring")
     # Nor is a job that makes calls which it does not count.

@@ -115,9 +115,15 @@ class Run:
             return None
         # By its public name: jobs record themselves, so that their package comes after this one.
         import sampleblk_lab as lab
+        from sampleblk_lab import trust
 
-        text = path.with_name("report.txt")
-        return lab.FioResult(read_json(path, dict), read_text(text) if text.exists() else "", source=str(path))
+        text, told = path.with_name("report.txt"), path.with_name("trust.json")
+        return lab.FioResult(
+            read_json(path, dict),
+            read_text(text) if text.exists() else "",
+            source=str(path),
+            judge=lambda _: trust.read(told) if told.exists() else [],
+        )
 
     @property
     def command(self) -> dict[str, Any]:

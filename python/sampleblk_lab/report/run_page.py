@@ -297,7 +297,7 @@ def _requests_against_driver(requests: Table, counters: dict[str, int]) -> list[
     if len(set(requests["device"].values)) != 1:  # the counters are of one
         return found
     operations, sectors = requests["operation"].values, requests["sectors"].values
-    for direction, letter in (("read", "R"), ("write", "W")):
+    for direction, letter in (("read", "R"), ("write", "W"), ("discard", "D")):
         counter = f"{direction}_bytes"
         seen = 512 * int(sectors[operations == letter].sum())
         if counter in counters and (seen or counters[counter]):

@@ -21,10 +21,9 @@ from sampleblk_lab.table import Table
 from sampleblk_lab.workload.result import JobError, in_doubt, percentiles_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from sampleblk_lab.trust import Check
-    from sampleblk_lab.workload.checks import Watch
 
 # Keys of ours that fio does not know.
 _OURS = frozenset({"io_log_entries", "advice", "advice_whole_file"})
@@ -73,7 +72,7 @@ class FioResult:
         text: Its normal output.
         stop_reason: Why it ended early; the JSON of our own jobs says so itself.
         source: The file that it was read from.
-        watch: What others knew before and after its jobs.
+        judge: What tells its checks.
 
     Attributes:
         stop_reason: ``"interrupted"`` after Ctrl-C, ``"signal 15"`` after that; of our own jobs any other reason too;
@@ -89,11 +88,11 @@ class FioResult:
         text: str,
         stop_reason: str = "",
         source: str = "",
-        watch: Watch | None = None,
+        judge: Callable[[FioResult], list[Check]] | None = None,
     ) -> None:
         self._value = value
         self._text = text
-        self._watch = watch
+        self._judge = judge
         ours = value.get("sampleblk")
         self.stop_reason = stop_reason or (str(ours.get("stop_reason", "")) if isinstance(ours, dict) else "")
         self._source = source or "result"
@@ -107,8 +106,8 @@ class FioResult:
 
     @functools.cached_property
     def checks(self) -> list[Check]:
-        """As :attr:`Result.checks`; of what was read from a file, none."""
-        return [] if self._watch is None else self._watch.checks(self)
+        """As :attr:`Result.checks`, also of a saved run; of a result alone that was read from a file, none."""
+        return [] if self._judge is None else self._judge(self)
 
     @property
     def interrupted(self) -> bool:
@@ -238,14 +237,16 @@ class FioResult:
         return str(self)
 
 
-def run_fio(job_file: str, keys: Iterable[str], *, check: bool = True, watch: Watch | None = None) -> FioResult:
+def run_fio(
+    job_file: str, keys: Iterable[str], *, check: bool = True, judge: Callable[[FioResult], list[Check]] | None = None
+) -> FioResult:
     """Runs the fio that is on the PATH.
 
     Args:
         job_file: The job file's text.
         keys: The keys that are set in it.
         check: Raise JobError when a job failed.
-        watch: What others know before and after the jobs.
+        judge: What tells the result's checks.
 
     Raises:
         UnsupportedError: There is no fio, or the jobs have keys that it does not.
@@ -284,7 +285,7 @@ def run_fio(job_file: str, keys: Iterable[str], *, check: bool = True, watch: Wa
         raise SampleblkError(f"fio: exit status {process.returncode}: {said.strip()} {report.strip()}") from None
     if not stop_reason and (terminated := _TERMINATED.search(text)):
         stop_reason = terminated[1]
-    result = FioResult(value, text.strip() + "\n", stop_reason, watch=watch)
+    result = FioResult(value, text.strip() + "\n", stop_reason, judge=judge)
     if check and result.errors:
         raise JobError(result)
     return result

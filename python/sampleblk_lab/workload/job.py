@@ -186,7 +186,7 @@ class Workload:
         keys += [key for job in self._jobs.jobs for key, _ in job["settings"]]
         watch = Watch(as_told(self._jobs), lays_out=True)
         watch.begin()
-        result = run_fio(self.to_job_file(), keys, check=check, watch=watch)
+        result = run_fio(self.to_job_file(), keys, check=check, judge=watch.checks)
         watch.end()
         trust.later(lambda: result.checks)
         return result
