@@ -25,9 +25,11 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+from sampleblk_lab.errors import InputError
 from sampleblk_lab.jupyter import frames, guest, host, magics
 from sampleblk_lab.jupyter.install import install, kernelspec
 from sampleblk_lab.jupyter.provisioner import VMProvisioner
+from sampleblk_lab.kernels import resolve
 from sampleblk_lab.paths import cache_root
 from sampleblk_lab.profiling import profile
 from sampleblk_lab.vm import VM
@@ -51,6 +53,24 @@ def _texts(cell: nbformat.NotebookNode) -> str:
     return "".join(
         str(output.get("text", "")) + str(output.get("data", {}).get("text/plain", "")) for output in cell.outputs
     )
+
+
+def test_any_kernel_that_a_vm_takes_can_be_a_notebook_s_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = resolve("6.1").image
+    monkeypatch.chdir(image.parent)
+
+    def told(kernel: str) -> tuple[str, str]:
+        made = install(kernel, prefix=str(tmp_path))
+        provisioner = json.loads((made / "kernel.json").read_text())["metadata"]["kernel_provisioner"]
+        return made.name, provisioner["config"]["kernel"]
+
+    assert told("6.12.0+mine") == ("sampleblk-vm-6.12.0-mine", "6.12.0+mine")
+    assert told(f"./{image.name}")[1] == str(image)
+    for wrong in ("", "nix", "./nix", "nix.deb"):
+        with pytest.raises(InputError):
+            install(wrong, prefix=str(tmp_path))
 
 
 @pytest.mark.usefixtures("_specs")

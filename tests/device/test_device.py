@@ -3,7 +3,9 @@
 
 import dataclasses
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -41,6 +43,67 @@ def test_without_modprobe_the_error_names_its_package(no_driver: Path, monkeypat
 def test_a_size_that_is_none_is_refused_before_anything_is_loaded() -> None:
     with pytest.raises(lab.InputError, match="64Q"):
         lab.Device("64Q")
+
+
+@pytest.fixture
+def adopted(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[lab.Device, Mock]]:
+    """A device of a driver that only notes what it is asked for."""
+    driver = Mock()
+    monkeypatch.setattr(control, "acquire", lambda: driver)
+    monkeypatch.setattr(control, "release", lambda: None)
+    device = lab.Device(adopt=7)
+    yield device, driver
+    device.leave()
+
+
+def test_a_device_that_was_closed_does_nothing_to_the_one_that_has_its_number_now(
+    adopted: tuple[lab.Device, Mock],
+) -> None:
+    device, driver = adopted
+    files = device.filesystem("ext4")
+    device.leave()
+    other = lab.Device(adopt=8)
+    for call in (
+        device.info,
+        device.power_cut,
+        device.journal,
+        device.reset,
+        device.mkfs,
+        device.zones,
+        lambda: device.resize("64M"),
+        lambda: device.set_timing("constant", 1),
+        lambda: other.state_give(1, [1], device),
+        files.make,
+        files.mount,
+        files.fsck,
+    ):
+        with pytest.raises(lab.InputError, match="/dev/sampleblk7 was closed"):
+            call()
+    assert not driver.mock_calls
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda dev: dev.power_cut(torn=True), r"torn=True of a power cut 'all' \(expected mode 'random'"),
+        (lambda dev: dev.power_cut("explicit", survivors=[1, 2]), r"survivors=\[1, 2\] \(expected a mapping of ids"),
+        (lambda dev: dev.power_cut("explicit", survivors={1: None}), r"survivors\[1\]=None"),
+        (lambda dev: dev.power_cut("random", survive_percent=-1), "survive_percent=-1"),
+        (lambda dev: dev.power_cut(seed=-1), "seed=-1"),
+        (lambda dev: dev.seek(-1), "sequence=-1"),
+        (lambda dev: dev.snapshot_take("begin"), "sequence='begin'"),
+        (lambda dev: dev.journal_start(-1), "journal size=-1"),
+        (lambda dev: dev.resize(-1), "capacity=-1"),
+        (lambda dev: dev.set_timing("constant", 1.5), "a=1.5"),
+    ],
+)
+def test_what_the_driver_could_not_take_or_would_not_heed_is_refused(
+    adopted: tuple[lab.Device, Mock], call: Callable[[lab.Device], object], message: str
+) -> None:
+    device, driver = adopted
+    with pytest.raises(lab.InputError, match=message):
+        call(device)
+    assert not driver.mock_calls
 
 
 def test_counters_subtract_and_look_like_a_mapping() -> None:

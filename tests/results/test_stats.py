@@ -124,6 +124,11 @@ def test_what_cannot_be_compared_is_named() -> None:
         compare([1] * 6, [1] * 7, paired=True)
     with pytest.raises(InputError, match="better='smaller'"):
         compare([1] * 6, [1] * 6, better="smaller")
+    with pytest.raises(InputError, match="names='ab'"):
+        compare([1] * 6, [1] * 6, names="ab")
+    for samples in ("abcdef", iter([1] * 6), {1, 2, 3, 4, 5, 6}, None, np.ones((6, 2))):
+        with pytest.raises(InputError, match=r"(?s)before: .* \(expected a sequence of numbers above 0"):
+            compare(samples, [1] * 6)
     with pytest.raises(InputError, match="confidence 1"):
         stats.interval([1] * 6, confidence=1)
 

@@ -261,6 +261,9 @@ def test_file_systems_live_on_it(fstype: str, capacity: str) -> None:
             for name in list(contents)[::3]:
                 (mnt / name).unlink()
                 del contents[name]
+            with pytest.raises(OSError, match="busy") as caught:
+                fs.fsck()
+            assert caught.value.errno == errno.EBUSY
         assert fs.fsck()
         with fs.mount() as mnt:
             assert {path.name: path.read_bytes() for path in Path(mnt).iterdir() if path.is_file()} == contents

@@ -9,9 +9,28 @@ import threading
 
 from sampleblk_lab import leftovers
 from sampleblk_lab._native import core
-from sampleblk_lab.errors import UnsupportedError
+from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.leftovers import CONTROL_PATH
 from sampleblk_lab.paths import IN_VM, find_program
+
+
+class Opened:
+    """What of a device goes through the control device, by its number: which another one has when this one is gone."""
+
+    index: int
+    _driver: core.DeviceControl
+    _open = False
+
+    def _check_open(self) -> None:
+        """Raises InputError: it was closed, or let go of."""
+        if not self._open:
+            raise InputError(f"/dev/sampleblk{self.index} was closed", expected="a device that is open")
+
+    @property
+    def _control(self) -> core.DeviceControl:
+        self._check_open()
+        return self._driver
+
 
 _lock = threading.Lock()
 _control: core.DeviceControl | None = None

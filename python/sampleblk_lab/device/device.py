@@ -8,7 +8,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab import leftovers
+from sampleblk_lab import checked, leftovers
 from sampleblk_lab._native import core
 from sampleblk_lab.blocks import ClosesAtEnd
 from sampleblk_lab.device import control, names, zones
@@ -137,7 +137,7 @@ class DeviceInfo:
 
 
 def _bytes(value: int | str, what: str) -> int:
-    return core.parse_bytes(value, what) if isinstance(value, str) else value
+    return core.parse_bytes(value, what) if isinstance(value, str) else checked.count(what, value, 0, 2**64 - 1)
 
 
 class Device(Tuning, State, ClosesAtEnd):
@@ -242,12 +242,11 @@ class Device(Tuning, State, ClosesAtEnd):
     ) -> None:
         self._filesystems: list[Filesystem] = []
         if adopt is not None:
-            self._control = control.acquire()
+            self._driver = control.acquire()
             self._open = True
             self.index = adopt
             self._identity = leftovers.device_identity(adopt)
             return
-        self._open = False
         chosen = {
             "read_only": read_only,
             "rotational": rotational,
@@ -290,9 +289,9 @@ class Device(Tuning, State, ClosesAtEnd):
             "max_open_zones": max_open_zones,
             "max_active_zones": max_active_zones,
         }
-        self._control = control.acquire()
+        self._driver = control.acquire()
         try:
-            made = self._control.add(**fields)
+            made = self._driver.add(**fields)
         except OSError as error:
             control.release()
             if error.errno == errno.EOPNOTSUPP:
@@ -326,7 +325,7 @@ class Device(Tuning, State, ClosesAtEnd):
 
     def filesystem(self, fstype: str) -> Filesystem:
         """The file system that lies on it already, such as on a clone."""
-        filesystem = Filesystem(self.path, fstype)
+        filesystem = Filesystem(self.path, fstype, self._check_open)
         self._filesystems.append(filesystem)
         return filesystem
 
@@ -361,7 +360,7 @@ class Device(Tuning, State, ClosesAtEnd):
             UnsupportedError: Its tool is not installed; names the Debian package.
             ToolError: The tool failed, such as for a device too small for that type.
         """
-        filesystem = Filesystem(self.path, fstype)
+        filesystem = Filesystem(self.path, fstype, self._check_open)
         filesystem.make(options)
         self._filesystems.append(filesystem)
         return filesystem
@@ -382,6 +381,7 @@ class Device(Tuning, State, ClosesAtEnd):
 
     def zones(self) -> list[zones.Zone]:
         """What each zone is now; empty of a device that is not zoned. Raises OSError."""
+        self._check_open()
         return zones.report(self.path)
 
     def zone(self, action: str, first: int = 0, count: int = 1) -> None:

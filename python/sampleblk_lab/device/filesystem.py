@@ -16,7 +16,7 @@ from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
 from sampleblk_lab.paths import find_program
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 # type -> (the command that makes one without asking, its Debian package)
 _MKFS: dict[str, tuple[list[str], str]] = {
@@ -140,11 +140,13 @@ def checker(fstype: str) -> list[str]:
 class Filesystem:
     """A file system that lies on a device. Made by :meth:`Device.mkfs`."""
 
-    def __init__(self, device: str, fstype: str) -> None:
+    def __init__(self, device: str, fstype: str, check_open: Callable[[], None] = lambda: None) -> None:
         if fstype not in _MKFS:
             raise InputError(f"file system {fstype!r}", expected=", ".join(_MKFS))
         self.device = device
         self.fstype = fstype
+        # Raises when the device is gone: another one may have its path.
+        self._check_open = check_open
         self._mounts: list[Mount] = []
 
     def make(self, options: Sequence[str] = ()) -> None:
@@ -154,6 +156,7 @@ class Filesystem:
             UnsupportedError: The tool is not installed; names its Debian package.
             ToolError: The tool failed, such as for a device too small.
         """
+        self._check_open()
         command, package = _MKFS[self.fstype]
         run_tool([find_tool(command[0], package), *command[1:], *options, self.device])
 
@@ -167,6 +170,7 @@ class Filesystem:
         Raises:
             ToolError: mount(8) failed.
         """
+        self._check_open()
         mount = Mount(self.device, self.fstype, None if target is None else Path(target), options)
         self._mounts.append(mount)
         return mount
@@ -177,7 +181,11 @@ class Filesystem:
         Raises:
             UnsupportedError: The tool is not installed; names its Debian package.
             ToolError: The file system has errors.
+            OSError: EBUSY, it is mounted.
         """
+        self._check_open()
+        # e2fsck goes on, without the journal, and finds what is no error, or not what is one.
+        os.close(os.open(self.device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
         return run_tool([*checker(self.fstype), self.device])
 
     def close(self) -> None:

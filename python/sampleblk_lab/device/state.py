@@ -5,16 +5,22 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from sampleblk_lab import checked
 from sampleblk_lab._native import core
 from sampleblk_lab.device import names
+from sampleblk_lab.device.control import Opened
+from sampleblk_lab.errors import InputError
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     Parts = core.DeviceParts | Iterable[int | tuple[int, int, int]]
+
+_MOST = 2**64 - 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,11 +82,8 @@ class JournalInfo:
     epoch: int
 
 
-class State:
+class State(Opened):
     """The part of a device that remembers."""
-
-    index: int
-    _control: core.DeviceControl
 
     def power_cut(
         self,
@@ -105,13 +108,23 @@ class State:
             survivors: :class:`VolatileWrite` id to the sectors of it that survive, whole logical blocks.
 
         Raises:
+            InputError: What another mode takes, or no such mode.
             OSError: EALREADY, the power is off; EINVAL, survivors that end within a logical block.
         """
         which = names.number(names.CUTS, mode, "power cut mode")
-        chance = survive_percent if mode == "random" else 0
-        raw = self._control.power_cut(
-            self.index, which, int(torn and mode == "random"), chance, seed, sorted((survivors or {}).items())
+        chance = checked.count("survive_percent", survive_percent, 0, 100) if mode == "random" else 0
+        if torn and mode != "random":
+            raise InputError(f"torn={torn!r} of a power cut {mode!r}", expected="mode 'random'")
+        if survivors is not None and not isinstance(survivors, Mapping):
+            raise InputError(f"survivors={survivors!r}", expected="a mapping of ids to how many sectors survive")
+        kept = sorted(
+            (
+                checked.count("a survivor's id", name, 0, _MOST),
+                checked.count(f"survivors[{name}]", sectors, 0, 2**32 - 1),
+            )
+            for name, sectors in (survivors or {}).items()
         )
+        raw = self._control.power_cut(self.index, which, int(torn), chance, checked.count("seed", seed, 0, _MOST), kept)
         return Cut(**raw)
 
     def power_on(self) -> None:
@@ -136,7 +149,11 @@ class State:
         Raises:
             OSError: EBUSY, there is a journal.
         """
-        size_bytes = core.parse_bytes(size, "journal size") if isinstance(size, str) else size
+        size_bytes = (
+            core.parse_bytes(size, "journal size")
+            if isinstance(size, str)
+            else checked.count("journal size", size, 0, _MOST)
+        )
         self._control.journal_start(self.index, size_bytes)
 
     def journal_stop(self) -> None:
@@ -184,7 +201,8 @@ class State:
             OSError: EBUSY, it is open; EOVERFLOW, the journal has a gap; EINVAL, no such sequence.
         """
         newest = core.SAMPLEBLK_SEEK_NEWEST
-        return self._control.seek(self.index, newest if sequence is None else sequence, force)
+        wanted = newest if sequence is None else checked.count("sequence", sequence, 0, _MOST - 1)
+        return self._control.seek(self.index, wanted, force)
 
     def save_journal(self, path: str | os.PathLike[str]) -> None:
         """Writes the journal to a file as it is, for :class:`sampleblk_lab.crash.Log`. Raises OSError."""
@@ -201,7 +219,7 @@ class State:
         """Remembers the device as it is now, or as it was after `sequence` of its journal; returns the id."""
         if sequence is None:
             return self._control.snapshot_take(self.index)
-        return self._control.snapshot_take_at(self.index, sequence)
+        return self._control.snapshot_take_at(self.index, checked.count("sequence", sequence, 0, _MOST))
 
     def snapshot_restore(self, snapshot: int, *, force: bool = False) -> None:
         """Makes the device what it was.
@@ -238,6 +256,7 @@ class State:
             OSError: EINVAL, the journal has no such write, or it is not torn so; ENOENT, no journal, or no such
                 snapshot; EOVERFLOW, the journal has a gap; EBUSY, the target is open or has a journal.
         """
+        target._check_open()
         self._control.state_give(self.index, snapshot, _parts(parts), target.index, force)
 
     def state_take(self, snapshot: int, parts: Parts) -> int:

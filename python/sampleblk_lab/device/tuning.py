@@ -12,14 +12,13 @@ import numpy as np
 
 from sampleblk_lab import checked
 from sampleblk_lab.device import names
+from sampleblk_lab.device.control import Opened
 from sampleblk_lab.device.latency import latency_bins, measured_ops
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from sampleblk_lab._native import core
 
 _NO_LAST = 2**64 - 1
 # struct sampleblk_rule.probability is in 1e-9.
@@ -216,11 +215,8 @@ class Latency:
     seed: int = 0
 
 
-class Tuning:
+class Tuning(Opened):
     """The part of a device that changes how it answers."""
-
-    index: int
-    _control: core.DeviceControl
 
     def tune(
         self,
@@ -309,15 +305,16 @@ class Tuning:
             seed: Decides what is drawn.
 
         Raises:
+            InputError: `model` is none of these, or a value no whole number.
             OSError: EINVAL for what is no model, or a latency above 60 s.
         """
         self._control.set_timing(
             self.index,
             names.ops_mask(ops),
             names.number(names.LATENCIES, model, "latency model"),
-            a,
-            b,
-            seed,
+            checked.count("a", a, 0, 2**64 - 1),
+            checked.count("b", b, 0, 2**64 - 1),
+            checked.count("seed", seed, 0, 2**64 - 1),
             list(bins),
         )
 

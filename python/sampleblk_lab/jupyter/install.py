@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from sampleblk_lab.errors import UnsupportedError
+from sampleblk_lab.kernels import packages, resolve
+from sampleblk_lab.paths import in_home
 
 
 def kernelspec(kernel: str) -> dict[str, Any]:
@@ -34,6 +38,7 @@ def install(kernel: str, *, prefix: str | None = None) -> Path:
         prefix: Below this folder, such as ``sys.prefix``; None: for the user.
 
     Raises:
+        InputError: `kernel` names none.
         UnsupportedError: jupyter_client is not installed.
     """
     try:
@@ -42,7 +47,14 @@ def install(kernel: str, *, prefix: str | None = None) -> Path:
         raise UnsupportedError(
             "Jupyter kernels", "jupyter_client is not installed", "pip install 'sampleblk-lab[notebook]'"
         ) from None
-    name = f"sampleblk-vm-{kernel}".replace("/", "-")
+    with contextlib.suppress(UnsupportedError):  # not in the cache: it is fetched at the first start
+        resolve(kernel, download=False)
+    packed = packages.is_meant(kernel)
+    if packed or "/" in kernel:  # notebooks are elsewhere
+        parts = kernel.split(packages.SEPARATOR) if packed else [kernel]
+        kernel = packages.SEPARATOR.join(str(in_home(part).absolute()) for part in parts)
+    # What Jupyter takes as a name.
+    name = re.sub(r"[^\w.-]", "-", f"sampleblk-vm-{kernel}", flags=re.ASCII)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch, "kernel")
         folder.mkdir()  # its mode is installed too, and the scratch folder is for its owner only

@@ -97,6 +97,12 @@ class Comparison:
         return f"<p>{html.escape(subject)}<b>{self.verdict}</b>: {figures}{notes}</p>"
 
 
+def check_names(names: Sequence[str]) -> None:
+    """What two variants are called. Raises InputError."""
+    if isinstance(names, str) or len(names) != 2 or len(set(names)) != 2 or not all(names):
+        raise InputError(f"names={names!r}", expected="two names that differ")
+
+
 def compare(
     before: Sequence[float],
     after: Sequence[float],
@@ -123,10 +129,12 @@ def compare(
         names: What `before` and `after` are called.
 
     Raises:
-        InputError: Too few samples, one that is not above 0, sides of different lengths when `paired`.
+        InputError: Too few samples, one that is not above 0, sides of different lengths when `paired`, names that are
+            not two different ones.
     """
     if better not in BETTER:
         raise InputError(f"better={better!r}", expected=" or ".join(map(repr, BETTER)))
+    check_names(names)
     how = stats.paired_ratio if paired else stats.ratio
     return Comparison(
         ratio=how(before, after, confidence=confidence, seed=seed),

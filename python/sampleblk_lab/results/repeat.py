@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sampleblk_lab import trust
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.results import stats
-from sampleblk_lab.results.comparison import BETTER, NAMES, Comparison, compare
+from sampleblk_lab.results.comparison import BETTER, NAMES, Comparison, check_names, compare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -270,8 +270,7 @@ def measure_variants(
 ) -> tuple[Comparison, Measurement, Measurement]:
     """The same, with what each variant measured by itself."""
     _check_better(better)
-    if isinstance(names, str) or len(names) != 2 or len(set(names)) != 2 or not all(names):
-        raise InputError(f"names={names!r}", expected="two names that differ")
+    check_names(names)
     chosen = Plan(**plan)
     allowed = trust.kinds(allow)
     take_before = _Taker(before, "the variant before", unit, better, allowed)

@@ -66,9 +66,14 @@ def logs(samples: Sequence[float] | Floats, what: str = "samples") -> Floats:
     """The logarithms of measurements, shape ``(n,)``.
 
     Raises:
-        InputError: One is not a positive finite number.
+        InputError: They are no sequence of numbers, or one is not a positive finite number.
     """
-    values = np.asarray(samples, dtype=np.float64).reshape(-1)
+    try:
+        values = np.asarray(samples, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.empty(())
+    if values.ndim != 1:
+        raise InputError(f"{what}: {samples!r:.60}", expected="a sequence of numbers above 0")
     bad = ~(np.isfinite(values) & (values > 0))
     if bad.any():
         raise InputError(f"{what}: {values[bad][0]:g} at position {np.flatnonzero(bad)[0]}", expected="numbers above 0")
