@@ -196,6 +196,7 @@ void register_workload(py::module_& module) {
         .def("close", &JobRun::close, Released());
 
     module.def("job_keys", &key_rows);
+    module.attr("MOST_DRIFT_PPM") = kMostDriftPpm;
 }
 
 }  // namespace sampleblk::bindings

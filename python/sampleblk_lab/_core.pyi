@@ -46,6 +46,7 @@ def format_bytes(size_bytes: int) -> str: ...
 def format_duration(nanoseconds: int) -> str: ...
 
 # register_device
+MOST_DRIFT_PPM: float
 SAMPLEBLK_F_READ_ONLY: int
 SAMPLEBLK_F_ROTATIONAL: int
 SAMPLEBLK_F_DISCARD: int

@@ -33,6 +33,12 @@ enum class DescriptorCall : std::uint8_t {
 // What a call does with descriptors, by its name.
 [[nodiscard]] DescriptorCall descriptor_call(std::string_view name);
 
+// Whether it opens a file by its name.
+[[nodiscard]] constexpr bool opens(DescriptorCall kind) {
+    return kind == DescriptorCall::open || kind == DescriptorCall::openat || kind == DescriptorCall::openat2 ||
+           kind == DescriptorCall::creat;
+}
+
 // Of a call that opens a file: whether its flags have the bits. Those of openat2 are in the caller's memory, and may.
 [[nodiscard]] bool opens_with(DescriptorCall kind, std::uint64_t arg1, std::uint64_t arg2, std::uint64_t bits);
 
@@ -59,8 +65,8 @@ class Descriptors {
                (call.kind == DescriptorCall::fcntl && (call.arg1 == kDup || call.arg1 == kDupCloexec));
     }
 
-    // Before the first follow(): of all calls, in their order, those that make tasks or execute a program. A child may
-    // run before the call that made it ends, and of vfork(2) always does.
+    // Before the first follow(): of all calls, in their order, those that make tasks or execute a program; others
+    // change nothing. A child may run before the call that made it ends, and of vfork(2) always does.
     void expect(std::size_t row, std::uint64_t time, const Task& task, const DescriptorArgs& call) {
         if (call.kind == DescriptorCall::exec) {
             execute_.insert(task);

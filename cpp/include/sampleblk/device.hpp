@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -131,7 +132,7 @@ class DeviceControl {
     // What an errno means; `code` 0: none.
     struct Meaning {
         int code = 0;
-        std::string text;
+        std::string_view text;
     };
     void call(unsigned long request, void* argument, const char* name, const std::string& device,
               std::initializer_list<Meaning> meanings = {}) const;

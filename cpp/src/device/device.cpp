@@ -300,7 +300,7 @@ void DeviceControl::call(unsigned long request, void* argument, const char* name
         if (error != EINTR) {
             const auto* known = std::ranges::find(meanings, error, &Meaning::code);
             throw SystemError(std::string("ioctl ") + name, device, error,
-                              known == meanings.end() ? std::string() : known->text);
+                              known == meanings.end() ? std::string() : std::string(known->text));
         }
         // The call changed nothing, or comes to the same when it is made again.
         check_interrupt();

@@ -225,10 +225,10 @@ def lines(file: core.TraceFile, table: Table, selection: dict[str, Any], limit: 
     columns = [table[name].values for name in ("time", "duration", "pid", "syscall", "ret", "errno")]
     arguments = [table[f"arg{i}"].codes for i in range(6)]
     # The rows of the calls that opened what the arguments are descriptors of, and the paths that these opened.
-    opened = [column.values.tolist() for column in core.opened_table(table._table).columns]  # noqa: SLF001
+    rows = len(table) if limit is None else min(limit, len(table))
+    opened = [column.values[:rows].tolist() for column in core.opened_table(table._table).columns]  # noqa: SLF001
     files: dict[int, str | None] = {}
     several = len(set(columns[2].tolist())) > 1
-    rows = len(table) if limit is None else min(limit, len(table))
     for row in range(rows):
         time, duration, pid, name, ret, error = (column[row] for column in columns)
         time, duration, pid, ret = int(time), int(duration), int(pid), int(ret)

@@ -8,7 +8,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab import checked, leftovers
+from sampleblk_lab import leftovers
 from sampleblk_lab._native import core
 from sampleblk_lab.blocks import ClosesAtEnd
 from sampleblk_lab.device import control, names, zones
@@ -136,10 +136,6 @@ class DeviceInfo:
         )
 
 
-def _bytes(value: int | str, what: str) -> int:
-    return core.parse_bytes(value, what) if isinstance(value, str) else checked.count(what, value, 0, 2**64 - 1)
-
-
 class Device(Tuning, State, ClosesAtEnd):
     """A block device in RAM, made here and taken away by :meth:`close` or at the end of ``with``.
 
@@ -263,12 +259,12 @@ class Device(Tuning, State, ClosesAtEnd):
             flags |= core.SAMPLEBLK_F_NO_PARTITIONS
         fields = {
             "flags": flags,
-            "capacity_bytes": _bytes(capacity, "capacity"),
-            "logical_block_bytes": _bytes(logical_block, "logical_block"),
-            "physical_block_bytes": 0 if physical_block is None else _bytes(physical_block, "physical_block"),
-            "cache_bytes": 0 if cache_size is None else _bytes(cache_size, "cache_size"),
-            "io_min_bytes": _bytes(io_min, "io_min"),
-            "io_opt_bytes": _bytes(io_opt, "io_opt"),
+            "capacity_bytes": names.size(capacity, "capacity"),
+            "logical_block_bytes": names.size(logical_block, "logical_block"),
+            "physical_block_bytes": 0 if physical_block is None else names.size(physical_block, "physical_block"),
+            "cache_bytes": 0 if cache_size is None else names.size(cache_size, "cache_size"),
+            "io_min_bytes": names.size(io_min, "io_min"),
+            "io_opt_bytes": names.size(io_opt, "io_opt"),
             "mode": names.number(names.MODES, mode, "mode"),
             "completion": names.number(names.COMPLETIONS, completion, "completion"),
             "numa_node": 0 if numa_node is None else numa_node + 1,
@@ -278,13 +274,13 @@ class Device(Tuning, State, ClosesAtEnd):
             "poll_queues": poll_queues,
             "max_sectors": max_sectors,
             "max_segments": max_segments,
-            "atomic_write_unit_max_bytes": _bytes(atomic_write, "atomic_write"),
-            "atomic_write_unit_min_bytes": _bytes(atomic_write_min, "atomic_write_min"),
-            "atomic_write_boundary_bytes": _bytes(atomic_write_boundary, "atomic_write_boundary"),
-            "discard_granularity_bytes": _bytes(discard_granularity, "discard_granularity"),
-            "discard_alignment_bytes": _bytes(discard_alignment, "discard_alignment"),
-            "zone_bytes": _bytes(zone, "zone"),
-            "zone_capacity_bytes": _bytes(zone_capacity, "zone_capacity"),
+            "atomic_write_unit_max_bytes": names.size(atomic_write, "atomic_write"),
+            "atomic_write_unit_min_bytes": names.size(atomic_write_min, "atomic_write_min"),
+            "atomic_write_boundary_bytes": names.size(atomic_write_boundary, "atomic_write_boundary"),
+            "discard_granularity_bytes": names.size(discard_granularity, "discard_granularity"),
+            "discard_alignment_bytes": names.size(discard_alignment, "discard_alignment"),
+            "zone_bytes": names.size(zone, "zone"),
+            "zone_capacity_bytes": names.size(zone_capacity, "zone_capacity"),
             "conventional_zones": conventional_zones,
             "max_open_zones": max_open_zones,
             "max_active_zones": max_active_zones,
@@ -377,7 +373,7 @@ class Device(Tuning, State, ClosesAtEnd):
             OSError: EBUSY, its journal records, it has snapshots or is a clone; EINVAL, not a multiple of the logical
                 block; EFBIG, it was made with 2 TiB or less and this is more, or the other way round.
         """
-        self._control.resize(self.index, _bytes(capacity, "capacity"))
+        self._control.resize(self.index, names.size(capacity, "capacity"))
 
     def zones(self) -> list[zones.Zone]:
         """What each zone is now; empty of a device that is not zoned. Raises OSError."""

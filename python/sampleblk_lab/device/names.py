@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sampleblk_lab import checked
+from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,6 +22,15 @@ FAULTS = (
 )  # fmt: skip
 TAGS = ("guard", "app", "ref")
 LATENCIES = ("none", "constant", "uniform", "normal", "lognormal", "exponential", "pareto", "empirical")
+
+
+#: What most of its fields hold.
+U64_MOST = 2**64 - 1
+
+
+def size(value: int | str, what: str) -> int:
+    """A number of bytes, or what is written for one, such as ``"64K"``. Raises InputError."""
+    return core.parse_bytes(value, what) if isinstance(value, str) else checked.count(what, value, 0, U64_MOST)
 
 
 def number(words: Sequence[str], word: str, what: str) -> int:

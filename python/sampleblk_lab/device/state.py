@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     Parts = core.DeviceParts | Iterable[int | tuple[int, int, int]]
 
-_MOST = 2**64 - 1
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cut:
@@ -119,12 +117,14 @@ class State(Opened):
             raise InputError(f"survivors={survivors!r}", expected="a mapping of ids to how many sectors survive")
         kept = sorted(
             (
-                checked.count("a survivor's id", name, 0, _MOST),
+                checked.count("a survivor's id", name, 0, names.U64_MOST),
                 checked.count(f"survivors[{name}]", sectors, 0, 2**32 - 1),
             )
             for name, sectors in (survivors or {}).items()
         )
-        raw = self._control.power_cut(self.index, which, int(torn), chance, checked.count("seed", seed, 0, _MOST), kept)
+        raw = self._control.power_cut(
+            self.index, which, int(torn), chance, checked.count("seed", seed, 0, names.U64_MOST), kept
+        )
         return Cut(**raw)
 
     def power_on(self) -> None:
@@ -149,12 +149,7 @@ class State(Opened):
         Raises:
             OSError: EBUSY, there is a journal.
         """
-        size_bytes = (
-            core.parse_bytes(size, "journal size")
-            if isinstance(size, str)
-            else checked.count("journal size", size, 0, _MOST)
-        )
-        self._control.journal_start(self.index, size_bytes)
+        self._control.journal_start(self.index, names.size(size, "journal size"))
 
     def journal_stop(self) -> None:
         """Ends the recording and gives its memory back; the device stays as it is."""
@@ -201,7 +196,7 @@ class State(Opened):
             OSError: EBUSY, it is open; EOVERFLOW, the journal has a gap; EINVAL, no such sequence.
         """
         newest = core.SAMPLEBLK_SEEK_NEWEST
-        wanted = newest if sequence is None else checked.count("sequence", sequence, 0, _MOST - 1)
+        wanted = newest if sequence is None else checked.count("sequence", sequence, 0, names.U64_MOST - 1)
         return self._control.seek(self.index, wanted, force)
 
     def save_journal(self, path: str | os.PathLike[str]) -> None:
@@ -219,7 +214,7 @@ class State(Opened):
         """Remembers the device as it is now, or as it was after `sequence` of its journal; returns the id."""
         if sequence is None:
             return self._control.snapshot_take(self.index)
-        return self._control.snapshot_take_at(self.index, checked.count("sequence", sequence, 0, _MOST))
+        return self._control.snapshot_take_at(self.index, checked.count("sequence", sequence, 0, names.U64_MOST))
 
     def snapshot_restore(self, snapshot: int, *, force: bool = False) -> None:
         """Makes the device what it was.

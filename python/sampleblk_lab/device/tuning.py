@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sampleblk_lab import checked
+from sampleblk_lab._native import core
 from sampleblk_lab.device import names
 from sampleblk_lab.device.control import Opened
 from sampleblk_lab.device.latency import latency_bins, measured_ops
@@ -20,7 +21,7 @@ from sampleblk_lab.table import Table
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_NO_LAST = 2**64 - 1
+_NO_LAST = names.U64_MOST
 # struct sampleblk_rule.probability is in 1e-9.
 _PROBABILITY_ONE = 1_000_000_000
 # SAMPLEBLK_BAD_*
@@ -47,8 +48,8 @@ _OPS = {
     "bad_sector": ("read", "write", "write_zeroes"),
     "corrupt_tag": ("read", "write"),
 }
-# SAMPLEBLK_MAX_LATENCY_NS, and what else is less than 64 bits.
-_MOST = {"errno": 4095, "delay_ns": 60 * 10**9, "bits": 64, "value": 255, "every": 2**32 - 1}
+# What is less than 64 bits.
+_MOST = {"errno": 4095, "delay_ns": core.SAMPLEBLK_MAX_LATENCY_NS, "bits": 64, "value": 255, "every": 2**32 - 1}
 _TAG_MOST = {"guard": 2**16 - 1, "app": 2**16 - 1, "ref": 2**32 - 1}
 
 
@@ -135,13 +136,13 @@ class Fault:
             raise InputError(f"ops={self.ops!r} of a fault {self.action!r}", expected=known)
         for name in ("first_sector", "last_sector", "skip", "count", "every", "up_ns", "down_ns", *taken):
             if name not in ("once", "bad_writes", "tag"):
-                most = _TAG_MOST[self.tag] if name == "flip" else _MOST.get(name, 2**64 - 1)
+                most = _TAG_MOST[self.tag] if name == "flip" else _MOST.get(name, names.U64_MOST)
                 checked.count(name, getattr(self, name), int(name == "flip"), most)
         if self.first_sector > self.last_sector:
             raise InputError(f"first_sector={self.first_sector}", expected=f"at most last_sector, {self.last_sector}")
         if self.up_ns and not self.down_ns:
             raise InputError(f"up_ns={self.up_ns} without down_ns", expected="for how long it may act then, as down_ns")
-        checked.count("down_ns", self.down_ns, 0, 2**64 - 1 - self.up_ns)
+        checked.count("down_ns", self.down_ns, 0, names.U64_MOST - self.up_ns)
 
     def raw(self) -> dict[str, int]:
         """The fields of the ABI's ``struct sampleblk_rule``.
@@ -150,14 +151,14 @@ class Fault:
             InputError: A word, a chance, an operation or an argument that the action does not have.
         """
         action = names.number(names.FAULTS, self.action, "fault action")
-        names.number(names.TAGS, self.tag, "tag")
+        tag = names.number(names.TAGS, self.tag, "tag")
         self._check()
         told = {name: getattr(self, name) for name in _ARGUMENTS.get(self.action, ())}
         match self.action:
             case "error":
                 told["errno"] = told["errno"] or errno.EIO
             case "corrupt_tag":
-                told["tag"] = names.number(names.TAGS, self.tag, "tag")
+                told["tag"] = tag
             case "bad_sector":
                 told = {"flags": _BAD_ONCE * self.once | _BAD_WRITES * self.bad_writes}
         arg0, arg1, *_ = *told.values(), 0, 0
@@ -312,9 +313,9 @@ class Tuning(Opened):
             self.index,
             names.ops_mask(ops),
             names.number(names.LATENCIES, model, "latency model"),
-            checked.count("a", a, 0, 2**64 - 1),
-            checked.count("b", b, 0, 2**64 - 1),
-            checked.count("seed", seed, 0, 2**64 - 1),
+            checked.count("a", a, 0, names.U64_MOST),
+            checked.count("b", b, 0, names.U64_MOST),
+            checked.count("seed", seed, 0, names.U64_MOST),
             list(bins),
         )
 

@@ -43,8 +43,6 @@ _CLOCK_NS = 2_000_000
 _READINGS = 5
 # What the driver counts of a direction.
 _COUNTERS = {"read": "read_bytes", "write": "write_bytes", "trim": "discard_bytes"}
-# Above this the report warns, too: a job's clock against the steady one.
-_DRIFT_PPM = 1000
 # fio tells runtimes in whole milliseconds.
 _RESOLUTION_NS = 1_000_000
 _RATE = 1.01
@@ -298,7 +296,7 @@ def _of_drift(result: Result | FioResult) -> Iterable[Check]:
     """A doubt for each job whose own clock, the time stamp counter, ran at another rate than the steady one."""
     for job in result.json()["jobs"]:
         ppm = job.get("sampleblk", {}).get("clock_drift_ppm", 0)
-        if abs(ppm) > _DRIFT_PPM:
+        if abs(ppm) > core.MOST_DRIFT_PPM:
             what = f"job {job['jobname']}: the clock of its latencies against the steady clock"
             yield Check("clock", what, f"{ppm:+.0f} ppm", "drifted", is_doubt=True)
 

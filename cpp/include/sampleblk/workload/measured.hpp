@@ -57,6 +57,9 @@ struct DirectionStats {
 inline constexpr std::size_t depth_levels = 7;
 using DepthMap = std::array<std::uint64_t, depth_levels>;
 
+// A clock that drifted by more is told of.
+inline constexpr double kMostDriftPpm = 1000;
+
 struct Measured {
     std::uint64_t jobs = 0;  // summed up in this
     PerDirection<DirectionStats> data;

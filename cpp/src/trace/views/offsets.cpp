@@ -93,9 +93,7 @@ struct Calls {
     [[nodiscard]] Descriptors<File> descriptors() const {
         Descriptors<File> followed;
         for (std::size_t row = 0; row < rows; ++row) {
-            if (kinds(row).second >= DescriptorCall::exec) {
-                followed.expect(row, time[row], task(row), args(row));
-            }
+            followed.expect(row, time[row], task(row), args(row));
         }
         return followed;
     }
@@ -108,10 +106,6 @@ struct Calls {
   private:
     std::vector<std::pair<Call, DescriptorCall>> kinds_;
 };
-
-bool opens(DescriptorCall about) {
-    return about >= DescriptorCall::open && about <= DescriptorCall::creat;
-}
 
 }  // namespace
 
@@ -146,10 +140,7 @@ Table opened_table(const Table& calls) {
 
 Table offset_table(const Table& calls) {
     const Calls all(calls);
-    const auto *time = all.time, *arg0 = all.arg0, *arg1 = all.arg1, *arg2 = all.arg2;
-    const auto* ret = all.ret;
-    const auto *pid = all.pid, *buffer = all.buffer;
-    const bool several = buffer != nullptr;
+    const bool several = all.buffer != nullptr;
     const auto* duration = column<std::uint64_t>(calls, "duration");
     const auto* arg3 = column<std::uint64_t>(calls, "arg3");
     const auto* arg5 = column<std::uint64_t>(calls, "arg5");
@@ -165,16 +156,17 @@ Table offset_table(const Table& calls) {
         if ((row & 0xffff) == 0) {
             check_interrupt();
         }
-        const auto [kind, about] = all.kinds(row);
+        const Call kind = all.kinds(row).first;
+        const DescriptorArgs call = all.args(row);
         const auto task = all.task(row);
-        descriptors.begin(time[row], task);
-        const bool closes = about == DescriptorCall::close;
-        if ((kind == Call::other && about == DescriptorCall::none) || (ret[row] < 0 && !closes)) {
+        descriptors.begin(all.time[row], task);
+        const bool closes = call.kind == DescriptorCall::close;
+        if ((kind == Call::other && call.kind == DescriptorCall::none) || (call.ret < 0 && !closes)) {
             continue;
         }
-        if (opens(about)) {
-            const bool appends = opens_with(about, arg1[row], arg2[row], kOpenAppend);
-            descriptors.opened(task, all.args(row), std::make_shared<Position>(Position{0, true, appends}));
+        if (opens(call.kind)) {
+            const bool appends = opens_with(call.kind, call.arg1, call.arg2, kOpenAppend);
+            descriptors.opened(task, call, std::make_shared<Position>(Position{0, true, appends}));
             continue;
         }
         const auto position_of = [&](std::uint64_t number) -> Position& {
@@ -184,30 +176,28 @@ Table offset_table(const Table& calls) {
             }
             return *one;
         };
-        const auto position = [&]() -> Position& { return position_of(arg0[row]); };
-        if (about != DescriptorCall::none) {
-            if (Descriptors<Position>::duplicates(all.args(row))) {
+        const auto position = [&]() -> Position& { return position_of(call.arg0); };
+        if (call.kind != DescriptorCall::none) {
+            if (Descriptors<Position>::duplicates(call)) {
                 (void)position();  // what it is the duplicate of
             }
-            descriptors.follow(row, task, all.args(row), [](const Position&) {});
+            descriptors.follow(row, task, call, [](const Position&) {});
             continue;
         }
-        const auto fd = static_cast<std::int32_t>(arg0[row]);
-        const std::int32_t of = several ? buffer[row] : 0;
-        const auto result = static_cast<std::uint64_t>(ret[row]);
+        const auto result = static_cast<std::uint64_t>(call.ret);
         switch (kind) {
             case Call::sendfile:
-                if (arg2[row] == 0) {
-                    position_of(arg1[row]).pass(result, false);
+                if (call.arg2 == 0) {
+                    position_of(call.arg1).pass(result, false);
                 }
                 position().pass(result, true);
                 continue;
             case Call::copy:
-                if (arg1[row] == 0) {
+                if (call.arg1 == 0) {
                     position().pass(result, false);
                 }
                 if (arg3[row] == 0) {
-                    position_of(arg2[row]).pass(result, true);
+                    position_of(call.arg2).pass(result, true);
                 }
                 continue;
             case Call::seek:
@@ -225,11 +215,11 @@ Table offset_table(const Table& calls) {
             at = own;
             own.offset += result;
         }
-        out_time.push_back(time[row]);
+        out_time.push_back(all.time[row]);
         out_duration.push_back(duration[row]);
-        out_pid.push_back(pid[row]);
-        out_buffer.push_back(of);
-        out_fd.push_back(fd);
+        out_pid.push_back(all.pid[row]);
+        out_buffer.push_back(several ? all.buffer[row] : 0);
+        out_fd.push_back(static_cast<std::int32_t>(call.arg0));
         out_operation.push_back(writes_it ? writes : reads);
         out_offset.push_back(at.offset);
         out_size.push_back(result);

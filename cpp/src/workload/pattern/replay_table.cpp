@@ -130,11 +130,11 @@ class SyscallFollower {
         const std::int64_t fd = fd_ ? fd_.number(row) : 0;
         ReplayRecord record{.time_ns = time_.time_ns(row)};
         files_.begin(record.time_ns, task(row));
-        if (about.kind >= DescriptorCall::open && about.kind <= DescriptorCall::creat) {
+        if (opens(about.kind)) {
             opened(row, about);
             return;
         }
-        if (about.kind > DescriptorCall::close) {
+        if (about.kind != DescriptorCall::none && about.kind != DescriptorCall::close) {
             if (result < 0) {
                 log_.skip("calls that failed");
                 return;

@@ -344,7 +344,7 @@ std::string text_report(const RunResult& result) {
         put(out, "\nstopped: {}; what ran until then is shown\n", result.stop_reason);
     }
     for (const auto& job : jobs) {
-        if (std::abs(job->measured.clock_drift_ppm) > 1000) {
+        if (std::abs(job->measured.clock_drift_ppm) > kMostDriftPpm) {
             put(out,
                 "\nwarning: job {}: the clock drifted by {:.0f} ppm while it ran; its latencies are off by as much\n",
                 job->options.name, job->measured.clock_drift_ppm);
