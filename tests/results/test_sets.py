@@ -27,12 +27,13 @@ def _save(
     kernel: str = "6.1.0",
     host: dict[str, str] | None = None,
     test: str = "test_it.py::test_read",
+    spec: dict[str, object] | None = None,
     **more: str,
 ) -> None:
     scratch = root / "scratch" / test.rpartition("::")[2]
     measured = {"name": "", "unit": "ns", "better": "lower", "samples": samples, "value": 1.0, "low": 1.0}
     measured |= {"high": 1.0, "confidence": 0.98, "stopped": "narrow", **more}
-    store.write(scratch, test, {}, [measured])
+    store.write(scratch, test, spec or {}, [measured])
     about = {"kernel": kernel, "accel": "tcg", "vm": VM, "host": host or {"name": "here", "cpu": "x"}, "started_ns": at}
     (scratch / "env.json").write_text(json.dumps(about))
     store.add_round(root / "runs", name, [scratch])
@@ -180,6 +181,31 @@ def test_other_units_are_refused(tmp_path: Path) -> None:
     assert failures([row]) == [row]
 
 
+def test_a_case_whose_id_means_another_one_now_is_refused(tmp_path: Path) -> None:
+    """pytest numbers the values that it has no words for."""
+    first, moved, other = (
+        {"parameters": {"job": f"Job({rw!r}, file=<file at {at}>)"}}
+        for rw, at in (("read", "0x1"), ("read", "0x7f"), ("write", "0x1"))
+    )
+    _save(tmp_path, "a", [1.0] * 6, at=1, spec=first)
+    _save(tmp_path, "b", [1.0] * 6, at=2, spec=moved)
+    assert _compared(tmp_path).comparison is not None
+    _save(tmp_path, "b", [1.0] * 6, at=3, spec=other)
+    row = _compared(tmp_path)
+    assert row.comparison is None
+    assert "the parameters differ" in row.refused
+    assert "Job('read'" in row.refused
+    assert "Job('write'" in row.refused
+
+
+def test_other_marks_are_told(tmp_path: Path) -> None:
+    for at, (name, capacity) in enumerate((("a", "64M"), ("b", "128M"))):
+        _save(tmp_path, name, [1.0] * 6, at=at, spec={"marks": [{"capacity": capacity}]})
+    made = _compared(tmp_path).comparison
+    assert made is not None
+    assert [note for note in made.notes if "marks differ" in note and "128M" in note]
+
+
 def test_runs_are_a_table(tmp_path: Path) -> None:
     _save(tmp_path, "a", [1.0] * 6, at=1)
     _save(tmp_path, "a", [2.0] * 7, at=2)
@@ -214,6 +240,7 @@ def test_the_latest_set_holds_one_session(tmp_path: Path) -> None:
         ("measurements.json", "SAMPLES [1, 0]", "measurement 0 to have 'samples', numbers above 0"),
         ("measurements.json", "SAMPLES [NaN]", "measurement 0 to have 'samples', numbers above 0"),
         ("measurements.json", 'SAMPLES ["1"]', "measurement 0 to have 'samples', numbers above 0"),
+        ("measurements.json", "TWICE", "expected one measurement named ''"),
         ("spec.json", "[]", "expected the whole to be an object"),
         ("spec.json", "{}", "expected 'test', a string"),
         ("env.json", "null", "expected the whole to be an object"),
@@ -227,6 +254,8 @@ def test_a_broken_file_is_named(tmp_path: Path, file: str, text: str, said: str)
     if text.startswith("SAMPLES "):
         (measured,) = json.loads(path.read_text())
         text = json.dumps([{**measured, "samples": 0}]).replace('"samples": 0', f'"samples": {text[8:]}')
+    if text == "TWICE":
+        text = json.dumps(json.loads(path.read_text()) * 2)
     path.write_text(text, errors="surrogateescape")
     with pytest.raises(FormatError, match=f"{file}: at byte .*{said.removeprefix('at byte ')}"):
         runs(tmp_path / "runs")

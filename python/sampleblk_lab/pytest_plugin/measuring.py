@@ -66,9 +66,11 @@ class Measure:
             return
         marks = [mark.kwargs for mark in item.iter_markers("sampleblk")]
         parameters = getattr(getattr(item, "callspec", None), "params", {})
+        # Paths below it are the same ones in another checkout.
+        here = f"{item.config.rootpath}/"
         spec = {
             "marks": marks,
-            "parameters": {name: repr(value) for name, value in parameters.items()},
+            "parameters": {name: repr(value).replace(here, "") for name, value in parameters.items()},
             "measure": self._plans,
         }
         store.write(folder, item.nodeid, spec, [done.to_json() for done in self._done])

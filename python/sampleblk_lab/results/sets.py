@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +61,7 @@ class _Session:
     started_ns: int
     samples: tuple[float, ...]
     environment: dict[str, Any]
+    spec: dict[str, Any]
     unit: str
     better: str
 
@@ -115,6 +118,7 @@ def _by_metric(stored: Iterable[Stored]) -> dict[tuple[str, str], list[_Session]
                     int(run.environment.get("started_ns", 0)),
                     tuple(measured["samples"]),
                     run.environment,
+                    run.spec,
                     measured["unit"],
                     measured["better"],
                 )
@@ -132,6 +136,13 @@ def _row(test: str, metric: str, old: list[_Session], new: list[_Session], acros
             said = f"the {aspect} differs ({words}); ask for it with --sblk-across {aspect}"
             return Row(test, metric, None, said)
         notes.append(f"across {aspect}s: {words}")
+    cases = _told(session.spec.get("parameters") for session in (*old, *new))
+    if len(cases) > 1:
+        # pytest numbers the values that it has no words for: "job0" is another one once the list begins otherwise.
+        return Row(test, metric, None, f"the parameters differ ({'; '.join(cases)}): give them ids= that stay theirs")
+    marks = _told(session.spec.get("marks") for session in (*old, *new))
+    if len(marks) > 1:
+        notes.append(f"the test's marks differ: {'; '.join(marks)}")
     units = {(session.unit, session.better) for session in (*old, *new)}
     if len(units) > 1:
         return Row(test, metric, None, f"measured as {' and '.join(f'{u} ({b} is better)' for u, b in sorted(units))}")
@@ -148,6 +159,12 @@ def _row(test: str, metric: str, old: list[_Session], new: list[_Session], acros
     if not paired:
         notes.append("the sessions were not run by turns: a machine that changed between shows as a difference")
     return Row(test, metric, compare(*means, paired=paired, better=better, unit=unit, notes=notes))
+
+
+def _told(values: Iterable[Any]) -> list[str]:
+    """What of values is different, as words; where in memory an object was is not, and older files have none."""
+    texts = {json.dumps(value, sort_keys=True) for value in values if value is not None}
+    return sorted({re.sub(r" at 0x[0-9a-f]+", "", text) for text in texts})
 
 
 def _by_turns(old: list[_Session], new: list[_Session]) -> bool:

@@ -12,7 +12,7 @@ import json
 import math
 import re
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,7 @@ class Stored:
         test: The test's id.
         measurements: As :meth:`Measurement.to_json` wrote them.
         environment: Its env.json.
+        spec: Its spec.json.
     """
 
     path: Path
@@ -66,6 +67,7 @@ class Stored:
     test: str
     measurements: list[dict[str, Any]]
     environment: dict[str, Any]
+    spec: dict[str, Any] = field(default_factory=dict)
 
 
 def write(directory: Path, test: str, spec: dict[str, Any], measurements: Iterable[dict[str, Any]]) -> None:
@@ -119,14 +121,17 @@ def measurements(path: Path) -> list[dict[str, Any]]:
         samples = one.get("samples")
         if not isinstance(samples, list) or not samples or not all(map(_is_figure, samples)):
             raise FormatError(str(path), 0, f"{where} to have 'samples', numbers above 0")
+    names = [one["name"] for one in value]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise FormatError(str(path), 0, f"one measurement named {twice[0]!r}")
     return value
 
 
-def _test_of(path: Path) -> str:
-    test = read_json(path, dict).get("test")
-    if not isinstance(test, str):
+def _spec(path: Path) -> dict[str, Any]:
+    spec: dict[str, Any] = read_json(path, {"parameters": {...: str}, "marks": [dict]})
+    if not isinstance(spec.get("test"), str):
         raise FormatError(str(path), 0, "'test', a string")
-    return test
+    return spec
 
 
 def _environment(path: Path) -> dict[str, Any]:
@@ -167,11 +172,13 @@ def load_round(folder: Path) -> list[Stored]:
             path=path.parent,
             set=folder.parent.name,
             round=_round_of(folder),
-            test=_test_of(path.with_name("spec.json")),
+            test=spec["test"],
             measurements=measurements(path),
             environment=_environment(path.with_name("env.json")),
+            spec=spec,
         )
         for path in sorted(folder.glob(f"*/{MEASUREMENTS}"))
+        for spec in [_spec(path.with_name("spec.json"))]
     ]
 
 
