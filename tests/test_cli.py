@@ -442,7 +442,8 @@ def test_a_command_s_status_and_output_as_json(capfd: pytest.CaptureFixture[str]
 
 def _save(root: Path, name: str, samples: list[float], test: str = "t.py::test_a") -> None:
     scratch = root / "scratch/test_a"
-    measured = {"name": "", "unit": "ns", "better": "lower", "samples": samples, "value": 1.0, "low": 1.0, "high": 1.0}
+    measured = {"name": "", "unit": "ns", "better": "lower", "samples": samples}
+    measured |= dict.fromkeys(("value", "low", "high"), samples[0])
     store.write(scratch, test, {}, [{**measured, "confidence": 0.98, "stopped": "narrow"}])
     store.add_round(root / "runs", name, [scratch])
 

@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import shutil
+import struct
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -246,3 +247,18 @@ def test_a_recording_is_held_against_the_kernel_s_count(
     doubts = [str(check) for check in of_recording(lab.open_run(tmp_path)) if check.is_doubt]
     assert len(doubts) == (told is not None)
     assert told is None or told.format(count + 3) in doubts[0]
+
+
+@pytest.mark.parametrize("order", [(1, 0), (0, 0), (0, 1)])
+def test_pages_that_are_not_as_they_were_recorded_are_told(tmp_path: Path, order: tuple[int, int]) -> None:
+    """Of the first two of a CPU: exchanged, or one of them twice."""
+    whole = (Path(__file__).parent / "data/trace/6.1-io.dat").read_bytes()
+    table = whole.index(b"flyrecord\0") + 10
+    at, size = struct.unpack_from("<QQ", whole, table)
+    assert size >= 2 * 4096
+    pages = [whole[at : at + 4096], whole[at + 4096 : at + 8192]]
+    path = tmp_path / "trace.dat"
+    path.write_bytes(whole[:at] + b"".join(pages[one] for one in order) + whole[at + 8192 :])
+    doubts = [str(check) for check in of_recording(lab.open_run(path)) if check.is_doubt]
+    assert len(doubts) == (order != (0, 1))
+    assert all("1 places where a CPU's do not go on: an unknown number is lost" in doubt for doubt in doubts)

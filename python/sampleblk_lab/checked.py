@@ -24,6 +24,13 @@ def count(name: str, value: int, least: int = 1, most: int = 1 << 20) -> int:
     return number
 
 
+def flag(name: str, value: bool) -> bool:
+    """Yes or no: the word ``"no"`` would count as true. Raises InputError."""
+    if isinstance(value, (str, bytes)) or value not in (True, False):
+        raise InputError(f"{name}={value!r}", expected="True or False")
+    return bool(value)
+
+
 def percent(name: str, value: float) -> float:
     """A share of a whole, from 0 to 100. Raises InputError."""
     if not isinstance(value, (int, float)) or not 0 <= value <= 100:  # which NaN is not

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import sampleblk_lab as lab
+from sampleblk_lab.analysis.trust import of_recording
 from sampleblk_lab.cli.main import main
 
 RECORDED = Path(__file__).parents[1] / "data/trace"
@@ -177,6 +178,19 @@ def test_blktrace_tells_names_and_what_it_cannot_take(tmp_path: Path) -> None:
     assert run.file.commands == {77: "fio", 78: "a?1 evil"}
     assert run.options["imported"] == {"format": "blktrace", "events": 1, "skipped_message": 1, "cut_off": 1}
     assert [row["device"] for row in requests(run)] == ["253,1"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "gaps"), [([1, 2, 3], 0), ([1, 3, 4], 1), ([1, 1, 2], 1), ([2, 1, 3], 2), ([7, 8, 9], 0)]
+)
+def test_blktrace_s_own_numbers_tell_what_is_missing(numbers: list[int], gaps: int, tmp_path: Path) -> None:
+    event = {"event": "block_bio_queue", "time": 5, "sector": 8, "nr_sector": 8, "rwbs": "WS", "dev": 253 << 20 | 1}
+    event |= {"common_pid": 77, "cpu": 1}
+    notice = struct.pack("<IIQQIIIIIHH", 0x65617407, 99, 0, 0, 0, 1 << 26, 77, 0, 1, 0, 4) + b"fio\0"
+    (tmp_path / "all").write_bytes(notice.join(record(7, "<", event, number) for number in numbers))
+    run = lab.import_run(tmp_path / "all", directory=tmp_path / "run")
+    doubts = [str(check) for check in of_recording(run) if check.is_doubt]
+    assert doubts == ([f"imported: gaps: {gaps}: incomplete"] if gaps else [])
 
 
 def test_what_follows_a_record_that_is_cut_off_is_not_left_out(tmp_path: Path) -> None:

@@ -153,6 +153,11 @@ def test_unknown_event_is_named():
         lab.open_run(DATA / "6.1-switch.dat").events("sched_swish")
 
 
+def test_a_run_that_is_not_there_is_told_when_it_is_opened(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nosuch"):
+        lab.open_run(tmp_path / "nosuch")
+
+
 def test_a_foreign_file_is_refused_with_its_offset(tmp_path):
     path = tmp_path / "trace.dat"
     path.write_bytes(b"#!/bin/sh\n" * 10)

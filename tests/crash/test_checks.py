@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crash.logs import FLUSH, MARK, SECTOR, log_writes, with_marks
+from crash.logs import FLUSH, MARK, SECTOR, journal, log_writes, with_marks
 from sampleblk_lab import InputError, ToolError, crash
 from sampleblk_lab.paths import find_program
 
@@ -373,6 +374,27 @@ def test_a_check_that_returns_false_has_failed(log: crash.Log) -> None:
         log.check(log.state(2), check)
     # What it returns otherwise is its own affair.
     assert log.explore(lambda *_: 0, model=crash.Prefix()).ok
+
+
+@pytest.mark.parametrize(
+    ("check", "said"),
+    [
+        (lambda *_: subprocess.call(["false"]), r"the check returned 1 \(expected nothing, True or False"),
+        (lambda *_: subprocess.run(["false"], check=False), "had exit status 1"),
+    ],
+)
+def test_a_command_that_failed_and_is_returned_has_not_passed(check: Any, said: str, log: crash.Log) -> None:
+    found = log.explore(check, model=crash.Prefix())
+    assert not found.ok
+    assert re.search(said, found.text())
+    assert log.explore(lambda *_: subprocess.run(["true"], check=False), model=crash.Prefix()).ok
+
+
+def test_a_log_without_writes_says_so(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(journal([]))
+    found = crash.Log(tmp_path / "log", base="zeros", size_bytes=SECTOR).explore(lambda *_: None)
+    assert "1 states, 1 with contents of their own checked" in found.text()
+    assert "all there are, of a log without writes: 0 failed" in found.text()
 
 
 def test_what_was_promised_is_not_kept_by_a_log_of_something_else(log: crash.Log) -> None:

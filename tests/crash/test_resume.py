@@ -197,6 +197,16 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: Callable[[bytes], byt
     assert raised.value.path == str(file)
 
 
+@pytest.mark.parametrize("way", ["here", "two processes"])
+def test_more_than_all_was_not_checked_before(tmp_path: Path, way: str) -> None:
+    log = recorded(tmp_path / "log")
+    file = tmp_path / "file"
+    log.explore(picky, states=60, failures=1000, resume=file)
+    file.write_bytes(file.read_bytes().replace(b'"number": 60', b'"number": 60000'))
+    with pytest.raises(InputError, match=r"60000 contents that were checked before \(expected at most"):
+        log.explore(picky, failures=1000, resume=file, **WAYS[way]())
+
+
 def test_where_nothing_can_be_written_nothing_is_explored(tmp_path: Path) -> None:
     log = recorded(tmp_path / "log")
     with pytest.raises(FileNotFoundError):

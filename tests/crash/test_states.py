@@ -9,10 +9,11 @@ import itertools
 import os
 import random
 import signal
+import struct
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -328,6 +329,47 @@ def test_a_journal_that_says_less_than_all_is_refused(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(journal([write])[:-600])
     with pytest.raises(FormatError):
         crash.Log(tmp_path / "log", base="zeros")
+
+
+@pytest.mark.parametrize(
+    "altered",
+    [
+        lambda head, entries, _size: head + b"".join(entries[:-1]),  # cut off where an entry ends
+        lambda head, entries, size: size(head, entries[:-1]),
+        lambda head, entries, size: size(head, entries[1:]),
+        lambda head, entries, size: size(head, [*entries[:1], *entries[2:]]),
+        lambda head, entries, size: size(head, [entries[0], entries[2], entries[1], entries[3]]),
+        lambda head, entries, size: size(head, [*entries[:2], *entries[1:]]),
+        lambda head, entries, _size: head[:32] + struct.pack("<Q", 3) + head[40:] + b"".join(entries),
+        lambda head, entries, _size: head + b"".join(entries[:3]) + _field(entries[3], 32, 9),  # sector
+        lambda head, entries, _size: head + b"".join(entries[:3]) + _field(entries[3], 40, 3),  # sectors
+        lambda head, entries, _size: head + b"".join(entries[:3]) + _field(entries[3], 72, 1),  # complete_order
+        lambda head, entries, _size: head + b"".join(entries[:3]) + _field(entries[3], 96, 9),  # its chunk's sector
+    ],
+)
+def test_a_journal_that_was_altered_is_refused(tmp_path: Path, altered: Callable[..., bytes]) -> None:
+    """Each was believed: a shorter story, or another one."""
+    ops = [
+        *(Op("write", 1, 2, data=_fill(1, 1)), Op("flush", 3, 4)),
+        *(Op("write", 5, 6, 1, data=_fill(2, 1)), Op("write", 7, 8, 2, data=_fill(3, 2))),
+    ]
+    ends = [72, *(len(journal(ops[: count + 1])) for count in range(4))]
+    whole = journal(ops)
+    head, entries = whole[:72], [whole[begin:end] for begin, end in itertools.pairwise(ends)]
+
+    def size(head: bytes, entries: list[bytes]) -> bytes:
+        body = b"".join(entries)
+        return _field(_field(head, 24, 72 + len(body)), 8, 72 + len(body)) + body
+
+    (tmp_path / "log").write_bytes(head + b"".join(entries))
+    assert len(crash.Log(tmp_path / "log", base="zeros")) == 3
+    (tmp_path / "log").write_bytes(altered(head, entries, size))
+    with pytest.raises(FormatError):
+        crash.Log(tmp_path / "log", base="zeros")
+
+
+def _field(data: bytes, at: int, value: int) -> bytes:
+    return data[:at] + struct.pack("<Q", value) + data[at + 8 :]
 
 
 # --- the image -------------------------------------------------------------------------------------------------------

@@ -95,6 +95,10 @@ def test_a_device_that_was_closed_does_nothing_to_the_one_that_has_its_number_no
         (lambda dev: dev.journal_start(-1), "journal size=-1"),
         (lambda dev: dev.resize(-1), "capacity=-1"),
         (lambda dev: dev.set_timing("constant", 1.5), "a=1.5"),
+        (lambda dev: dev.tune(read_only="no"), r"read_only='no' \(expected True or False"),
+        (lambda dev: dev.power_cut("random", torn="no"), "torn='no'"),
+        (lambda _dev: lab.Device(cache="no"), "cache='no'"),  # type: ignore[arg-type]
+        (lambda _dev: lab.Device(partitions="no"), "partitions='no'"),  # type: ignore[arg-type]
     ],
 )
 def test_what_the_driver_could_not_take_or_would_not_heed_is_refused(

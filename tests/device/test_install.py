@@ -24,7 +24,7 @@ def test_dkms_builds_installs_and_removes_the_driver(tmp_path: Path) -> None:
     for folder in (sources, tree, installed / kernel.release):
         folder.mkdir(parents=True)
     flags = f"-k {kernel.release} --sourcetree {sources} --dkmstree {tree}"
-    build = f"{flags} --installtree {installed} --kernelsourcedir {kernel.build} --no-depmod --force"
+    build = f"{flags} --installtree {installed} --kernelsourcedir {kernel.build} --no-depmod"
     path = f"/usr/sbin:/sbin:{os.environ['PATH']}"
 
     def make(target: str, with_flags: str) -> str:
@@ -33,6 +33,9 @@ def test_dkms_builds_installs_and_removes_the_driver(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    make("dkms-install", build)
+    for built in (*tree.rglob("sampleblk.ko*"), *installed.rglob("sampleblk.ko*")):
+        built.write_bytes(b"of an older source of this version")
     make("dkms-install", build)
     (module,) = installed.rglob("sampleblk.ko*")
     assert module.parent.name in ("dkms", "updates")

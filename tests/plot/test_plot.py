@@ -132,6 +132,15 @@ def test_files_are_the_same_each_time(makers: Makers, tmp_path: Path) -> None:
     assert (tmp_path / "a.svg").read_bytes() != (tmp_path / "d.svg").read_bytes()
 
 
+@pytest.mark.parametrize("name", ["", "plot"])
+def test_a_file_without_a_suffix_is_no_other_file(name: str, makers: Makers, tmp_path: Path) -> None:
+    """matplotlib appends .png."""
+    path = tmp_path / name if name else ""
+    with pytest.raises(lab.InputError, match=r"expected a name that ends in \.png"):
+        makers["queue_depth"]().save(path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_distribution_is_the_histogram_s(result: lab.Result) -> None:
     ends, share = plot.latency.distribution(result)
     assert share[-1] == pytest.approx(1)

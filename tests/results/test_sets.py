@@ -31,8 +31,9 @@ def _save(
     **more: str,
 ) -> None:
     scratch = root / "scratch" / test.rpartition("::")[2]
-    measured = {"name": "", "unit": "ns", "better": "lower", "samples": samples, "value": 1.0, "low": 1.0}
-    measured |= {"high": 1.0, "confidence": 0.98, "stopped": "narrow", **more}
+    measured = {"name": "", "unit": "ns", "better": "lower", "samples": samples}
+    measured |= dict.fromkeys(("value", "low", "high"), samples[0])
+    measured |= {"confidence": 0.98, "stopped": "narrow", **more}
     store.write(scratch, test, spec or {}, [measured])
     about = {"kernel": kernel, "accel": "tcg", "vm": VM, "host": host or {"name": "here", "cpu": "x"}, "started_ns": at}
     (scratch / "env.json").write_text(json.dumps(about))
@@ -278,6 +279,18 @@ def test_sessions_that_end_together_have_rounds_of_their_own(tmp_path: Path) -> 
 
     with concurrent.futures.ThreadPoolExecutor(16) as sessions:
         assert sorted(sessions.map(save, range(200))) == [f"{number + 1:04d}" for number in range(200)]
+
+
+@pytest.mark.parametrize(("name", "value"), [("value", 1.3), ("low", 1.2), ("high", 1.0), ("samples", [2.0, 2.1])])
+def test_a_measurement_that_cannot_be_is_refused(name: str, value: object, tmp_path: Path) -> None:
+    whole = {"name": "", "unit": "ns", "better": "lower", "samples": [1.0, 1.2], "stopped": "narrow"}
+    whole |= {"value": 1.1, "low": 1.05, "high": 1.4}
+    path = tmp_path / "measurements.json"
+    path.write_text(json.dumps([whole]))
+    store.measurements(path)
+    path.write_text(json.dumps([{**whole, name: value}]))
+    with pytest.raises(FormatError, match=r"expected measurement 0 to have 'value'"):
+        store.measurements(path)
 
 
 def test_what_is_not_known_at_all_is_read_again(tmp_path: Path) -> None:

@@ -563,6 +563,19 @@ def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
             assert lab.open_sweep(tmp_path).plan.trials
 
 
+def test_a_plan_whose_trials_are_others_is_refused(tmp_path: Path) -> None:
+    made = lab.sweep(lambda a: a, a=[1, 2], folder=tmp_path)
+    path = tmp_path / "plan.jsonl"
+    first, second = path.read_text().splitlines()
+    one, two = json.loads(second)
+    for rows in ([one], [two, one], [one, two, two], [one, one]):
+        path.write_text(f"{first}\n{json.dumps(rows)}\n")
+        with pytest.raises(lab.FormatError, match="expected the trials of a sweep in its second line"):
+            assert lab.open_sweep(tmp_path).plan.trials
+    path.write_text(f"{first}\n{second}\n")
+    assert lab.open_sweep(tmp_path).plan.trials == made.plan.trials
+
+
 def test_a_full_disk_leaves_the_journal_as_it_was(tmp_path: Path) -> None:
     trials = [lab.sweep(lambda a: a, a=[1, 2], folder=tmp_path / "s").plan.trials]
     plan = store.Plan({}, ["a"], trials[0])

@@ -33,7 +33,7 @@ def test_what_was_not_flushed_is_lost_and_fua_is_not() -> None:
             read(dev.path, 4096)
         with pytest.raises(OSError, match="Input/output"):
             write(dev.path, b"d" * 4096)
-        with pytest.raises(OSError, match="already") as caught:
+        with pytest.raises(OSError, match=r"off already: power_on\(\)") as caught:
             dev.power_cut("all")
         assert caught.value.errno == errno.EALREADY
         dev.power_on()
@@ -197,7 +197,7 @@ def test_a_full_journal_counts_what_it_lost_and_refuses_to_seek() -> None:
         assert info.entries + info.overflow == 40
         assert info.next_sequence == 41
         assert dev.journal().metadata["overflow"] == str(info.overflow)
-        with pytest.raises(OSError, match="too large") as caught:
+        with pytest.raises(OSError, match="its journal has a gap") as caught:
             dev.seek(0)
         assert caught.value.errno == errno.EOVERFLOW
 

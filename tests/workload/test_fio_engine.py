@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -13,13 +14,19 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from beside_fio import needs_fio
 
 import sampleblk_lab as lab
+from sampleblk_lab import trust
 from sampleblk_lab.workload import checks
+from sampleblk_lab.workload.result import with_doubts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 pytestmark = needs_fio
 
@@ -69,6 +76,36 @@ def test_what_is_in_doubt_stands_below_both_reports(tmp_path: Path, monkeypatch:
         result = lab.Job(rw="write", size="64k", engine=engine, filename=tmp_path / "f").run(progress=False)
         assert [check.verdict for check in result.checks] == ["jumped", "jumped"]
         assert str(result) == result.text() + "".join(f"\nin doubt: {check}\n" for check in result.checks)
+
+
+def test_a_clock_that_drifted_is_told_once() -> None:
+    text = "w: IOPS=1\n\nwarning: job a: the clock drifted by 2500 ppm while it ran; its latencies are off by as much\n"
+    drift = [trust.Check("clock", "job a", "+2500 ppm", checks.DRIFTED, is_doubt=True)]
+    lost = [trust.Check("lost", "events", "3", "incomplete", is_doubt=True)]
+    assert with_doubts(text, drift + lost) == text + "\nin doubt: events: 3: incomplete\n"
+    assert with_doubts("fio's", drift) == "fio's\nin doubt: job a: +2500 ppm: drifted\n"
+
+
+@pytest.mark.parametrize("engine", [None, "fio"])
+def test_a_result_that_was_edited_is_in_doubt(engine: str | None, tmp_path: Path) -> None:
+    job = lab.Job(rw="randrw", bs="4k", size="2M", thinktime="50us", engine=engine, filename=tmp_path / "f")
+    told = json.dumps(job.run(progress=False).json(**({} if engine else {"bins": True})))
+    assert lab.FioResult(json.loads(told), "").checks == []
+
+    def of(edit: Callable[[dict[str, Any]], object]) -> list[str]:
+        value = json.loads(told)
+        edit(value["jobs"][0]["read"])
+        return [f"{check.what}: {check.verdict}" for check in lab.FioResult(value, "").checks if check.is_doubt]
+
+    name = json.loads(told)["jobs"][0]["jobname"]
+    for edit in (
+        lambda read: read.update(iops=2 * read["iops"]),
+        lambda read: read.update(total_ios=read["total_ios"] // 2),
+        lambda read: read.update(bw_bytes=read["bw_bytes"] // 2),
+        lambda read: read["clat_ns"]["bins"].popitem(),
+        lambda read: read["clat_ns"].update(mean=read["clat_ns"]["mean"] * 1000),
+    ):
+        assert set(of(edit)) == {f"read of job {name}: altered"}
 
 
 def test_percentiles_are_fios_within_the_resolution_of_its_histogram(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace sampleblk::blktrace {
 
@@ -78,6 +80,8 @@ class Reader {
     [[nodiscard]] bool next(Record& record);
     // The file ends within a record, as a file does that was copied while blktrace wrote.
     [[nodiscard]] bool cut_off() const noexcept { return cut_off_; }
+    // Places where the kernel's numbers of a CPU's records do not go on: some are missing, or are in another order.
+    [[nodiscard]] std::uint64_t gaps() const noexcept { return gaps_; }
 
   private:
     std::span<const std::byte> bytes_;
@@ -85,6 +89,8 @@ class Reader {
     std::size_t at_ = 0;
     bool swapped_ = false;
     bool cut_off_ = false;
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> numbers_;  // the last one of a device and CPU
+    std::uint64_t gaps_ = 0;
 };
 
 }  // namespace sampleblk::blktrace

@@ -123,10 +123,12 @@ bool Reader::next(Record& record) {
         return false;
     }
     std::uint16_t length = 0;
+    std::uint32_t number = 0;
     const auto take = [&](auto raw) {
         std::memcpy(&raw, left.data(), sizeof(raw));
         fill(record, raw, swapped_);
         length = swapped_ ? swapped(raw.data_length) : raw.data_length;
+        number = swapped_ ? swapped(raw.sequence) : raw.sequence;
     };
     if (version == 7) {
         take(Version7{});
@@ -147,6 +149,12 @@ bool Reader::next(Record& record) {
         record.data = record.data.subspan(std::min(kCgroupBytes, record.data.size()));
     }
     at_ += size + length;
+    if (number != 0 && (record.categories & category_notify) == 0) {
+        // __blk_add_trace() counts what it has found room for; trace_note() does not.
+        std::uint32_t& last = numbers_[{record.device, record.cpu}];
+        gaps_ += last != 0 && number != last + 1 ? 1 : 0;
+        last = number;
+    }
     return true;
 }
 

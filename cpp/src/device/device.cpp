@@ -18,6 +18,11 @@ namespace sampleblk {
 namespace {
 
 constexpr const char* kNoJournal = "it has no journal: journal_start()";
+constexpr const char* kMounted = "it is mounted: unmount it, or its file system goes on with what it remembers";
+constexpr const char* kInUse = "it is mounted, or open: unmount it; force=True is for what is only open";
+constexpr const char* kInUseOrRecorded =
+    "it has a journal: journal_stop(); or it is mounted, or open: unmount it; force=True is for what is only open";
+constexpr const char* kGap = "its journal has a gap, operations that found no room: record with a larger one";
 constexpr const char* kNoSequence =
     "a sequence is one that its journal has, from 0 to journal_info().next_sequence - 1";
 constexpr const char* kNoQueue = "it has no such queue: fewer than there are CPUs";
@@ -454,10 +459,10 @@ sampleblk_power DeviceControl::power_cut(sampleblk_power power, const std::vecto
     power.action = SAMPLEBLK_POWER_CUT;
     power.nr_survivors = survivors.size();
     power.survivors = reinterpret_cast<std::uintptr_t>(survivors.data());
-    call(
-        SAMPLEBLK_IOC_POWER, &power, "SAMPLEBLK_IOC_POWER", device_path(power.index),
-        {{EINVAL,
-          "survive_percent is at most 100; survivors are of mode explicit, and of each whole logical blocks survive"}});
+    call(SAMPLEBLK_IOC_POWER, &power, "SAMPLEBLK_IOC_POWER", device_path(power.index),
+         {{EINVAL,
+           "survive_percent is at most 100; survivors are of mode explicit, and of each whole logical blocks survive"},
+          {EALREADY, "its power is off already: power_on()"}});
     return power;
 }
 
@@ -465,7 +470,8 @@ void DeviceControl::power_on(std::uint32_t index) {
     sampleblk_power power{};
     power.index = index;
     power.action = SAMPLEBLK_POWER_ON;
-    call(SAMPLEBLK_IOC_POWER, &power, "SAMPLEBLK_IOC_POWER", device_path(index));
+    call(SAMPLEBLK_IOC_POWER, &power, "SAMPLEBLK_IOC_POWER", device_path(index),
+         {{EALREADY, "its power is on"}, {EBUSY, kMounted}});
 }
 
 std::vector<sampleblk_volatile> DeviceControl::volatile_writes(std::uint32_t index) const {
@@ -535,13 +541,17 @@ std::uint64_t DeviceControl::seek(std::uint32_t index, std::uint64_t sequence, b
     seek.sequence = sequence;
     seek.flags = force ? SAMPLEBLK_SEEK_FORCE : 0;
     call(SAMPLEBLK_IOC_SEEK, &seek, "SAMPLEBLK_IOC_SEEK", device_path(index),
-         {{ENOENT, kNoJournal}, {EINVAL, kNoSequence}});
+         {{ENOENT, kNoJournal}, {EINVAL, kNoSequence}, {EBUSY, kInUse}, {EOVERFLOW, kGap}});
     return seek.applied;
 }
 
 sampleblk_snapshot DeviceControl::snapshot(sampleblk_snapshot request) const {
+    const bool take = request.action == SAMPLEBLK_SNAPSHOT_TAKE;
     call(SAMPLEBLK_IOC_SNAPSHOT, &request, "SAMPLEBLK_IOC_SNAPSHOT", device_path(request.index),
-         {{EINVAL, request.action == SAMPLEBLK_SNAPSHOT_TAKE ? kNoSequence : ""}});
+         {{EINVAL, take ? kNoSequence : ""},
+          {ENOENT, take ? kNoJournal : "it has no such snapshot: snapshots()"},
+          {EBUSY, take ? "its journal was sought into the past: seek() to the newest" : kInUseOrRecorded},
+          {EOVERFLOW, kGap}});
     return request;
 }
 
@@ -598,7 +608,11 @@ std::uint32_t DeviceControl::snapshot_clone(std::uint32_t index, std::uint32_t i
 std::uint32_t DeviceControl::state(sampleblk_state request, const std::vector<sampleblk_part>& parts) {
     request.nr_parts = parts.size();
     request.parts = reinterpret_cast<std::uintptr_t>(parts.data());
-    call(SAMPLEBLK_IOC_STATE, &request, "SAMPLEBLK_IOC_STATE", device_path(request.index), {{EINVAL, kNoPart}});
+    call(SAMPLEBLK_IOC_STATE, &request, "SAMPLEBLK_IOC_STATE", device_path(request.index),
+         {{EINVAL, kNoPart},
+          {ENOENT, "it has no journal, or no such snapshot"},
+          {EBUSY, kInUseOrRecorded},
+          {EOVERFLOW, kGap}});
     return request.id;
 }
 

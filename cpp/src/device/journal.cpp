@@ -29,7 +29,18 @@ std::vector<std::byte> copy_mapping(const DeviceControl& control, std::uint32_t 
     // Whole entries up to the head; the rest is not touched.
     const Mapping memory(about.bytes, PROT_READ, MAP_SHARED, control.fd(),
                          static_cast<std::int64_t>(SAMPLEBLK_JOURNAL_OFFSET(index)), SAMPLEBLK_CONTROL_PATH);
-    return {memory.data(), memory.data() + std::min<std::uint64_t>(about.used_bytes, about.bytes)};
+    std::vector<std::byte> copy(memory.data(), memory.data() + std::min<std::uint64_t>(about.used_bytes, about.bytes));
+    // More may have come meanwhile: the header is that of what was copied.
+    sampleblk_journal_header header{};
+    if (copy.size() >= sizeof(header)) {
+        std::memcpy(&header, copy.data(), sizeof(header));
+        header.head = copy.size();
+        header.entries = about.entries;
+        header.overflow = about.overflow;
+        header.next_sequence = about.next_sequence;
+        std::memcpy(copy.data(), &header, sizeof(header));
+    }
+    return copy;
 }
 
 const char* type_name(std::uint32_t type) {
@@ -67,8 +78,10 @@ void for_each_chunk(std::span<const std::byte> chunks, Each each) {
     }
 }
 
-// Whether the chunks fill their room and describe no more than there is.
-bool chunks_are_sound(std::span<const std::byte> chunks) {
+// Whether the chunks fill their room, describe no more than there is, and are the sectors of their entry.
+bool chunks_are_sound(const sampleblk_journal_entry& entry, std::span<const std::byte> chunks) {
+    std::uint64_t next = entry.sector;
+    const bool none = chunks.empty();
     while (!chunks.empty()) {
         sampleblk_chunk chunk{};
         if (chunks.size() < sizeof(chunk)) {
@@ -84,8 +97,12 @@ bool chunks_are_sound(std::span<const std::byte> chunks) {
         } else if (chunk.kind != SAMPLEBLK_CHUNK_ZERO) {
             return false;
         }
+        if (entry.type != SAMPLEBLK_JOURNAL_POWER_CUT && chunk.sector != next) {
+            return false;
+        }
+        next += chunk.sectors;
     }
-    return true;
+    return none || entry.type == SAMPLEBLK_JOURNAL_POWER_CUT || next - entry.sector == entry.sectors;
 }
 
 }  // namespace
@@ -121,7 +138,11 @@ void DeviceJournal::parse(const std::string& source) {
     epoch_ = header.epoch;
     constexpr std::size_t alignment = 8;
     std::uint64_t offset = header.first;
-    const std::uint64_t end = std::min<std::uint64_t>(header.head, bytes_.size());
+    const std::uint64_t end = header.head;
+    if (end > bytes_.size()) {
+        throw FormatError(source, bytes_.size(), "a journal of " + std::to_string(end) + " bytes: it is truncated");
+    }
+    std::uint64_t previous_bytes = 0;
     while (offset < end) {
         if (offset % alignment != 0 || end - offset < sizeof(sampleblk_journal_entry)) {
             throw FormatError(source, offset, "a journal entry");
@@ -131,19 +152,29 @@ void DeviceJournal::parse(const std::string& source) {
         if (entry.bytes % alignment != 0 || entry.bytes > end - offset || entry.bytes < sizeof(entry) + data) {
             throw FormatError(source, offset, "an entry as long as it says");
         }
+        if (entry.sequence != entries_.size() + 1 || entry.previous_bytes != previous_bytes) {
+            throw FormatError(source, offset, "entry " + std::to_string(entries_.size() + 1) + " after the one before");
+        }
+        previous_bytes = entry.bytes;
+        if (entry.complete_order != 0 && entry.complete_order < entry.submit_order) {
+            throw FormatError(source, offset, "an entry that completed after it was submitted");
+        }
         if (entry.type == SAMPLEBLK_JOURNAL_MARK) {
             if (entry.redo_bytes > SAMPLEBLK_MARK_BYTES) {
                 throw FormatError(source, offset,
                                   "a mark of at most " + std::to_string(SAMPLEBLK_MARK_BYTES) + " bytes");
             }
-        } else if (!chunks_are_sound(redo(entry))) {
-            throw FormatError(source, offset, "redo data in whole chunks");
+        } else if (!chunks_are_sound(entry, redo(entry))) {
+            throw FormatError(source, offset, "redo data in whole chunks, of the entry's sectors");
         }
         entries_.push_back(offset);
         offset += entry.bytes;
         if (entries_.size() % 4096 == 0) {
             check_interrupt();
         }
+    }
+    if (entries_.size() != header.entries) {
+        throw FormatError(source, offset, std::to_string(header.entries) + " entries");
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "sampleblk/device_journal.hpp"
 #include "sampleblk/error.hpp"
@@ -42,6 +43,7 @@ class Builder {
     std::vector<std::byte> done() {
         header_.first = 128;
         header_.head = bytes_.size();
+        header_.entries = sequence_;
         std::memcpy(bytes_.data(), &header_, sizeof(header_));
         return bytes_;
     }
@@ -65,6 +67,7 @@ class Builder {
         entry.redo_bytes = static_cast<std::uint32_t>(redo.size());
         redo.resize((redo.size() + 7) / 8 * 8);
         entry.bytes = static_cast<std::uint32_t>(sizeof(entry) + redo.size());
+        entry.previous_bytes = std::exchange(previous_bytes_, entry.bytes);
         newest_ = bytes_.size();
         const auto* begin = reinterpret_cast<const std::byte*>(&entry);
         bytes_.insert(bytes_.end(), begin, begin + sizeof(entry));
@@ -74,6 +77,7 @@ class Builder {
     sampleblk_journal_header header_{};
     std::vector<std::byte> bytes_;
     std::uint64_t sequence_ = 0;
+    std::uint32_t previous_bytes_ = 0;
     std::size_t newest_ = 0;
 };
 

@@ -65,9 +65,10 @@ def open_run(path: str | os.PathLike[str], *, errors: str = "strict") -> Run:
         errors: ``"strict"`` raises at what cannot be read; ``"skip"`` reads all that can be and counts the rest.
 
     Raises:
-        FormatError: The file is no trace.dat, or truncated or corrupt; says where and what was expected.
-        OSError: It cannot be opened.
+        OSError: There is no such directory or file. What it has is looked at when it is asked for: only then a file
+            that is no trace.dat, or truncated or corrupt, is a FormatError, which says where and what was expected.
     """
+    Path(path).stat()
     return Run(path, errors=errors)
 
 

@@ -21,7 +21,11 @@ def of_recording(run: Run, counts: Table | None = None) -> list[Check]:
     """
     name = run.trace_path.parent.name
     counts = run.counts() if counts is None else counts
-    found = [of_losses(f"events lost of {name}", int(counts.metadata.get("lost_events", "0")))]
+    lost, gaps = int(counts.metadata.get("lost_events", "0")), int(counts.metadata.get("gaps", "0"))
+    found = [of_losses(f"events lost of {name}", lost)]
+    if gaps and not lost:
+        told = f"{gaps} places where a CPU's do not go on"
+        found.append(Check("lost", f"events of {name}", told, "an unknown number is lost", is_doubt=True))
     here, read = int(counts["count"].codes.sum()), int(run.options.get("read_events", -1))
     gone = run.options.get("gone_events", [])
     if gone or here > read >= 0:
@@ -35,7 +39,7 @@ def of_recording(run: Run, counts: Table | None = None) -> list[Check]:
     if missed := int(run.options.get("missed_probes", 0)):
         found.append(of_losses(f"probes missed of {name}", missed))
     imported = run.options.get("imported", {})
-    for told in ("unread_lines", "cut_texts", "cut_off"):
+    for told in ("unread_lines", "cut_texts", "cut_off", "gaps"):
         if told in imported:
             what, value = f"imported: {told.replace('_', ' ')}", str(imported[told])
             found.append(Check("lost", what, value, "incomplete", is_doubt=True))

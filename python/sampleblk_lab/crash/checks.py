@@ -17,6 +17,7 @@ import os
 import shutil
 import sqlite3
 import struct
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -72,8 +73,9 @@ def ask(check: Callable[..., object], *asked: Any) -> None:
     """Calls a check, whose own raising is its verdict.
 
     Raises:
-        AssertionError: It returned False, as functions do that tell yes from no.
-        InputError: Nothing of it has run, and no state would fail: it is an async function or a generator.
+        AssertionError: It returned False, as functions do that tell yes from no, or a command that failed.
+        InputError: No state would fail: nothing of it has run, as it is an async function or a generator; or it
+            returned a number that is not 0, which may be the status of what failed.
     """
     process = os.getpid()
     try:
@@ -93,6 +95,13 @@ def ask(check: Callable[..., object], *asked: Any) -> None:
         )
     if isinstance(said, (bool, np.bool_)) and not said:
         raise AssertionError(f"the check {getattr(check, '__name__', check)!s} returned False")
+    if isinstance(said, subprocess.CompletedProcess) and said.returncode:
+        raise AssertionError(f"{said.args} had exit status {said.returncode}")
+    if isinstance(said, int) and not isinstance(said, bool) and said:
+        raise InputError(
+            f"the check returned {said!r}",
+            expected="nothing, True or False; or raise, as subprocess.run(check=True) does",
+        )
 
 
 @dataclass(frozen=True)

@@ -197,6 +197,7 @@ class Exploration:
         head = (
             f"{self.states}{of} states, {self.checked} with contents of their own checked in {self.elapsed_s:.1f} s "
             f"({rate:.1f}/s){', all there are' if self.complete else ''}"
+            f"{', of a log without writes' if self.log is not None and not len(self.log) else ''}"
             f"{', interrupted' if self.interrupted else ''}{f', ended early ({self.lost})' if self.lost else ''}: "
             f"{len(self.failures)} failed"
         )
@@ -496,6 +497,11 @@ class Contents:
             if native is None:
                 # A sample never ends; where a hundred thousand draws bring nothing new there is little left.
                 if walk.at_end or isinstance(task.model, Sample):
+                    if number < task.after:
+                        raise InputError(
+                            f"{task.after} contents that were checked before",
+                            expected=f"at most {number}: all there are",
+                        )
                     self.looked_at = walk.looked_at
                     self.complete = walk.at_end
                     return

@@ -358,7 +358,7 @@ class Log:
 
         Args:
             check: Called with the image's path and the state; it may write to the image. What it raises is a failure,
-                and so is False.
+                and so is False, and a command that it ran and returns, if that failed.
             model: Which states; :class:`Reorder` unless said.
             states: Check at most so many.
             seconds: Begin no check after so many seconds.

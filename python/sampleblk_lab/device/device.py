@@ -8,7 +8,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab import leftovers
+from sampleblk_lab import checked, leftovers
 from sampleblk_lab._native import core
 from sampleblk_lab.blocks import ClosesAtEnd
 from sampleblk_lab.device import control, names, zones
@@ -254,8 +254,8 @@ class Device(Tuning, State, ClosesAtEnd):
             "sector_atomic": sector_atomic,
             "integrity": integrity,
         }
-        flags = sum(_FLAGS[name] for name, on in chosen.items() if on)
-        if not partitions:
+        flags = sum(_FLAGS[name] for name, on in chosen.items() if checked.flag(name, on))
+        if not checked.flag("partitions", partitions):
             flags |= core.SAMPLEBLK_F_NO_PARTITIONS
         fields = {
             "flags": flags,

@@ -111,7 +111,7 @@ class State(Opened):
         """
         which = names.number(names.CUTS, mode, "power cut mode")
         chance = checked.count("survive_percent", survive_percent, 0, 100) if mode == "random" else 0
-        if torn and mode != "random":
+        if checked.flag("torn", torn) and mode != "random":
             raise InputError(f"torn={torn!r} of a power cut {mode!r}", expected="mode 'random'")
         if survivors is not None and not isinstance(survivors, Mapping):
             raise InputError(f"survivors={survivors!r}", expected="a mapping of ids to how many sectors survive")

@@ -247,7 +247,7 @@ class Tuning(Opened):
             fields["completion"] = names.number(names.COMPLETIONS, completion, "completion")
         for name, value in (("histograms", histograms), ("read_only", read_only), ("sector_atomic", sector_atomic)):
             if value is not None:
-                fields[name] = int(value)
+                fields[name] = int(checked.flag(name, value))
         now: dict[str, Any] = dict(self._control.tune(self.index, **fields))
         now["completion"] = names.COMPLETIONS[now["completion"]]
         for name in ("histograms", "read_only", "sector_atomic"):

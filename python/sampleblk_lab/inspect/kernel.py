@@ -60,8 +60,9 @@ _GLOBALS = {
 
 
 def _loaded_modules() -> dict[str, str]:
-    """Where each loaded module is, by name (/proc/modules)."""
-    lines = Path("/proc/modules").read_text().splitlines()
+    """Where each loaded module is, by name (/proc/modules); none of a kernel without CONFIG_MODULES."""
+    file = Path("/proc/modules")
+    lines = file.read_text().splitlines() if file.exists() else []
     return {fields[0]: fields[5] for fields in map(str.split, lines)}
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import io
 import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab.errors import UnsupportedError
+from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.texts import readable
 
 if TYPE_CHECKING:
@@ -117,7 +118,12 @@ class Plot:
         return made
 
     def save(self, path: str | os.PathLike[str], *, dark: bool = False) -> None:
-        """Writes it to a file; its suffix says as what: png, svg, pdf."""
+        """Writes it to a file; its suffix says as what: png, svg, pdf. Raises InputError where it has none."""
+        if not Path(path).suffix:
+            # matplotlib would append .png, also to nothing.
+            raise InputError(
+                f"the file of a plot {os.fspath(path)!r}", expected="a name that ends in .png, .svg or .pdf"
+            )
         self._write(os.fspath(path), dark)
 
     def _write(self, target: Any, dark: bool, kind: str | None = None) -> None:

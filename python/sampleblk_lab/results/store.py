@@ -115,12 +115,16 @@ def measurements(path: Path) -> list[dict[str, Any]]:
             raise FormatError(str(path), 0, f"{where} to have 'low', a number")
         if not (_is_figure(high) or high == math.inf):
             raise FormatError(str(path), 0, f"{where} to have 'high', a number above 0 or null")
+        if not low <= one["value"] <= high:
+            raise FormatError(str(path), 0, f"{where} to have 'value' from 'low' to 'high'")
         sure = one.get("confidence", 0.5)  # which older files do not have
         if not (type(sure) in (int, float) and 0 < sure < 1):
             raise FormatError(str(path), 0, f"{where} to have 'confidence', a number between 0 and 1")
         samples = one.get("samples")
         if not isinstance(samples, list) or not samples or not all(map(_is_figure, samples)):
             raise FormatError(str(path), 0, f"{where} to have 'samples', numbers above 0")
+        if not min(samples) * 0.99 <= one["value"] <= max(samples) * 1.01:
+            raise FormatError(str(path), 0, f"{where} to have 'value' among its 'samples'")
     names = [one["name"] for one in value]
     if twice := [name for name in names if names.count(name) > 1]:
         raise FormatError(str(path), 0, f"one measurement named {twice[0]!r}")

@@ -101,7 +101,7 @@ class Plan:
     def extend(self, trials: Sequence[Trial]) -> None:
         """Adds trials at the end."""
         self._trials = [*self.trials, *trials]
-        self.identity = hashlib.sha256("".join(trial.key for trial in self._trials).encode()).hexdigest()[:24]
+        self.identity = _identity(self._trials)
         self._count = len(self._trials)
 
     @property
@@ -117,7 +117,10 @@ class Plan:
                     Trial(key, dict(zip(self.axes, values, strict=True)), repeat, seed, release)
                     for key, values, repeat, seed, release in json.loads(self._line)
                 ]
+                if (len(self._trials), _identity(self._trials)) != (self._count, self.identity):
+                    raise ValueError
             except (ValueError, TypeError):
+                self._trials = None
                 raise FormatError(str(self._source), 0, "the trials of a sweep in its second line") from None
         return self._trials
 
@@ -160,6 +163,10 @@ class Plan:
         made.identity, made._count = identity, count
         made._trials, made._source, made._line = None, path, second
         return made
+
+
+def _identity(trials: Iterable[Trial]) -> str:
+    return hashlib.sha256("".join(trial.key for trial in trials).encode()).hexdigest()[:24]
 
 
 def _are_texts(value: Any) -> bool:

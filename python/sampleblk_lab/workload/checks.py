@@ -46,6 +46,8 @@ _COUNTERS = {"read": "read_bytes", "write": "write_bytes", "trim": "discard_byte
 # fio tells runtimes in whole milliseconds.
 _RESOLUTION_NS = 1_000_000
 _RATE = 1.01
+#: What is said of a job whose clock ran at another rate than the steady one.
+DRIFTED = "drifted"
 
 
 @dataclass(frozen=True)
@@ -298,7 +300,7 @@ def _of_drift(result: Result | FioResult) -> Iterable[Check]:
         ppm = job.get("sampleblk", {}).get("clock_drift_ppm", 0)
         if abs(ppm) > core.MOST_DRIFT_PPM:
             what = f"job {job['jobname']}: the clock of its latencies against the steady clock"
-            yield Check("clock", what, f"{ppm:+.0f} ppm", "drifted", is_doubt=True)
+            yield Check("clock", what, f"{ppm:+.0f} ppm", DRIFTED, is_doubt=True)
 
 
 def of_files(jobs: Iterable[AsTold], device: str) -> list[Check]:

@@ -18,12 +18,11 @@ from sampleblk_lab import trust
 from sampleblk_lab.errors import FormatError, SampleblkError, UnsupportedError
 from sampleblk_lab.paths import find_program, scratch_directory, tied
 from sampleblk_lab.table import Table
-from sampleblk_lab.workload.result import JobError, in_doubt, percentiles_of
+from sampleblk_lab.trust import Check
+from sampleblk_lab.workload.result import JobError, percentiles_of, with_doubts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-
-    from sampleblk_lab.trust import Check
 
 # Keys of ours that fio does not know.
 _OURS = frozenset({"io_log_entries", "advice", "advice_whole_file"})
@@ -62,6 +61,23 @@ def read_report(text: str) -> tuple[dict[str, Any], str]:
 def _directions(job: Any) -> tuple[str, ...]:
     # With unified_rw_reporting=mixed there is nothing else.
     return ("mixed",) if "mixed" in job and "read" not in job else _DIRECTIONS
+
+
+def _contradictions(stats: Any) -> Iterator[str]:
+    """What of a direction's figures cannot be, as they follow from each other: of a file that was edited."""
+    count, runtime_ms = stats["total_ios"], stats.get("runtime", 0)
+    for name, total in (("iops", count), ("bw_bytes", stats.get("io_bytes", 0))):
+        # The runtime is rounded to ms, and rates perhaps to whole numbers.
+        if runtime_ms > 1 and name in stats:
+            low, high = total * 1e3 / (runtime_ms + 1), total * 1e3 / (runtime_ms - 1)
+            if not low * 0.99 - 1 <= stats[name] <= high * 1.01 + 1:
+                yield f"{name} {stats[name]:,.0f}, and {total:,} in {runtime_ms:,} ms"
+    for name in ("slat_ns", "clat_ns", "lat_ns"):
+        told = stats.get(name, {})
+        if "bins" in told and "N" in told and sum(told["bins"].values()) != told["N"]:
+            yield f"{name} of {told['N']:,} I/Os, and {sum(told['bins'].values()):,} in its bins"
+        if "max" in told and not told["min"] <= told["mean"] <= told["max"]:
+            yield f"{name} from {told['min']:,} to {told['max']:,}, and {told['mean']:,.0f} on average"
 
 
 class FioResult:
@@ -106,8 +122,17 @@ class FioResult:
 
     @functools.cached_property
     def checks(self) -> list[Check]:
-        """As :attr:`Result.checks`, also of a saved run; of a result alone that was read from a file, none."""
-        return [] if self._judge is None else self._judge(self)
+        """As :attr:`Result.checks`, also of a saved run; and whether its figures can be of one measurement.
+
+        Of a result alone that was read from a file, only the latter.
+        """
+        with self._reading():
+            found = [
+                Check("counters", f"{way} of job {job['jobname']}", told, "altered", is_doubt=True)
+                for job, way, stats in self._measured()
+                for told in _contradictions(stats)
+            ]
+        return [*([] if self._judge is None else self._judge(self)), *found]
 
     @property
     def interrupted(self) -> bool:
@@ -231,7 +256,7 @@ class FioResult:
         return percentiles_of(self.histogram(), percents, kind, direction, job)
 
     def __str__(self) -> str:
-        return self.text() + in_doubt(self.checks)
+        return with_doubts(self.text(), self.checks)
 
     def __repr__(self) -> str:
         return str(self)

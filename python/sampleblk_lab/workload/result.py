@@ -13,7 +13,7 @@ from sampleblk_lab import checked, renamed
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import SampleblkError
 from sampleblk_lab.table import Table
-from sampleblk_lab.workload.checks import of_log
+from sampleblk_lab.workload.checks import DRIFTED, of_log
 
 if TYPE_CHECKING:
     import os
@@ -69,9 +69,11 @@ def percentiles_of(
     return [float(value) for value in middles[np.minimum(found, len(middles) - 1)]]
 
 
-def in_doubt(checks: Iterable[Check]) -> str:
-    """What stands below a report."""
-    return "".join(f"\nin doubt: {check}\n" for check in checks if check.is_doubt)
+def with_doubts(text: str, checks: Iterable[Check]) -> str:
+    """A report, and below it what is in doubt; of a clock that drifted our own report tells."""
+    told = "the clock drifted by" in text
+    doubts = (check for check in checks if check.is_doubt and not (told and check.verdict == DRIFTED))
+    return text + "".join(f"\nin doubt: {check}\n" for check in doubts)
 
 
 class Result:
@@ -260,7 +262,7 @@ class Result:
         return Result(core.RunResult.merge(runs))
 
     def __str__(self) -> str:
-        return self.text() + in_doubt(self.checks)
+        return with_doubts(self.text(), self.checks)
 
     def __repr__(self) -> str:
         return str(self)

@@ -20,7 +20,7 @@ namespace sampleblk::trace {
 // and writes it to `path`, whole or not at all. Which one it is is seen in the first bytes.
 // Returns what there is to say of it: "format", "events", and where they are not 0 "lost_events", "unread_lines",
 // "stack_lines", "cut_texts", "skipped_NAME" (blktrace's actions that are no block:* event), "device M,N" (a disk's
-// name), "cut_off" files.
+// name), "cut_off" files, "gaps" in the numbers of blktrace's records.
 // Throws FormatError with file and line (or offset) for what cannot be read; with OnError::skip lines are counted.
 [[nodiscard]] std::map<std::string, std::string> import_events(const std::vector<std::string>& sources,
                                                                const std::string& path, OnError on_error);

@@ -46,12 +46,15 @@ class PageWalker {
         fault_ = PageFault::none;
         missed_ = false;
         missed_count_ = 0;
+        out_of_order_ = false;
         at_ = end_ = start_;
         if (page.size() < layout.data_offset || page.size() < layout.commit_offset + layout.commit_size) {
             fault_ = PageFault::short_page;
             return;
         }
-        time_ = load<std::uint64_t, Swap>(start_);
+        const auto time = load<std::uint64_t, Swap>(start_);
+        out_of_order_ = time < begun_ || (time == begun_ && time_ > begun_);
+        begun_ = time_ = time;
         const std::uint64_t commit = layout.commit_size == 8 ? load<std::uint64_t, Swap>(start_ + layout.commit_offset)
                                                              : load<std::uint32_t, Swap>(start_ + layout.commit_offset);
         const std::size_t length = commit & kCommitMask;
@@ -156,6 +159,9 @@ class PageWalker {
     // Whether events were lost before this page, and how many where the kernel stored that.
     [[nodiscard]] bool missed() const noexcept { return missed_; }
     [[nodiscard]] std::uint64_t missed_count() const noexcept { return missed_count_; }
+    // Whether this page begins before the one that was walked before it, or is that page once more: pages that were
+    // exchanged or duplicated, or a clock that was set.
+    [[nodiscard]] bool out_of_order() const noexcept { return out_of_order_; }
 
     static constexpr std::uint64_t kCommitMask = (1U << 27) - 1;
     static constexpr std::uint64_t kMissedEvents = 1ULL << 31;
@@ -178,9 +184,11 @@ class PageWalker {
     const std::byte* at_ = nullptr;
     const std::byte* end_ = nullptr;
     std::uint64_t time_ = 0;
+    std::uint64_t begun_ = 0;  // the page, by its own stamp
     std::uint64_t missed_count_ = 0;
     PageFault fault_ = PageFault::none;
     bool missed_ = false;
+    bool out_of_order_ = false;
 };
 
 }  // namespace sampleblk::trace

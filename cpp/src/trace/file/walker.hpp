@@ -97,7 +97,7 @@ template <bool Swap, typename Sink>
         }
         lane.walker.begin(page, lane.buffer->layout);
         // A page that began before the window is looked at for its later events; what it missed is not the window's.
-        if (lane.walker.missed() && time.apply(lane.walker.time()) >= selection.from) {
+        if ((lane.walker.missed() || lane.walker.out_of_order()) && time.apply(lane.walker.time()) >= selection.from) {
             ++stats.missed_spots;
             stats.missed += lane.walker.missed_count();
             sink.missed(lane.place, time.apply(lane.walker.time()), lane.walker.missed_count());

@@ -573,6 +573,9 @@ class BinaryTrace {
         if (reader.cut_off()) {
             import_.count("cut_off");
         }
+        for (std::uint64_t i = 0; i < reader.gaps(); ++i) {
+            import_.count("gaps");
+        }
     }
 
   private:

@@ -177,6 +177,9 @@ ReplayLog parse_blktrace(std::span<const std::byte> bytes, const std::string& pa
     if (reader.cut_off()) {
         log.skip("a record cut off at the end of the file");
     }
+    for (std::uint64_t i = 0; i < reader.gaps(); ++i) {
+        log.skip("places where records are missing or in another order");
+    }
     for (ReplayRecord& record : log.records) {
         record.time_ns -= first_ns;
     }
