@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import time
 from itertools import islice
 from pathlib import Path
@@ -217,6 +219,29 @@ def test_a_snapshot_has_what_came_since_the_one_before(top_level):
     assert "* Snapshot is freed *" in spare.read_text()
 
 
+def test_a_second_call_graph_is_refused():
+    """Its filters are those of the first, even in an instance of its own."""
+    filtered = Path("/sys/kernel/tracing/set_graph_function")
+    before = filtered.read_text()
+    with lab.record(graph="*sys_fadvise64", only="vfs_fsync") as first:
+        mine = filtered.read_text()
+        for second in ({"graph": "*sys_newuname"}, {"timed": "vfs_fsync*"}):
+            with pytest.raises(lab.UnsupportedError, match="uses the function_graph tracer"):
+                lab.record(**second).start()
+        assert filtered.read_text() == mine != before
+        os.uname()
+    assert filtered.read_text() == before
+    assert set(first.graph().table()["function"]) <= {"__x64_sys_fadvise64"}
+
+
+def test_a_recording_beside_another_leaves_it_its_task_names():
+    with lab.record(syscalls=["sync"]) as first:
+        subprocess.run(["sh", "-c", "cp /bin/sync /tmp/sblk-named && /tmp/sblk-named"], check=True)
+        with lab.record(block=True):
+            pass
+    assert "sblk-named" in first.run.file.commands.values()
+
+
 def test_listings():
     with lab.Session() as session:
         assert "sched:sched_switch" in session.available("events")
@@ -252,6 +277,12 @@ def test_preflight_finds_this_kernel_able():
     table = preflight()
     for feature in ("tracefs", "control", "function_graph tracer", "kernel probes", "system calls", "error log"):
         assert table["works"][feature] == 1, table
+
+
+def test_who_may_not_trace_is_told_so():
+    program = "import os; from sampleblk_lab._native import core; os.setuid(65534); core.tracefs_dir()"
+    child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "tracing: tracefs cannot be used: Permission denied; run as root" in child.stderr
 
 
 def test_a_writes_life_from_the_call_to_the_driver():

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _numbers = itertools.count()
+
+# All who trace call graphs have these in common, whichever instance they do it in (Linux 6.11 and newer let them).
+_GRAPH_FILES = ("set_graph_function", "set_graph_notrace", "max_graph_depth", "tracing_thresh")
 
 
 @contextmanager
@@ -63,6 +66,16 @@ class ControlFiles(ClosesAtEnd):
                 f"stop it: echo nop > {self._top}/current_tracer; echo > {self._top}/set_event",
             )
 
+    def _refuse_second_graph(self) -> None:
+        for folder in (Path(self._top), *Path(self._top, "instances").iterdir()):
+            with suppress(FileNotFoundError):  # an instance that goes meanwhile
+                if str(folder) != self.path and (folder / "current_tracer").read_text() == "function_graph\n":
+                    raise UnsupportedError(
+                        "a second call graph at a time",
+                        f"someone uses the function_graph tracer in {folder}, and its filters are everybody's",
+                        "end that first",
+                    )
+
     def has(self, file: str) -> bool:
         """Whether this kernel has the control file `file` here."""
         return os.path.exists(f"{self.path}/{file}")  # noqa: PTH110
@@ -77,6 +90,8 @@ class ControlFiles(ClosesAtEnd):
         Raises:
             TraceCommandError: The kernel refused; carries its error_log's words and where its caret points.
         """
+        if (file, text) == ("current_tracer", "function_graph"):
+            self._refuse_second_graph()
         with refusals(text):
             if self.top_level:
                 self._undo.set(f"{self.path}/{file}", text, append)
@@ -85,6 +100,8 @@ class ControlFiles(ClosesAtEnd):
 
     def set_top(self, file: str, text: str, *, append: bool = False) -> None:
         """The same for the files that only the top level has, such as ``set_graph_function``."""
+        if file in _GRAPH_FILES:
+            self._refuse_second_graph()
         with refusals(text):
             self._undo.set(f"{self._top}/{file}", text, append)
 

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 _probe_numbers = itertools.count()
 
+# How many the kernel is to remember; by default 128, in newer ones thousands.
+_TASK_NAMES = 4096
+
 # What people call a system call -> what the kernel's event is called.
 _KERNEL_NAMES = {
     "stat": "newstat",
@@ -235,8 +238,10 @@ class Recorder(StopsAtEnd):
         else:
             session.option("overwrite")
             session.buffer_size(self._asked.keep_bytes // (os.cpu_count() or 1))
-        if session.has_top("saved_cmdlines_size"):
-            session.set_top("saved_cmdlines_size", "4096")
+        # Any write forgets the names that are there, also those of a recording beside this one.
+        names = Path(f"{core.tracefs_dir()}/saved_cmdlines_size")
+        if names.exists() and int(names.read_text()) < _TASK_NAMES:
+            session.set_top(names.name, str(_TASK_NAMES))
         # Before the readers, which may be threads of a traced process.
         self._threads = tasks.threads(self._pids)
         if tracer:

@@ -326,10 +326,9 @@ const std::string& tracefs_dir() {
     static const std::string dir = [] {
         errno = 0;
         const char* found = sblk_tracefs_dir();
-        const int code = errno;
         std::string path = found != nullptr ? found : "";
         if (path.empty() || !exists(path + "/trace")) {
-            throw UnsupportedError("tracing", "tracefs is not there: " + std::string(std::strerror(code)),
+            throw UnsupportedError("tracing", "tracefs cannot be used: " + std::string(std::strerror(errno)),
                                    geteuid() == 0 ? "mount -t tracefs nodev /sys/kernel/tracing, on a kernel with "
                                                     "CONFIG_FTRACE"
                                                   : "run as root, or inside the VM with sampleblk-python");
