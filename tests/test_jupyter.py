@@ -83,8 +83,23 @@ def test_the_kernelspec_is_found_and_names_the_provisioner() -> None:
     assert entry.load() is VMProvisioner
 
 
+def test_what_a_guest_said_outlives_restarts_and_other_notebooks(tmp_path: Path) -> None:
+    """QEMU empties the file that it is given, and another VM's panic would be taken for ours."""
+    (tmp_path / "runs").mkdir()
+    first, other = (VMProvisioner(kernel_id=kernel_id) for kernel_id in ("1" * 36, "2" * 36))
+
+    def console(provisioner: VMProvisioner) -> Path:
+        command = provisioner.wrapped(["python"], "/c.json", str(tmp_path))
+        return Path(command[command.index("--console") + 1])
+
+    console(first).write_text("panic")
+    assert not console(other).exists()
+    assert not console(first).exists()
+    assert (tmp_path / "runs/console-11111111.before.log").read_text() == "panic"
+
+
 def test_the_command_is_wrapped(tmp_path: Path) -> None:
-    provisioner = VMProvisioner(kernel="6.12", memory="2G")
+    provisioner = VMProvisioner(kernel="6.12", memory="2G", kernel_id="0123456789")
     command = provisioner.wrapped(["python", "-m", "ipykernel"], "/c.json", str(tmp_path))
     assert command == [
         *(sys.executable, "-m", "sampleblk_lab.jupyter.host", "/c.json", "--kernel", "6.12", "--memory", "2G"),
@@ -92,7 +107,7 @@ def test_the_command_is_wrapped(tmp_path: Path) -> None:
             "--run-dir",
             f"{tmp_path}/runs",
             "--console",
-            f"{tmp_path}/runs/console.log",
+            f"{tmp_path}/runs/console-01234567.log",
             "--",
             "python",
             "-m",
@@ -137,7 +152,7 @@ def test_cells_run_in_the_guest(tmp_path: Path) -> None:
     assert _texts(notebook.cells[8]).split() == ["True", "True"]
     assert _texts(notebook.cells[9]).split() == ["module://matplotlib_inline.backend_inline", "True"]
     assert (tmp_path / "runs/note").read_text() == "from the guest"
-    assert (tmp_path / "runs/console.log").exists()
+    assert list((tmp_path / "runs").glob("console-*.log"))
 
 
 @pytest.mark.full
@@ -188,7 +203,8 @@ def test_a_panic_ends_the_kernel_and_the_console_says_why(tmp_path: Path) -> Non
     with pytest.raises(Exception, match="Kernel died") as caught:
         client.execute()
     assert not isinstance(caught.value, CellExecutionError)
-    assert "sysrq triggered crash" in (tmp_path / "runs/console.log").read_text()
+    [console] = (tmp_path / "runs").glob("console-*.log")
+    assert "sysrq triggered crash" in console.read_text()
 
 
 # --- without a VM

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ _DEADLINE_S = 15.0
 class VMProvisioner(LocalProvisioner):
     """Starts a kernelspec's command in a VM, and joins its sockets to the ports that the front ends were told.
 
-    Interrupting it interrupts the cell; restarting it is a fresh VM; what the guest's kernel says is in ``console.log``
-    of the run directory.
+    Interrupting it interrupts the cell; restarting it is a fresh VM; what the guest's kernel says is in the run
+    directory's ``console-ID.log``, with the beginning of the notebook kernel's id, and what it said before a restart in
+    ``console-ID.before.log``.
     """
 
     kernel = Unicode("", help="the guest's Linux: a release or its beginning (6.1), or a Debian suite").tag(config=True)
@@ -42,8 +44,15 @@ class VMProvisioner(LocalProvisioner):
                 options += [option, value]
         if self.run_dir:
             folder = Path(cwd or Path.cwd(), self.run_dir)
-            options += ["--run-dir", str(folder), "--console", str(folder / "console.log")]
+            options += ["--run-dir", str(folder), "--console", str(self._console(folder))]
         return [sys.executable, "-m", "sampleblk_lab.jupyter.host", connection_file, *options, "--", *command]
+
+    def _console(self, folder: Path) -> Path:
+        """A file of its own: other notebooks of the folder have VMs, too. That of before a restart is kept."""
+        path = folder / f"console-{(self.kernel_id or '')[:8]}.log"
+        with contextlib.suppress(FileNotFoundError):
+            path.rename(path.with_suffix(".before.log"))
+        return path
 
     def get_shutdown_wait_time(self, recommended: float = 5.0) -> float:
         """A kernel under emulation takes longer to end than most."""
