@@ -438,6 +438,13 @@ def test_a_command_s_status_and_output_as_json(capfd: pytest.CaptureFixture[str]
     said = json.loads(capfd.readouterr().out)
     assert (said["status"], said["stdout"], said["stderr"]) == (3, "sampleblk\n", "no\n")
     assert said["vm"]["kernel"].startswith("6.1.")
+    panics = "echo far; sleep 1; echo c > /proc/sysrq-trigger; sleep 10"
+    assert main(["vm", "run", "--kernel", "6.1", "--json", "--", "sh", "-c", panics]) == 123
+    captured = capfd.readouterr()
+    said = json.loads(captured.out)
+    assert (said["status"], said["stdout"]) == (123, "far\n")
+    assert said["error"].startswith("the guest's kernel panicked")
+    assert "sysrq triggered crash" in captured.err
 
 
 def _save(root: Path, name: str, samples: list[float], test: str = "t.py::test_a") -> None:

@@ -25,6 +25,7 @@ from sampleblk_lab.vm import (
     BootError,
     CommandError,
     DeadlineError,
+    GuestLostError,
     GuestPanicError,
     VMError,
     initramfs,
@@ -507,9 +508,23 @@ def test_symbols_that_cannot_be_read_are_none(tmp_path: Path) -> None:
 def test_a_panic_is_an_exception_with_the_console() -> None:
     with VM(driver=False) as vm:
         with pytest.raises(GuestPanicError) as caught:
-            vm.run(["sh", "-c", "echo c > /proc/sysrq-trigger; sleep 10"])
+            vm.run(["sh", "-c", "echo out; echo err >&2; sleep 1; echo c > /proc/sysrq-trigger; sleep 10"])
         assert "sysrq triggered crash" in caught.value.console
+        assert (caught.value.stdout, caught.value.stderr) == (b"out\n", b"err\n")
         assert vm.console.splats()
+
+
+def test_a_machine_that_ends_under_a_command_says_how() -> None:
+    with VM(driver=False) as vm:
+        for number, said in ((signal.SIGKILL, "; it was killed, as"), (signal.SIGTERM, "QEMU ended: .* signal 15 ")):
+            assert vm._keeper is not None
+            [qemu] = Path(f"/proc/{vm._keeper.pid}/task/{vm._keeper.pid}/children").read_text().split()
+            kill = threading.Timer(0.5, os.kill, (int(qemu), number))
+            kill.start()
+            with pytest.raises(GuestLostError, match=said):
+                vm.run(["sleep", "60"])
+            kill.join()
+            vm.start()
 
 
 def test_console_finds_complaints_and_no_chatter(tmp_path: Path) -> None:

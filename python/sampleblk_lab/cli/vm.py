@@ -8,11 +8,16 @@ import contextlib
 import json
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from sampleblk_lab.cli.output import add_json, as_json, show
 from sampleblk_lab.interrupts import shell_status
 from sampleblk_lab.vm import options as vm_options
+from sampleblk_lab.vm.errors import VMError
 from sampleblk_lab.vm.python import run_in_vm
+
+if TYPE_CHECKING:
+    from sampleblk_lab.vm.machine import Completed
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -91,12 +96,19 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _run_json(command: list[str], options: argparse.Namespace) -> int:
+    done: Completed | VMError
     with vm_options.build(options) as machine:
-        done = machine.run(command, timeout=vm_options.timeout_of(options))
         described = json.loads(machine.describe())
-    status = shell_status(done.returncode)
+        try:
+            done = machine.run(command, timeout=vm_options.timeout_of(options))
+            status = shell_status(done.returncode)
+        except VMError as error:
+            done, status = error, error.exit_status
+            if not options.quiet:
+                print(f"sampleblk-lab: {error}", file=sys.stderr)
     written = {name: (getattr(done, name) or b"").decode(errors="replace") for name in ("stdout", "stderr")}
-    print(as_json({"status": status, **written, "vm": described}))
+    failed = {"error": done.message} if isinstance(done, VMError) else {}
+    print(as_json({"status": status, **written, **failed, "vm": described}))
     return status
 
 

@@ -12,9 +12,13 @@ class VMError(SampleblkError, RuntimeError):
     Attributes:
         console: The end of the guest's console log.
         exit_status: What ``sampleblk-python`` and ``sampleblk-lab vm`` exit with for it.
+        stdout: What the command under which it failed had written until then; None: it went to a descriptor.
+        stderr: The same of standard error.
     """
 
     exit_status = 122
+    stdout: bytes | None = None
+    stderr: bytes | None = None
 
     def __init__(self, message: str, console: str = "") -> None:
         tail = f"\n--- end of the guest's console ---\n{console.rstrip()}" if console.strip() else ""

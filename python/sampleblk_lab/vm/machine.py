@@ -629,9 +629,11 @@ class VM(ClosesAtEnd):
             return GuestPanicError(f"the guest's kernel panicked ({self.kernel.release})", tail)
         if log:
             # As QEMU 10 rarely does where it emulates two CPUs (iotlb_to_section()).
-            kind = QemuAbortError if re.search(r": Assertion `.*' failed", log) else BootError
+            others = GuestLostError if self._runs.locked() else BootError
+            kind = QemuAbortError if re.search(r": Assertion `.*' failed", log) else others
             return kind(f"QEMU ended: {log}", tail)
-        return GuestLostError(f"the virtual machine ended unexpectedly ({self.kernel.release})", tail)
+        killed = "; it was killed, as the kernel does where memory is short" if self._ended_by_sigkill() else ""
+        return GuestLostError(f"the virtual machine ended unexpectedly ({self.kernel.release}){killed}", tail)
 
     # --- work -------------------------------------------------------------------------------------------------
 
@@ -705,8 +707,11 @@ class VM(ClosesAtEnd):
             self.console.append(registers_then)  # whoever has that file only is to see them too
             stacks = f"{stacks}\n{registers_then}"
             why = "was given up" if timeout is None else f"ran past its deadline of {timeout} s"
-            raise DeadlineError(f"the command {why}", stacks) from None
-        except VMError:
+            late = DeadlineError(f"the command {why}", stacks)
+            late.stdout, late.stderr = transfer.collected()
+            raise late from None
+        except VMError as error:
+            error.stdout, error.stderr = transfer.collected()
             raise
         except BaseException as error:
             its_own = isinstance(error, KeyboardInterrupt) and grace_s is not None
