@@ -18,6 +18,8 @@ import pytest
 import sampleblk_lab as lab
 from sampleblk_lab import kernels, paths
 from sampleblk_lab.errors import InputError, SampleblkError
+from sampleblk_lab.sweeps import artefacts
+from support import files_of_at_most
 
 HOLDS = """
 import sys
@@ -236,3 +238,11 @@ def test_a_fork_that_ends_within_a_block_leaves_all_to_its_parent(tmp_path: Path
     done = subprocess.run([sys.executable, "-c", _FORKS], capture_output=True, text=True, check=True)
     assert done.stdout == "1 1\nstopped\nclosed\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with files_of_at_most(10), pytest.raises(OSError, match=r"File too large: .*/whole"):
+        paths.replace_file(tmp_path / "whole", bytes(100))
+    with files_of_at_most(10), pytest.raises(OSError, match=r"File too large: .*/trials/key/a"):
+        artefacts.keep(tmp_path, "key", {"a": bytes(100)})
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == []

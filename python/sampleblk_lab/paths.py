@@ -400,6 +400,17 @@ def write_atomically(target: Path, data: bytes) -> None:
         replace_file(target, data)
 
 
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Has errors say what was written: those of write(2), such as that of a full disk, name no file."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
 def replace_file(target: Path, data: bytes, *, durable: bool = False) -> None:
     """Writes a file whole or not at all. Raises OSError.
 
@@ -408,7 +419,10 @@ def replace_file(target: Path, data: bytes, *, durable: bool = False) -> None:
         data: Its content.
         durable: Wait until the content has reached the disk.
     """
-    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+    with (
+        naming(target),
+        tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file,
+    ):
         try:
             file.write(data)
             file.flush()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.errors import FormatError, InputError
-from sampleblk_lab.paths import append_whole, locked, replace_file
+from sampleblk_lab.paths import append_whole, locked, naming, replace_file
 from sampleblk_lab.suites.suite import BAD, HANG, NOTRUN, PANIC, STATUSES, UNJUDGED, Setup
 from sampleblk_lab.texts import readable
 
@@ -175,8 +175,9 @@ class Folder:
             OSError: It could not be written, and then nothing of it is.
         """
         line = json.dumps(record, default=str).encode() + b"\n"
-        self._written_bytes = append_whole(self._descriptor, self._written_bytes, line)
-        os.fdatasync(self._descriptor)
+        with naming(self.path / JOURNAL):
+            self._written_bytes = append_whole(self._descriptor, self._written_bytes, line)
+            os.fdatasync(self._descriptor)
         self._take(record)
 
     def _take(self, record: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import InputError
-from sampleblk_lab.paths import below, remove_left, replaced_directory
+from sampleblk_lab.paths import below, naming, remove_left, replaced_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,5 +63,6 @@ def keep(folder: Path, key: str, files: Mapping[str, bytes]) -> str:
         for name, data in files.items():
             path = below(scratch, name)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
+            with naming(target / name):
+                path.write_bytes(data)
     return f"{DIRECTORY}/{key}"

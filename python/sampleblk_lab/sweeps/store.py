@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sampleblk_lab.errors import FormatError, InputError, UnsupportedError
-from sampleblk_lab.paths import append_whole, locked, replace_file
+from sampleblk_lab.paths import append_whole, locked, naming, replace_file
 from sampleblk_lab.sweeps.plan import canonical, plain
 from sampleblk_lab.sweeps.trial import Trial
 from sampleblk_lab.table import Table
@@ -486,7 +486,8 @@ class Writer:
         if outcome["key"] in self._rows:
             return False
         line = json.dumps(outcome, allow_nan=True).encode() + b"\n"
-        self._written_bytes = append_whole(self._descriptor, self._written_bytes, line)
+        with naming(self.folder / JOURNAL):
+            self._written_bytes = append_whole(self._descriptor, self._written_bytes, line)
         now = time.monotonic()
         if now - self._synced_s > _SYNC_S:
             os.fdatasync(self._descriptor)
