@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,11 @@ def test_only_one_place_is_an_answer(tmp_path: Path) -> None:
         only_place(names, "show", "function")
     with pytest.raises(InputError, match="no function 'nonesuch' in this kernel"):
         only_place(names, "nonesuch", "function")
+
+
+def test_a_kernel_without_modules_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = sys.modules[only_place.__module__]
+    monkeypatch.setattr(kernel, "_MODULES", tmp_path / "modules")
+    assert kernel._loaded_modules() == {}
+    (tmp_path / "modules").write_text("ext4 1 0 - Live 0xffffffffc0000000\n")
+    assert kernel._loaded_modules() == {"ext4": "0xffffffffc0000000"}

@@ -257,9 +257,18 @@ def test_an_earlier_run_is_a_folder_or_its_results(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     path.write_text(json.dumps({"tests": [_record("generic/002", "hang")]}))
     assert known.baseline(path) == {"generic/002": "hang"}
-    path.write_text(json.dumps({"tests": [_record("generic/002", "fine")]}))
-    with pytest.raises(FormatError):
-        known.baseline(path)
+    row = _record("generic/002", "failed")
+    path.write_text(json.dumps({"tests": [row], "counts": {"failed": 1}}))
+    assert known.baseline(path) == {"generic/002": "failed"}
+    for altered in (
+        {"tests": [_record("generic/002", "fine")]},
+        {"tests": [row, _record("generic/002", "passed")]},
+        {"tests": [row], "counts": {"failed": 1, "passed": 1}},
+        {"tests": [row], "counts": {"failed": 2}},
+    ):
+        path.write_text(json.dumps(altered))
+        with pytest.raises(FormatError):
+            known.baseline(path)
     with pytest.raises(InputError, match="there is no"):
         known.baseline(tmp_path / "none")
     # With nothing in it nothing could be missed.

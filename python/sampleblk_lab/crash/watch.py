@@ -114,7 +114,7 @@ class Watched:
         rule: Whose promises.
         events: Promises and changes, in their order; a mark of the recording has the number of each.
         status: The program's exit status; negative: the signal that it died of.
-        unjudged: What is not looked at, and why.
+        unjudged: What is not looked at, and why; what a program has left undone that failed.
     """
 
     rule: str
@@ -170,8 +170,12 @@ def watched(
         raise UnsupportedError("watching a program", reason, "use ext4, xfs, btrfs, f2fs or tmpfs") from None
     watcher = _Watcher(top, mark, rule, auto_da_alloc)
     watcher.begin()
-    watcher.found.status = intercept.run(what, _SEEN, watcher.see)
-    return watcher.found
+    found = watcher.found
+    found.status = intercept.run(what, _SEEN, watcher.see)
+    if found.status:
+        how = f"by signal {-found.status}" if found.status < 0 else f"with status {found.status}"
+        found.unjudged.append(f"what the program has left undone, which ended {how}")
+    return found
 
 
 # --- while it runs

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _BTF = Path("/sys/kernel/btf")
+_MODULES = Path("/proc/modules")
 
 # BTF has the types of per-CPU variables only; these are of the others that drgn's helpers ask for.
 _GLOBALS = {
@@ -61,8 +62,7 @@ _GLOBALS = {
 
 def _loaded_modules() -> dict[str, str]:
     """Where each loaded module is, by name (/proc/modules); none of a kernel without CONFIG_MODULES."""
-    file = Path("/proc/modules")
-    lines = file.read_text().splitlines() if file.exists() else []
+    lines = _MODULES.read_text().splitlines() if _MODULES.exists() else []
     return {fields[0]: fields[5] for fields in map(str.split, lines)}
 
 

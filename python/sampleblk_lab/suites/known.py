@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fnmatch
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,9 +102,15 @@ def _baseline(path: Path) -> dict[str, str]:
     if path.is_dir():
         return {record["test"]: record["status"] for record in folder.results(path)[1]}
     try:
-        rows = read_json(path, {"tests": [{"test": str, "status": str}]})["tests"]
-        found = {row["test"]: row["status"] for row in rows}
-        if not set(found.values()) <= set(STATUSES):
+        value = read_json(path, {"tests": [{"test": str, "status": str}], "counts": {...: int}})
+        found = {row["test"]: row["status"] for row in value["tests"]}
+        # Each once, and as many as it says: one that was cut, or joined with another, would be held against less.
+        counts = Counter(found.values())
+        if (
+            not set(counts) <= set(STATUSES)
+            or len(found) != len(value["tests"])
+            or value.get("counts", counts) != counts
+        ):
             raise ValueError
     except FileNotFoundError:
         raise InputError(f"there is no {path}", expected="the folder of a run, or its results.json") from None
