@@ -202,6 +202,14 @@ BOTH = """
 """
 
 
+def test_a_test_that_a_session_did_not_come_to_is_not_called_removed(pytester: pytest.Pytester) -> None:
+    _run(pytester, 100, "--sblk-save", "before")
+    pytester.makepyfile(test_first="def test_fails(): assert 0")
+    result = pytester.runpytest_subprocess(*QUICK, "-x", "test_first.py", "test_it.py", *GATE)
+    said = "test_it.py::test_speed: not measured in this session: it ended early"
+    result.stdout.fnmatch_lines([f"sampleblk: against before: {said}"])
+
+
 def test_variants_are_stored_compared_and_gated_like_the_rest(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=BOTH.format(bfq=150))
     pytester.runpytest_subprocess(*QUICK, "--sblk-save", "before").assert_outcomes(passed=1)

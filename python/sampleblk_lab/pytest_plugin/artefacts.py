@@ -146,8 +146,9 @@ class Session:
             return
         from sampleblk_lab.errors import SampleblkError
 
+        stopped = session.shouldfail or session.shouldstop or session.exitstatus == pytest.ExitCode.INTERRUPTED
         try:
-            self._compare()
+            self._compare(whole=not stopped)
         except (SampleblkError, OSError) as error:
             self.failures = [f"not compared: {error}"]
         if self.failures and self.config.getoption("--sblk-fail-slower") and session.exitstatus == pytest.ExitCode.OK:
@@ -178,7 +179,7 @@ class Session:
         for what, count in output.get(_WORKER_NOT_RUN, {}).items():
             self.not_run[what] = self.not_run.get(what, 0) + count
 
-    def _compare(self) -> None:
+    def _compare(self, *, whole: bool) -> None:
         from sampleblk_lab.results import sets, store
 
         now = store.load_round(self.kept) if self.kept is not None else []
@@ -189,7 +190,7 @@ class Session:
             if row.comparison is None and not row.new and row.test not in measured:
                 if not self._asked_for(row.test):
                     continue
-                row = dataclasses.replace(row, refused=self._why_not_measured(row.test))
+                row = dataclasses.replace(row, refused=self._why_not_measured(row.test, whole=whole))
             rows.append(row)
         self.rows = rows
         failing = sets.failures(rows, allow_new=self.config.getoption("--sblk-allow-new"))
@@ -197,9 +198,10 @@ class Session:
         if all(row.new for row in rows):
             self.failures.append("nothing was measured that the set has")
 
-    def _why_not_measured(self, test: str) -> str:
-        outcome = self.outcomes.get(test)
-        return f"not measured: the test {outcome}" if outcome else "not measured in this session: renamed or removed?"
+    def _why_not_measured(self, test: str, *, whole: bool) -> str:
+        if outcome := self.outcomes.get(test):
+            return f"not measured: the test {outcome}"
+        return "not measured in this session: " + ("renamed or removed?" if whole else "it ended early")
 
     def _asked_for(self, test: str) -> bool:
         """Whether the command line covers a test that this session did not measure."""
