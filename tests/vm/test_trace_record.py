@@ -51,7 +51,9 @@ def state() -> dict[str, object]:
     knobs["buffer_size_kb"] = int(grown[1] if grown else size) // 8
     knobs["instances"] = sorted(path.name for path in (top / "instances").iterdir())
     undo = Path("/run/sampleblk-lab")
-    knobs["undo files"] = sorted(path.name for path in undo.iterdir()) if undo.exists() else []
+    knobs["undo files"] = (
+        sorted(path.name for path in undo.iterdir() if path.suffix != ".lock") if undo.exists() else []
+    )
     return knobs
 
 
@@ -183,6 +185,12 @@ def test_a_tracer_in_use_is_left_alone():
             lab.Session(top_level=True)
     finally:
         core.write_control(f"{top}/set_event", "")
+    # One of ours that traces nothing yet: closed before the other, each would put back what the other has set.
+    with lab.Session(top_level=True) as first:
+        first.clock("mono")
+        with pytest.raises(lab.UnsupportedError, match="tracing at the top level: another session"):
+            lab.Session(top_level=True)
+    lab.Session(top_level=True).close()
 
 
 CHILD = textwrap.dedent("""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from sampleblk_lab import leftovers
 from sampleblk_lab._native import core
 from sampleblk_lab.blocks import ClosesAtEnd
 from sampleblk_lab.errors import TraceCommandError, UnsupportedError
+from sampleblk_lab.paths import locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,9 +43,14 @@ class ControlFiles(ClosesAtEnd):
         self._undo = core.UndoLog(str(leftovers.directory()))
         self.top_level = top_level
         self._closed = False
+        self._lock = ExitStack()
         try:
             if top_level:
                 self.path = self._top
+                # Two would put back each other's settings.
+                if not self._lock.enter_context(locked(leftovers.directory() / "top-level", wait=False)):
+                    reason = "another session, of this process or another one, does so"
+                    raise UnsupportedError("tracing at the top level", reason, "close that first")
                 self._refuse_if_busy()
             else:
                 self.path = f"{self._top}/instances/{name or f'sampleblk-{os.getpid()}-{next(_numbers)}'}"
@@ -116,6 +122,7 @@ class ControlFiles(ClosesAtEnd):
         if self._closed:
             return
         self._closed = True
-        failed = self._undo.undo()
+        with self._lock:
+            failed = self._undo.undo()
         if failed:
             raise OSError("tracing could not be put back as it was: " + "; ".join(failed))
