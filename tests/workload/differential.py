@@ -350,6 +350,8 @@ def fixed(keys: dict[str, str]) -> Fixed:
         or (is_random and bool(modifier))
         or ((is_random or mixed) and "zonemode" in keys)
         or (is_random and "norandommap" not in keys and {"random_distribution", "blockalign"} & keys.keys() != set())
+        # fio ends, without an error, where it draws a block that lies across the end.
+        or (is_random and "random_distribution" in keys and not whole)
         or (mixed and (bool(modifier) or not whole))
         or other_sizes
     )

@@ -77,6 +77,20 @@ TEST(JobSchedule, ExitWhatStonewallSparesTheJobsBehindTheStonewall) {
     EXPECT_FALSE(told_to_stop(shared.state(2)));
 }
 
+// As fio's: whichever job ends first, if any has exitall.
+TEST(JobSchedule, ExitallOfOneJobIsEveryJobs) {
+    std::vector<JobPlan> plans(2);
+    plans[1].options.exitall = true;
+    const SharedMemory shared({0, 0});
+    become(shared, 0, Phase::ready);
+    become(shared, 1, Phase::ready);
+    JobSchedule schedule(plans, shared);
+    schedule.start();
+    become(shared, 0, Phase::finished);
+    schedule.step();
+    EXPECT_TRUE(told_to_stop(shared.state(1)));
+}
+
 // A job that was told to stop by another may sleep in a system call: it is to be interrupted, again and again.
 TEST(JobSchedule, WatchesAJobThatIsToStopUntilItHas) {
     std::vector<JobPlan> plans(2);

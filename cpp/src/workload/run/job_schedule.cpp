@@ -19,7 +19,12 @@ constexpr std::uint64_t stop_grace_ns = 20'000'000'000;
 }  // namespace
 
 JobSchedule::JobSchedule(const std::vector<JobPlan>& plans, const SharedMemory& shared)
-    : plans_(plans), shared_(shared), started_(plans.size()), ended_(plans.size()), begin_at_ns_(plans.size()) {}
+    : plans_(plans),
+      shared_(shared),
+      exitall_(std::ranges::any_of(plans, [](const JobPlan& plan) { return plan.options.exitall; })),
+      started_(plans.size()),
+      ended_(plans.size()),
+      begin_at_ns_(plans.size()) {}
 
 void JobSchedule::start() {
     start_asked_ = true;
@@ -69,7 +74,7 @@ void JobSchedule::step() {
         if ((state.error == ENOSPC || state.error == EDQUOT) && !stopping_) {
             stop("no space left on the device of job '" + options.name + "'");
         }
-        if (options.exitall || (options.exitall_on_error && state.error != 0)) {
+        if (exitall_ || (options.exitall_on_error && state.error != 0)) {
             stop_others(i);
         }
     }

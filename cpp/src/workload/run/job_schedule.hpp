@@ -44,6 +44,7 @@ class JobSchedule {
 
     const std::vector<JobPlan>& plans_;
     const SharedMemory& shared_;
+    const bool exitall_;  // as in fio, of every job where one has it: it need not be the one that ends first
     bool start_asked_ = false;
     bool stopping_ = false;
     std::string stop_reason_;
