@@ -456,6 +456,8 @@ def judge(case: Case, mine: Outcome, theirs: Outcome) -> Verdict:
         return Verdict(reasons=["fio does nothing behind the end of a file, without an error"], compared=False)
     if "blocksize is larger than data set range" in theirs.refused and any("io_size" in keys for keys in case.sections):
         return Verdict(reasons=["an io_size below a block is refused by fio; to us it is one block"], compared=False)
+    if "bytes that there are of a" in mine.refused:
+        return Verdict(reasons=["fio does nothing where no block fits, without an error"], compared=False)
     if bool(mine.refused) != bool(theirs.refused):
         return Verdict([f"refused: {mine.refused or 'no'} | {theirs.refused or 'no'}"], compared=False)
     if mine.refused:

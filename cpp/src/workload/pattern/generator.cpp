@@ -162,10 +162,7 @@ std::uint64_t Generator::block_size(const Io& io, bool is_random) {
         const FileState& file = *io.file;
         return file.next_offset[index_of(Direction::trim)] - file.last_start[index_of(Direction::trim)];
     }
-    std::size_t i = index_of(io.direction);
-    if (options_.bs_is_seq_rand) {
-        i = index_of(is_random ? Direction::write : Direction::read);
-    }
+    const std::size_t i = size_index(options_, io.direction, is_random);
     const std::uint64_t least = options_.min_bs[i];
     const std::uint64_t most = options_.max_bs[i];
     if (least == most) {

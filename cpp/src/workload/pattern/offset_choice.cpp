@@ -35,14 +35,17 @@ OffsetChoice::OffsetChoice(const JobPlan& plan, std::vector<FileState>& files, F
     const bool skewed = options_.distribution == Distribution::zipf || options_.distribution == Distribution::pareto ||
                         options_.distribution == Distribution::normal;
     uses_map_ = options_.random && !options_.norandommap;
-    const std::uint64_t unit = std::min(options_.min_bs[0], options_.min_bs[1]);
     for (std::size_t i = 0; i < data_directions; ++i) {
-        map_unit_ = options_.uses(i) ? std::min(map_unit_, options_.align[i]) : map_unit_;
+        if (options_.uses(i)) {
+            map_unit_ = std::min(map_unit_, options_.align[i]);
+            greatest_least_ = std::max(greatest_least_, least_length(all_data_directions[i], true));
+        }
     }
     for (FileState& file : files_) {
-        const std::uint64_t extent = std::min(file.target->extent_bytes, file.target->size_bytes);
+        file.begin = file.target->offset_bytes;
         if (uses_map_) {
-            const std::uint64_t blocks = extent / map_unit_;
+            const std::uint64_t extent = std::min(file.target->extent_bytes, file.target->size_bytes);
+            const std::uint64_t blocks = std::max<std::uint64_t>(extent / map_unit_, 1);
             if (blocks > most_map_blocks && options_.softrandommap) {
                 uses_map_ = false;
             } else {
@@ -53,8 +56,14 @@ OffsetChoice::OffsetChoice(const JobPlan& plan, std::vector<FileState>& files, F
             const double parameter = options_.distribution == Distribution::zipf     ? options_.zipf_theta
                                      : options_.distribution == Distribution::pareto ? options_.pareto_h
                                                                                      : options_.normal_deviation;
-            file.skew = SkewedChoice(options_.distribution, (extent + unit - 1) / unit, parameter,
-                                     options_.random_center, mix64(plan.seed ^ mix64(file.number + 77)));
+            // Over all places of the direction that has most of the file. fio's go on over its end, which ends its job.
+            std::uint64_t reach = 1;
+            for (std::size_t i = 0; i < data_directions; ++i) {
+                const std::uint64_t blocks = options_.uses(i) ? places(file, all_data_directions[i]) : 0;
+                reach = blocks == 0 ? reach : std::max(reach, (blocks - 1) * options_.align[i] / map_unit_ + 1);
+            }
+            file.skew = SkewedChoice(options_.distribution, reach, parameter, options_.random_center,
+                                     mix64(plan.seed ^ mix64(file.number + 77)));
         }
     }
     seed_streams();
@@ -105,26 +114,22 @@ bool OffsetChoice::choose(Io& io, bool& is_random) {
         is_random = true;
         return io.offset != UINT64_MAX;
     }
-    if (new_position && options_.random) {
-        const bool all = options_.percentage_random[i] == 100;
-        if (all || sequential_shares_.percent(options_.percentage_random[i])) {
-            is_random = true;
-            if (!random_offset(file, direction, offset)) {
-                return false;
-            }
-        } else if (!sequential_offset(file, direction, offset)) {
-            if (!random_offset(file, direction, offset)) {
-                return false;
-            }
-        }
-    } else if (new_position) {
+    if (!options_.random) {
         if (!sequential_offset(file, direction, offset)) {
             return false;
         }
-    } else if (options_.sequencer == Sequencer::identical) {
-        offset = file.last_start[i] == UINT64_MAX ? 0 : file.last_start[i] - file.begin;
-    } else if (!sequential_offset(file, direction, offset) && !random_offset(file, direction, offset)) {
-        return false;
+    } else {
+        if (!new_position && options_.sequencer == Sequencer::identical) {
+            offset = file.last_start[i] == UINT64_MAX ? 0 : file.last_start[i] - file.begin;
+            is_random = !has_room(file, direction, offset);
+        } else {
+            const std::uint32_t percent = options_.percentage_random[i];
+            is_random = (new_position && (percent == 100 || sequential_shares_.percent(percent))) ||
+                        !next_in_order(file, direction, offset);
+        }
+        if (is_random && !random_offset(file, direction, offset)) {
+            return false;
+        }
     }
     if (offset >= file.target->extent_bytes) {
         return false;
@@ -162,7 +167,9 @@ void OffsetChoice::enter_zone(FileState& file, Direction direction) {
     if (zone_bytes_ >= options_.zone_size_bytes) {
         zone_bytes_ = 0;
         file.begin += options_.zone_range_bytes + options_.zone_skip_bytes;
-        if (file.begin >= file.target->size_bytes) {
+        // A random job passes over what is left of the file behind the last zone that has room; fio's ends there.
+        const std::uint64_t least = options_.random ? greatest_least_ : 1;
+        if (file.begin + least > file.target->size_bytes) {
             file.begin = file.target->offset_bytes;
         }
         file.next_offset[i] = file.begin;
@@ -178,15 +185,22 @@ void OffsetChoice::enter_zone(FileState& file, Direction direction) {
 
 std::uint64_t OffsetChoice::places(const FileState& file, Direction direction) const noexcept {
     const std::size_t i = index_of(direction);
-    std::uint64_t extent = std::min(file.target->extent_bytes, file.target->size_bytes);
+    const std::uint64_t size = file.target->size_bytes;
+    std::uint64_t extent = std::min(file.target->extent_bytes, size - std::min(file.begin, size));
     if (options_.zonemode == ZoneMode::strided && options_.zone_range_bytes != 0) {
         extent = std::min(extent, options_.zone_range_bytes);  // the map has no more
     }
-    if (options_.min_bs[i] > options_.align[i]) {
-        const std::uint64_t tail = options_.min_bs[i] - options_.align[i];
+    const std::uint64_t least = least_length(direction, true);
+    if (least > options_.align[i]) {
+        const std::uint64_t tail = least - options_.align[i];
         extent = extent > tail ? extent - tail : 0;
     }
-    return extent / options_.align[i];
+    // One of a coarse alignment begins at the beginning, though its file is shorter.
+    return extent < std::min(least, options_.align[i]) ? 0 : std::max<std::uint64_t>(extent / options_.align[i], 1);
+}
+
+std::uint64_t OffsetChoice::least_length(Direction direction, bool is_random) const noexcept {
+    return options_.min_bs[size_index(options_, direction, is_random)];
 }
 
 bool OffsetChoice::random_block(FileState& file, Direction direction, std::uint64_t& block) {
@@ -199,7 +213,7 @@ bool OffsetChoice::random_block(FileState& file, Direction direction, std::uint6
         case Distribution::zipf:
         case Distribution::pareto:
         case Distribution::normal:
-            block = file.skew.next();
+            block = file.skew.next() * map_unit_ / options_.align[i] % blocks;
             return true;
         case Distribution::zoned:
         case Distribution::zoned_abs:
@@ -221,7 +235,7 @@ std::uint64_t OffsetChoice::zoned_block(std::uint64_t blocks, std::size_t direct
     }
     const std::uint64_t align = options_.align[direction];
     const bool percent = options_.distribution == Distribution::zoned;
-    const std::uint64_t begin = percent ? before * blocks / 100 : std::min(before / align, blocks - 1);
+    const std::uint64_t begin = std::min(percent ? before * blocks / 100 : before / align, blocks - 1);
     const std::uint64_t length = percent ? zone->size * blocks / 100 : zone->size / align;
     return begin + random_.below(std::max<std::uint64_t>(std::min(length, blocks - begin), 1));
 }
@@ -275,6 +289,15 @@ bool OffsetChoice::random_offset(FileState& file, Direction direction, std::uint
     }
     offset = block * options_.align[index_of(direction)];
     return true;
+}
+
+// Whether a random job can go on in order. fio's ends with a block that is longer than what is left of its file.
+bool OffsetChoice::next_in_order(FileState& file, Direction direction, std::uint64_t& offset) {
+    return sequential_offset(file, direction, offset) && has_room(file, direction, offset);
+}
+
+bool OffsetChoice::has_room(const FileState& file, Direction direction, std::uint64_t offset) const noexcept {
+    return file.begin + offset + least_length(direction, false) <= file.target->end_bytes();
 }
 
 bool OffsetChoice::sequential_offset(FileState& file, Direction direction, std::uint64_t& offset) {

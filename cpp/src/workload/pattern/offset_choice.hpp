@@ -11,6 +11,11 @@
 
 namespace sampleblk::workload {
 
+// Whose block sizes an I/O has.
+[[nodiscard]] inline std::size_t size_index(const JobOptions& options, Direction direction, bool is_random) noexcept {
+    return !options.bs_is_seq_rand ? index_of(direction) : index_of(is_random ? Direction::write : Direction::read);
+}
+
 class OffsetChoice {
   public:
     // Gives each file its random map and its distribution.
@@ -51,6 +56,9 @@ class OffsetChoice {
   private:
     void seed_streams();
     void enter_zone(FileState& file, Direction direction);
+    [[nodiscard]] std::uint64_t least_length(Direction direction, bool is_random) const noexcept;
+    [[nodiscard]] bool has_room(const FileState& file, Direction direction, std::uint64_t offset) const noexcept;
+    [[nodiscard]] bool next_in_order(FileState& file, Direction direction, std::uint64_t& offset);
     [[nodiscard]] bool sequential_offset(FileState& file, Direction direction, std::uint64_t& offset);
     [[nodiscard]] bool random_offset(FileState& file, Direction direction, std::uint64_t& offset);
     [[nodiscard]] bool random_block(FileState& file, Direction direction, std::uint64_t& block);
@@ -69,6 +77,7 @@ class OffsetChoice {
     std::uint64_t zone_bytes_ = 0;
     bool uses_map_ = false;
     std::uint64_t map_unit_ = UINT64_MAX;  // bytes that a bit of the random map stands for
+    std::uint64_t greatest_least_ = 1;     // of the shortest blocks of each direction
 };
 
 }  // namespace sampleblk::workload

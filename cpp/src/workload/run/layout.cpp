@@ -385,6 +385,28 @@ void lay_out_replay(JobPlan& plan) {
     }
 }
 
+// A block for which no file has room: fio's job ends, without an error, with the first that is due.
+void refuse_blocks_that_fit_nowhere(const JobPlan& plan) {
+    constexpr std::array<const char*, data_directions> names = {"reads", "writes", "trims"};
+    const JobOptions& options = plan.options;
+    std::uint64_t room = 0;
+    for (const FileTarget& file : plan.files) {
+        room = std::max(room, std::max(file.size_bytes, file.end_bytes()) - file.offset_bytes);
+    }
+    const bool zones = options.random && options.zonemode == ZoneMode::strided && options.zone_range_bytes != 0;
+    room = zones ? std::min(room, options.zone_range_bytes) : room;
+    for (std::size_t i = 0; i < data_directions; ++i) {
+        const std::uint64_t block = options.min_bs[options.bs_is_seq_rand ? (options.random ? 1U : 0U) : i];
+        if (options.uses(i) && block > room) {
+            refuse(options,
+                   "the block size of " + std::string(names[i]) + ", " + std::to_string(block) +
+                       " bytes, is larger than the " + std::to_string(room) + " bytes that there are of a " +
+                       (zones ? "zone" : "file"),
+                   "a smaller bs or offset, or a larger size");
+        }
+    }
+}
+
 }  // namespace
 
 std::optional<std::vector<std::string>> places_of(const JobOptions& options) {
@@ -505,6 +527,7 @@ JobPlan prepare_files(const JobOptions& options, std::uint64_t seed) {
                                   : std::max(options.size.bytes / plan.files.size(), file.end_bytes());
         }
     }
+    refuse_blocks_that_fit_nowhere(plan);
     if (extended != 0) {
         plan.messages.push_back(options.name + ": Laying out IO file" + (extended > 1 ? "s" : "") + " (" +
                                 std::to_string(extended) + " file" + (extended > 1 ? "s / total " : " / ") +
