@@ -197,7 +197,7 @@ def test_where_a_job_s_files_are_is_where_it_makes_them(tmp_path: Path) -> None:
     folders = [tmp_path / "one", tmp_path / "\udcff"]  # as bytes: no text
     for folder in folders:
         folder.mkdir()
-    keys = "rw=write\nsize=4k\nnumjobs=3\nnrfiles=2\nfilename_format=deep/$jobnum.$filenum\ndirectory="
+    keys = "rw=write\nsize=8k\nnumjobs=3\nnrfiles=2\nfilename_format=deep/$jobnum.$filenum\ndirectory="
     (tmp_path / "file").write_bytes(f"[job]\n{keys}".encode() + b":".join(map(os.fsencode, folders)))
     job = lab.JobFile(tmp_path / "file")
     (tmp_path / "file").unlink()
