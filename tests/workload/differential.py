@@ -352,7 +352,7 @@ def fixed(keys: dict[str, str]) -> Fixed:
         or (is_random and "norandommap" not in keys and {"random_distribution", "blockalign"} & keys.keys() != set())
         # fio ends, without an error, where it draws a block that lies across the end.
         or (is_random and "random_distribution" in keys and not whole)
-        or (mixed and (bool(modifier) or not whole))
+        or (mixed and (bool(modifier) or not whole or {"io_size", "loops"} <= keys.keys()))
         or other_sizes
     )
     return Fixed(
