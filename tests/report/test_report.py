@@ -209,7 +209,10 @@ def test_measurements_are_said_to_be_known_as_well_as_they_are(tmp_path: Path) -
     measured = {"name": "n", "unit": "s", "better": "lower", "stopped": "", "value": 1, "low": 1, "high": 2}
     measured["samples"] = [1, 2]
     for sure, told in (([0.9, 0.9], "confidence, 90 %."), ([0.9, 0.995], "the last column."), ([None], "98 %.")):
-        entries = [measured if each is None else {**measured, "confidence": each} for each in sure]
+        entries = [
+            {**measured, "name": f"n{i}"} if each is None else {**measured, "name": f"n{i}", "confidence": each}
+            for i, each in enumerate(sure)
+        ]
         (tmp_path / "measurements.json").write_text(json.dumps(entries))
         page = run_page(tmp_path).html()
         assert told in page
