@@ -205,7 +205,8 @@ def test_rates_of_a_job_that_has_not_ended_are_of_its_time_so_far(engine: str, t
         assert ios > 100
         assert job["write"]["iops"] == pytest.approx(row["iops"], rel=0.1) == pytest.approx(1000, rel=0.5)
         assert job["write"]["bw_bytes"] == pytest.approx(row["bandwidth"], rel=0.1)
-        assert job["write"]["lat_ns"]["N"] == job["write"]["clat_ns"]["N"] == ios
+        # Each to one: it may be looked at, or killed, while it books an I/O.
+        assert [job["write"][name]["N"] for name in ("lat_ns", "clat_ns")] == pytest.approx([ios, ios], abs=1)
         assert sum(job["iodepth_level"].values()) == pytest.approx(100, abs=1)
         assert job["usr_cpu"] + job["sys_cpu"] > 0
         assert abs(result.json()["timestamp"] - time.time()) < 60
