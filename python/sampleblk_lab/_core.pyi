@@ -46,7 +46,6 @@ def format_bytes(size_bytes: int) -> str: ...
 def format_duration(nanoseconds: int) -> str: ...
 
 # register_device
-MOST_DRIFT_PPM: float
 SAMPLEBLK_F_READ_ONLY: int
 SAMPLEBLK_F_ROTATIONAL: int
 SAMPLEBLK_F_DISCARD: int
@@ -225,6 +224,8 @@ class CrashWalk:
     def at_end(self) -> bool: ...
 
 # register_workload
+MOST_DRIFT_PPM: float
+
 class JobSet:
     source: str
     globals: list[tuple[str, str]]

@@ -13,6 +13,18 @@ void become(const SharedMemory& shared, std::size_t job, Phase phase) {
     shared.state(job).phase.store(static_cast<std::uint32_t>(phase));
 }
 
+// Jobs that wait for the word to begin.
+struct ReadyJobs {
+    explicit ReadyJobs(const std::vector<JobPlan>& plans)
+        : shared(std::vector<std::uint64_t>(plans.size())), schedule(plans, shared) {
+        for (std::size_t i = 0; i < plans.size(); ++i) {
+            become(shared, i, Phase::ready);
+        }
+    }
+    const SharedMemory shared;
+    JobSchedule schedule;
+};
+
 bool was_woken(const SharedMemory& shared) {
     std::uint64_t count = 0;
     return ::read(shared.event(), &count, sizeof(count)) == sizeof(count);
@@ -23,9 +35,8 @@ TEST(JobSchedule, StartWakesWhoeverWatchesIt) {
     constexpr std::uint64_t delay_ns = 1'000'000;
     std::vector<JobPlan> plans(1);
     plans[0].options.startdelay_ns = delay_ns;
-    const SharedMemory shared({0});
-    become(shared, 0, Phase::ready);
-    JobSchedule schedule(plans, shared);
+    ReadyJobs jobs(plans);
+    auto& [shared, schedule] = jobs;
     EXPECT_GT(schedule.next_wait_ns(), delay_ns);
     EXPECT_FALSE(was_woken(shared));
     schedule.start();
@@ -38,10 +49,8 @@ TEST(JobSchedule, StartdelayIsNoPauseBehindAStonewall) {
     std::vector<JobPlan> plans(2);
     plans[1].options.stonewall = true;
     plans[1].options.startdelay_ns = 1;
-    const SharedMemory shared({0, 0});
-    become(shared, 0, Phase::ready);
-    become(shared, 1, Phase::ready);
-    JobSchedule schedule(plans, shared);
+    ReadyJobs jobs(plans);
+    auto& [shared, schedule] = jobs;
     schedule.start();
     EXPECT_EQ(shared.state(1).go.load(), 0U);
     ::usleep(1);
@@ -59,11 +68,8 @@ TEST(JobSchedule, ExitWhatStonewallSparesTheJobsBehindTheStonewall) {
     plans[0].options.exitall = true;
     plans[2].options.stonewall = true;
     plans[2].options.group_id = 1;
-    const SharedMemory shared({0, 0, 0});
-    for (std::size_t i = 0; i < 3; ++i) {
-        become(shared, i, Phase::ready);
-    }
-    JobSchedule schedule(plans, shared);
+    ReadyJobs jobs(plans);
+    auto& [shared, schedule] = jobs;
     schedule.start();
     become(shared, 0, Phase::finished);
     schedule.step();
@@ -81,10 +87,8 @@ TEST(JobSchedule, ExitWhatStonewallSparesTheJobsBehindTheStonewall) {
 TEST(JobSchedule, ExitallOfOneJobIsEveryJobs) {
     std::vector<JobPlan> plans(2);
     plans[1].options.exitall = true;
-    const SharedMemory shared({0, 0});
-    become(shared, 0, Phase::ready);
-    become(shared, 1, Phase::ready);
-    JobSchedule schedule(plans, shared);
+    ReadyJobs jobs(plans);
+    auto& [shared, schedule] = jobs;
     schedule.start();
     become(shared, 0, Phase::finished);
     schedule.step();
@@ -95,10 +99,8 @@ TEST(JobSchedule, ExitallOfOneJobIsEveryJobs) {
 TEST(JobSchedule, WatchesAJobThatIsToStopUntilItHas) {
     std::vector<JobPlan> plans(2);
     plans[0].options.exitall = true;
-    const SharedMemory shared({0, 0});
-    become(shared, 0, Phase::ready);
-    become(shared, 1, Phase::ready);
-    JobSchedule schedule(plans, shared);
+    ReadyJobs jobs(plans);
+    auto& [shared, schedule] = jobs;
     schedule.start();
     EXPECT_EQ(schedule.next_wait_ns(), UINT64_MAX);
     become(shared, 1, Phase::running);

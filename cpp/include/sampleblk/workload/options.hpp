@@ -354,6 +354,10 @@ struct JobOptions {
     [[nodiscard]] bool uses(std::size_t direction) const noexcept {
         return direction == 0 ? reads : direction == 1 ? writes : trims;
     }
+    // Whose block sizes an I/O of a direction has.
+    [[nodiscard]] std::size_t size_index(std::size_t direction, bool is_random) const noexcept {
+        return bs_is_seq_rand ? index_of(is_random ? Direction::write : Direction::read) : direction;
+    }
     // Of the directions that are used.
     [[nodiscard]] std::uint64_t least_block() const noexcept {
         std::uint64_t least = UINT64_MAX;

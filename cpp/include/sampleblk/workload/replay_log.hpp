@@ -32,7 +32,7 @@ struct ReplayLog {
     std::vector<std::pair<std::string, std::uint64_t>> skipped;
 
     [[nodiscard]] bool empty() const noexcept { return records.empty(); }
-    void skip(std::string_view reason);
+    void skip(std::string_view reason, std::uint64_t times = 1);
 };
 
 // fio's iolog, version 2 or 3, or blktrace's binary file, told apart by their first bytes. Throws

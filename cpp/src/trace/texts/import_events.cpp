@@ -79,7 +79,9 @@ class Import {
         recording.add_lost(cpu, count);
         facts["lost_events"] = std::to_string(lost_ += std::max<std::uint64_t>(count, 1));
     }
-    void count(const std::string& name) { facts[name] = std::to_string(++counts_[name]); }
+    void count(const std::string& name, std::uint64_t times = 1) {
+        facts[name] = std::to_string(counts_[name] += times);
+    }
     // A line that is not what it should be: an error, or counted.
     void refuse(const FormatError& error) {
         if (on_error_ == OnError::strict) {
@@ -573,8 +575,8 @@ class BinaryTrace {
         if (reader.cut_off()) {
             import_.count("cut_off");
         }
-        for (std::uint64_t i = 0; i < reader.gaps(); ++i) {
-            import_.count("gaps");
+        if (reader.gaps() != 0) {
+            import_.count("gaps", reader.gaps());
         }
     }
 

@@ -162,7 +162,7 @@ std::uint64_t Generator::block_size(const Io& io, bool is_random) {
         const FileState& file = *io.file;
         return file.next_offset[index_of(Direction::trim)] - file.last_start[index_of(Direction::trim)];
     }
-    const std::size_t i = size_index(options_, io.direction, is_random);
+    const std::size_t i = options_.size_index(index_of(io.direction), is_random);
     const std::uint64_t least = options_.min_bs[i];
     const std::uint64_t most = options_.max_bs[i];
     if (least == most) {

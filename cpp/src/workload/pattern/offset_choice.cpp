@@ -200,7 +200,7 @@ std::uint64_t OffsetChoice::places(const FileState& file, Direction direction) c
 }
 
 std::uint64_t OffsetChoice::least_length(Direction direction, bool is_random) const noexcept {
-    return options_.min_bs[size_index(options_, direction, is_random)];
+    return options_.min_bs[options_.size_index(index_of(direction), is_random)];
 }
 
 bool OffsetChoice::random_block(FileState& file, Direction direction, std::uint64_t& block) {

@@ -11,11 +11,6 @@
 
 namespace sampleblk::workload {
 
-// Whose block sizes an I/O has.
-[[nodiscard]] inline std::size_t size_index(const JobOptions& options, Direction direction, bool is_random) noexcept {
-    return !options.bs_is_seq_rand ? index_of(direction) : index_of(is_random ? Direction::write : Direction::read);
-}
-
 class OffsetChoice {
   public:
     // Gives each file its random map and its distribution.

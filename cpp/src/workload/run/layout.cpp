@@ -396,7 +396,7 @@ void refuse_blocks_that_fit_nowhere(const JobPlan& plan) {
     const bool zones = options.random && options.zonemode == ZoneMode::strided && options.zone_range_bytes != 0;
     room = zones ? std::min(room, options.zone_range_bytes) : room;
     for (std::size_t i = 0; i < data_directions; ++i) {
-        const std::uint64_t block = options.min_bs[options.bs_is_seq_rand ? (options.random ? 1U : 0U) : i];
+        const std::uint64_t block = options.min_bs[options.size_index(i, options.random)];
         if (options.uses(i) && block > room) {
             refuse(options,
                    "the block size of " + std::string(names[i]) + ", " + std::to_string(block) +
