@@ -4,6 +4,7 @@
 import gc
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -123,6 +124,12 @@ def test_lengths_and_types_are_checked() -> None:
         Table.of({"a": np.zeros(2), "b": np.zeros(1)})
     with pytest.raises(TypeError, match="complex128"):
         Table.of({"a": np.zeros(2, dtype=complex)})
+    for values in ("abc", b"abc", 5, np.float64(5)):
+        with pytest.raises(TypeError, match=r"'a' is .*, not a sequence of values"):
+            Table.of({"a": values})  # type: ignore[dict-item]
+    for numbers, shown in ([2**64], 2**64), ([-(2**63) - 1], -(2**63) - 1), ([2**63, -1], -1):
+        with pytest.raises(lab.InputError, match=f"'a' has {shown}"):
+            Table.of({"a": numbers})
 
 
 def test_head_sort_and_take_keep_units_key_and_metadata(table: Table) -> None:
@@ -139,6 +146,8 @@ def test_head_sort_and_take_keep_units_key_and_metadata(table: Table) -> None:
     assert [len(table.head(n)) for n in (-1, 0, 2, 99)] == [0, 0, 2, 3]
     with pytest.raises(IndexError, match="row 3 of 3"):
         table.take([3])
+    with pytest.raises(IndexError, match="row 3 of 3"):
+        table.take(np.array([2**64 - 1], dtype=np.uint64))
     with pytest.raises(IndexError, match="mask of 1 for 3"):
         table.take([True])
     with pytest.raises(TypeError, match="float64"):
@@ -211,8 +220,25 @@ def test_pyarrow_and_pandas_bring_units_metadata_and_missing_values_back(table: 
     assert frame["calls"].sum() == 84992 + 332 + 166
     with pytest.raises(TypeError, match=r"'n': no column type for Arrow's list"):
         Table.from_arrow(pa.table({"n": [[1]]}))
-    with pytest.raises(TypeError, match=r"'n': no column type for Arrow's int64 with missing values"):
-        Table.from_arrow(pa.table({"n": [1, None]}))
+    missing = [1, None], [True, None], pa.array([1.0, None]).dictionary_encode()
+    for made in missing:
+        assert repr(Table.from_arrow(pa.table({"n": made}))) == "  n\n---\n  1\nnan"
+    assert Table.from_arrow(pa.table({"n": [True, False]}))["n"].type == Table.of({"n": [True, False]})["n"].type
+    with pytest.raises(lab.InputError, match=f"'n' has {2**53 + 1} beside"):
+        Table.from_arrow(pa.table({"n": [2**53 + 1, None]}))
+
+
+def test_a_frame_s_index_and_each_of_its_columns_are_there() -> None:
+    frame = pd.DataFrame({"size": [4, 8], "op": ["read", "write"]})
+    assert Table.from_pandas(frame[frame["size"] > 4]).columns == ["size", "op"]
+    sums = Table.from_pandas(frame.groupby("op").sum())
+    assert list(sums) == [{"op": "read", "size": 4}, {"op": "write", "size": 8}]
+    assert Table.from_pandas(frame[["size"]].describe())["index"].values.tolist()[:2] == ["count", "mean"]
+    assert Table.from_pandas(pd.DataFrame({"n": pd.array([True, None], dtype="boolean")}))["n"][0] == 1
+    with pytest.raises(lab.InputError, match="several columns are named '1'"):
+        Table.from_pandas(pd.DataFrame([[1, 2]], columns=[1, "1"]))
+    with pytest.raises(lab.InputError, match="several columns are named 'a'"):
+        Table.from_arrow(pa.table([[1], [2]], names=["a", "a"]))
 
 
 def test_polars_takes_a_table_and_gives_it_back(table: Table) -> None:

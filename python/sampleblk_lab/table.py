@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import copy
 import html
+from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
@@ -18,7 +20,7 @@ from sampleblk_lab.errors import InputError
 from sampleblk_lab.texts import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
@@ -232,22 +234,25 @@ class Table:
             key: The string column whose values name the rows.
 
         Raises:
+            InputError: Two columns of one name; a whole number that no float holds, beside missing ones.
             TypeError: A column is of a type that a table has not, such as a list, or a date.
         """
         import pyarrow as pa  # type: ignore[import-untyped]
 
         arrow = pa.table(data)
+        _check_names(arrow.column_names)
         units = {}
         columns: dict[str, Any] = {}
         for field, chunks in zip(arrow.schema, arrow.columns, strict=True):
             kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-            if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+            words = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+            if words or pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and chunks.null_count):
                 columns[field.name] = chunks.to_pylist()
-            elif pa.types.is_floating(kind) or (pa.types.is_integer(kind) and not chunks.null_count):
-                columns[field.name] = chunks.to_numpy()
+            elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
+                # Of a dictionary, a missing one would be the number of another.
+                columns[field.name] = chunks.cast(kind).to_numpy()
             else:
-                missing = " with missing values" if chunks.null_count else ""
-                raise TypeError(f"column {field.name!r}: no column type for Arrow's {field.type}{missing}")
+                raise TypeError(f"column {field.name!r}: no column type for Arrow's {field.type}")
             if unit := (field.metadata or {}).get(b"unit", b"").decode():
                 units[field.name] = unit
         # What other libraries keep for themselves, such as pandas, is of no use in a table.
@@ -258,16 +263,24 @@ class Table:
     def from_pandas(cls, frame: pd.DataFrame, *, key: str | None = None) -> Self:
         """A table from a DataFrame; units and metadata come from its ``attrs``, where :meth:`to_pandas` puts them.
 
+        An index is a column, as by ``reset_index()``, but for one of whole numbers without a name.
+
         Raises:
+            InputError: Two columns of one name.
             TypeError: A column is of a type that a table has not.
         """
+        index = frame.index
+        kinds = [index.get_level_values(level).dtype.kind for level in range(index.nlevels)]
+        told = [level for level, name in enumerate(index.names) if name is not None or kinds[level] not in "iu"]
+        if told:
+            frame = frame.reset_index(level=told)
+        names = [str(name) for name in frame.columns]
+        _check_names(names)
         columns: dict[str, Any] = {}
-        for name in frame.columns:
-            series = frame[name]
-            words = series.dtype == object or series.dtype.name in ("category", "str", "string")
-            columns[str(name)] = (
-                series.astype(object).where(series.notna(), None).tolist() if words else series.to_numpy()
-            )
+        for number, name in enumerate(names):
+            series = frame.iloc[:, number]
+            words = series.dtype == object or series.dtype.name in ("category", "str", "string", "boolean")
+            columns[name] = series.astype(object).where(series.notna(), None).tolist() if words else series.to_numpy()
         attributes = dict(frame.attrs)
         units = {name: unit for name, unit in attributes.pop("units", {}).items() if name in columns}
         return cls.of(columns, units=units, metadata={str(k): str(v) for k, v in attributes.items()}, key=key)
@@ -287,6 +300,8 @@ class Table:
             wanted = np.flatnonzero(wanted)
         elif wanted.size and wanted.dtype.kind not in "iu":
             raise TypeError(f"rows are picked by numbers or bools, not {wanted.dtype}")
+        if wanted.dtype.kind == "u":  # the largest would be negative, which is a row from the end
+            wanted = np.minimum(wanted, len(self))
         wanted = wanted.astype(np.int64)
         wanted = np.where(wanted < 0, wanted + len(self), wanted)
         return self._with(core.Table([column.take(wanted) for column in self._table.columns], self.metadata))
@@ -447,10 +462,19 @@ class Table:
         )
 
 
+def _check_names(names: Sequence[str]) -> None:
+    """Raises InputError for columns of which one would be lost."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InputError(f"several columns are named {', '.join(map(repr, twice))}", expected="a name for each column")
+
+
 def _column(name: str, values: Any, unit: str) -> core.Column:
     """A core column from what :meth:`Table.of` takes."""
     if isinstance(values, np.ndarray) and values.dtype.kind not in "OU":
         return core.Column(name, values, unit)
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise TypeError(f"column {name!r} is {values!r}, not a sequence of values")
     listed: list[Any] = list(values)
     kinds = {type(value) for value in listed if value is not None}
     if all(issubclass(kind, str) for kind in kinds):
@@ -463,8 +487,11 @@ def _column(name: str, values: Any, unit: str) -> core.Column:
         return core.Column(name, np.array(listed, dtype=bool), unit)
     whole = all(issubclass(kind, (int, np.integer)) and not issubclass(kind, bool) for kind in kinds)
     if whole and None not in listed:
-        wide = max(listed) > np.iinfo(np.int64).max
-        return core.Column(name, np.array(listed, dtype=np.uint64 if wide else np.int64), unit)
+        wide = np.uint64 if max(listed) > np.iinfo(np.int64).max else np.int64
+        for value in (min(listed), max(listed)):
+            if not np.iinfo(wide).min <= value <= np.iinfo(wide).max:
+                raise InputError(f"column {name!r} has {value}", expected="numbers of int64, or of uint64")
+        return core.Column(name, np.array(listed, dtype=wide), unit)
     if all(issubclass(kind, (int, float, np.number)) and not issubclass(kind, bool) for kind in kinds):
         for value in listed:
             # Compared exactly: an address or a time stamp would be another one.
