@@ -311,3 +311,42 @@ def test_a_table_of_something_else_is_refused() -> None:
         lab.Replay(lab.Table.of({"time": np.arange(3)}))
     with pytest.raises(lab.InputError, match="nothing to replay"):
         lab.Replay(lab.Table.of({"time": np.arange(1), "syscall": ["futex"]})).run(progress=False)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "told"),
+    [
+        ("sector", [0, np.nan], "row 1: sector is nan"),
+        ("nr_sector", [8, 8.5], r"row 1: nr_sector is 8\.5"),
+        ("sector", ["0", "8"], "column 'sector' holds strings"),
+        ("rwbs", [1, 2], "column 'rwbs' holds numbers"),
+        ("time", [1, np.nan], "row 1: time is nan"),
+        ("time", [1, np.inf], "row 1: time is inf"),
+        ("time", [-1, 2], "row 0: time is -1"),
+        ("dev", [1, np.nan], "row 1: dev is nan"),
+    ],
+)
+def test_a_value_that_no_request_has_is_refused(column: str, values: list[Any], told: str) -> None:
+    requests = {"time": [1, 2], "rwbs": ["R", "W"], "sector": [0, 8], "nr_sector": [8, 8]}
+    with pytest.raises(lab.InputError, match=told):
+        lab.Replay(lab.Table.of({**requests, column: values}))
+
+
+def test_a_value_that_no_call_has_is_refused_where_it_counts(tmp_path: Path) -> None:
+    nan = np.nan
+    calls = {
+        "time": [1, 2, 3],
+        "syscall": ["openat", "pwrite64", "pread64"],
+        "fd": [nan, 3, 3],  # an open has none
+        "ret": [3, 4096, nan],  # the recording ended before the last call did
+        "offset": [nan, 4096, nan],
+        "path": ["data", "", ""],
+    }
+    for column, values in {"fd": [0, nan, 3], "offset": [0, nan, 0]}.items():
+        with pytest.raises(lab.InputError, match=f"row 1: {column} is nan"):
+            lab.Replay(lab.Table.of({**calls, column: values}))
+    with pytest.raises(lab.InputError, match="column 'fd' holds strings"):
+        lab.Replay(lab.Table.of({**calls, "fd": ["a", "b", "c"]}))
+    result = lab.Replay(lab.Table.of(calls), directory=tmp_path, replay_no_stall=1).run(progress=False)
+    assert (tmp_path / "data").stat().st_size == 8192
+    assert "replay: replay leaves out 1 calls whose end was not seen" in result.messages

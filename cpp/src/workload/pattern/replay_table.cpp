@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Replay logs made of tables: of block requests, and of system calls.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -20,13 +22,16 @@ constexpr std::int64_t most_bytes = std::int64_t{1} << 62;
 
 std::int64_t to_whole(double value) {
     constexpr double most = 9.2e18;
-    return std::isnan(value) ? 0 : static_cast<std::int64_t>(std::clamp(value, -most, most));
+    return static_cast<std::int64_t>(std::clamp(value, -most, most));
 }
+
+enum class Holds { numbers, strings, either };
 
 // A column's numbers whatever their type, and its strings.
 class Reader {
   public:
-    Reader(const Table& table, std::string_view name, bool needed) : column_(table.find(name)) {
+    Reader(const Table& table, std::string_view name, bool needed, Holds holds = Holds::numbers)
+        : column_(table.find(name)) {
         if (column_ == nullptr && needed) {
             std::string have;
             for (const Column& column : table.columns()) {
@@ -35,9 +40,22 @@ class Reader {
             throw InputError("the table has no column '" + std::string(name) + "'", "replay", 0,
                              "that column; there are " + have);
         }
+        const bool strings = column_ != nullptr && column_->type() == ColumnType::string;
+        if (column_ != nullptr && holds != Holds::either && strings != (holds == Holds::strings) && table.rows() > 0) {
+            throw InputError(
+                std::string("column '") + std::string(name) + "' holds " + (strings ? "strings" : "numbers"), "replay",
+                0, strings ? "numbers" : "strings");
+        }
     }
 
     [[nodiscard]] explicit operator bool() const { return column_ != nullptr; }
+
+    [[nodiscard]] bool is_missing(std::size_t row) const {
+        return column_ == nullptr || (column_->type() == ColumnType::f64 && std::isnan(column_->values<double>()[row]));
+    }
+
+    // Of what a call may have none of.
+    [[nodiscard]] std::int64_t number_or_zero(std::size_t row) const { return is_missing(row) ? 0 : number(row); }
 
     [[nodiscard]] std::int64_t number(std::size_t row) const {
         switch (column_->type()) {
@@ -58,8 +76,13 @@ class Reader {
                 return column_->values<std::uint32_t>()[row];
             case ColumnType::u64:
                 return static_cast<std::int64_t>(column_->values<std::uint64_t>()[row]);
-            case ColumnType::f64:
-                return to_whole(column_->values<double>()[row]);
+            case ColumnType::f64: {
+                const double value = column_->values<double>()[row];
+                if (std::trunc(value) != value) {  // nor is NaN itself
+                    refuse(row, value, "a whole number");
+                }
+                return to_whole(value);
+            }
         }
         return 0;
     }
@@ -76,15 +99,25 @@ class Reader {
     [[nodiscard]] std::uint64_t time_ns(std::size_t row) const {
         const std::string& unit = column_->unit();
         const double factor = unit == "s" ? 1e9 : unit == "ms" ? 1e6 : unit == "us" ? 1e3 : 1;
-        const bool exact = column_->type() != ColumnType::f64 && factor == 1;
-        const std::int64_t ns = exact ? number(row)
-                                : column_->type() == ColumnType::f64
-                                    ? to_whole(column_->values<double>()[row] * factor)
-                                    : to_whole(static_cast<double>(number(row)) * factor);
-        return static_cast<std::uint64_t>(std::max<std::int64_t>(ns, 0));
+        if (column_->type() == ColumnType::f64) {
+            const double value = column_->values<double>()[row];
+            if (!std::isfinite(value) || value < 0) {
+                refuse(row, value, "a time, from some beginning on");
+            }
+            return static_cast<std::uint64_t>(to_whole(value * factor));
+        }
+        const std::int64_t value = number(row);
+        if (value < 0) {
+            refuse(row, value, "a time, from some beginning on");
+        }
+        return static_cast<std::uint64_t>(factor == 1 ? value : to_whole(static_cast<double>(value) * factor));
     }
 
   private:
+    [[noreturn]] void refuse(std::size_t row, auto value, const char* expected) const {
+        throw InputError(fmt::format("row {}: {} is {}", row, column_->name(), value), "replay", 0, expected);
+    }
+
     const Column* column_;
 };
 
@@ -110,12 +143,12 @@ class SyscallFollower {
           paths_(log.paths),
           time_(table, "time", true),
           pid_(table, "pid", false),
-          call_(table, "syscall", true),
+          call_(table, "syscall", true, Holds::strings),
           fd_(table, "fd", false),
           count_(table, "count", false),
           result_(table, "ret", false),
           offset_(table, "offset", false),
-          path_(table, "path", false),
+          path_(table, "path", false, Holds::strings),
           advice_(table, "advice", false),
           arg1_(table, "arg1", false),
           arg2_(table, "arg2", false) {}
@@ -127,9 +160,12 @@ class SyscallFollower {
         const std::string call = name(row);
         const DescriptorArgs about = args(row, call);
         const std::int64_t result = about.ret;
-        const std::int64_t fd = fd_ ? fd_.number(row) : 0;
         ReplayRecord record{.time_ns = time_.time_ns(row)};
         files_.begin(record.time_ns, task(row));
+        if (result_ && result_.is_missing(row)) {
+            log_.skip("calls whose end was not seen");
+            return;
+        }
         if (opens(about.kind)) {
             opened(row, about);
             return;
@@ -140,7 +176,7 @@ class SyscallFollower {
                 return;
             }
             if (Descriptors<OpenFile>::duplicates(about)) {
-                (void)file_of(fd, row);  // what it is the duplicate of
+                (void)file_of(row);  // what it is the duplicate of
             } else if (about.kind != DescriptorCall::close_range) {
                 log_.skip("calls that are not file I/O");
             }
@@ -161,7 +197,7 @@ class SyscallFollower {
             log_.skip("calls that failed");
             return;
         }
-        const std::shared_ptr<OpenFile> shared = file_of(fd, row);
+        const std::shared_ptr<OpenFile> shared = file_of(row);
         OpenFile& file = *shared;
         record.file = file.file;
         if (call == "lseek") {
@@ -211,9 +247,9 @@ class SyscallFollower {
 
     [[nodiscard]] DescriptorArgs args(std::size_t row, const std::string& call) const {
         const auto number = [row](const Reader& column) {
-            return column ? static_cast<std::uint64_t>(column.number(row)) : 0;
+            return static_cast<std::uint64_t>(column.number_or_zero(row));
         };
-        return {descriptor_call(call), number(fd_), number(arg1_), number(arg2_), result_ ? result_.number(row) : 0};
+        return {descriptor_call(call), number(fd_), number(arg1_), number(arg2_), result_.number_or_zero(row)};
     }
 
     void opened(std::size_t row, const DescriptorArgs& about) {
@@ -233,7 +269,8 @@ class SyscallFollower {
     }
 
     // A descriptor that was open before the recording began has a name of its own.
-    const std::shared_ptr<OpenFile>& file_of(std::int64_t fd, std::size_t row) {
+    const std::shared_ptr<OpenFile>& file_of(std::size_t row) {
+        const std::int64_t fd = fd_ ? fd_.number(row) : 0;
         std::shared_ptr<OpenFile>& known = files_.of(task(row), static_cast<std::uint64_t>(fd));
         if (known == nullptr) {
             std::string path = path_ ? path_.text(row) : std::string();
@@ -286,11 +323,11 @@ class SyscallFollower {
 
 ReplayLog replay_of_requests(const Table& table) {
     const Reader time(table, "time", true);
-    const Reader kind(table, "rwbs", true);
+    const Reader kind(table, "rwbs", true, Holds::strings);
     const Reader sector(table, "sector", true);
     const Reader bytes(table, "bytes", false);
     const Reader sectors(table, "nr_sector", !bytes);
-    const Reader device(table, "dev", false);
+    const Reader device(table, "dev", false, Holds::either);
     ReplayLog log;
     ReplayPaths paths(log.paths);
     for (std::size_t row = 0; row < table.rows(); ++row) {
