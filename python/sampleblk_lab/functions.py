@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Functions that users name in commands and files."""
+"""Functions of users', and those that they name in commands and files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import importlib.machinery
 import importlib.util
+import inspect
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -48,6 +49,17 @@ def named(text: str, option: str, *, files_in: Path | None = None) -> Callable[.
     if not callable(found):
         raise InputError(f"{text!r} is not a function", option, expected=expected)
     return found  # type: ignore[no-any-return]
+
+
+def check_ran(said: object, what: str) -> None:
+    """Raises InputError where nothing of a function that returned `said` has run, as of an async one or a generator."""
+    if not (inspect.isgenerator(said) or inspect.isasyncgen(said) or inspect.isawaitable(said)):
+        return
+    if inspect.iscoroutine(said):
+        said.close()
+    raise InputError(
+        f"{what} returned a {type(said).__name__} and has not run", expected="a plain function, without async and yield"
+    )
 
 
 class _Source(importlib.machinery.SourceFileLoader):

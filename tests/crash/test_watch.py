@@ -820,6 +820,14 @@ def test_how_a_program_ended_is_told(tmp_path: Path) -> None:
         assert found.unjudged == [f"what the program has left undone, which ended {how}" for how in told]
 
 
+def test_a_function_that_does_not_run_has_not_ended_well(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    async def program() -> None:
+        put("new", b"n" * 5000)
+
+    assert crash.watched(program, tmp_path, [].append).status == 1
+    assert "the program's function returned a coroutine and has not run" in capfd.readouterr().err
+
+
 def test_bad_input_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"rule 'xfs' \(expected posix or ext4\)"):
         crash.watched(["true"], tmp_path, [].append, rule="xfs")

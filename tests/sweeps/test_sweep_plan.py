@@ -145,6 +145,14 @@ def test_what_cannot_be_says_what_would_be_accepted(axes: Any, more: Any, said: 
     assert caught.value.expected
 
 
+def test_a_condition_that_does_not_run_holds_for_nothing() -> None:
+    async def where(a: int) -> bool:
+        return a > 1
+
+    with pytest.raises(lab.InputError, match="where returned a coroutine and has not run"):
+        list(plan.Space({"a": [1, 2]}, where))
+
+
 def test_too_many_combinations_are_not_enumerated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "MOST", 1000)
     with pytest.raises(lab.InputError, match="more than 1,000 combinations"):

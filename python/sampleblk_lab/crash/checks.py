@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import inspect
 import json
 import operator
 import os
@@ -35,6 +34,7 @@ from sampleblk_lab._native import core
 from sampleblk_lab.crash import resident
 from sampleblk_lab.device.filesystem import BusyError, ToolError, checker, find_tool, holders, run_tool
 from sampleblk_lab.errors import InputError, UnsupportedError
+from sampleblk_lab.functions import check_ran
 from sampleblk_lab.paths import scratch_directory
 
 if TYPE_CHECKING:
@@ -86,13 +86,7 @@ def ask(check: Callable[..., object], *asked: Any) -> None:
             if sys.exc_info()[0] is not None:
                 traceback.print_exc()
             os._exit(1)
-    if inspect.isgenerator(said) or inspect.isasyncgen(said) or inspect.isawaitable(said):
-        if inspect.iscoroutine(said):
-            said.close()
-        raise InputError(
-            f"the check returned a {type(said).__name__} and has not run",
-            expected="a plain function, without async and yield",
-        )
+    check_ran(said, "the check")
     if isinstance(said, (bool, np.bool_)) and not said:
         raise AssertionError(f"the check {getattr(check, '__name__', check)!s} returned False")
     if isinstance(said, subprocess.CompletedProcess) and said.returncode:

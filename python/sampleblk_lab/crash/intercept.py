@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sampleblk_lab import proc
 from sampleblk_lab.errors import InputError, UnsupportedError
+from sampleblk_lab.functions import check_ran
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -245,7 +246,7 @@ def _be(what: Sequence[str] | Callable[[], object], program: bytes, seccomp: int
             os.execvp(what[0], list(what))
         way.close()
         status = 1
-        what()
+        check_ran(what(), "the program's function")
         sys.stdout.flush()
         status = 0
     except OSError as error:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sampleblk_lab.errors import InputError
+from sampleblk_lab.functions import check_ran
 
 #: What one axis may be given as.
 Axis = Any
@@ -146,7 +147,13 @@ class Space:
         names = tuple(self._known(name, what) for name in parameters(function, what))
         if not names:
             raise InputError(f"{what} has no parameters", expected=", ".join(map(repr, self.names)))
-        return Condition(names, lambda *values: bool(function(**dict(zip(names, values, strict=True)))))
+
+        def holds(*values: Any) -> bool:
+            said = function(**dict(zip(names, values, strict=True)))
+            check_ran(said, what)
+            return bool(said)
+
+        return Condition(names, holds)
 
     def _exclusion(self, number: int, one: Mapping[str, Any]) -> Condition:
         what = f"exclude[{number}]"
