@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +159,38 @@ def test_included_files_have_keys_of_the_section_only_as_for_fio(
         lab.JobFile(main)
     told = subprocess.run(["fio", "--parse-only", main], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert re.search("No new sections|outside of|while parsing include", told.stderr)
+
+
+def test_a_key_that_says_nothing_is_not_the_key_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which means yes: fio refuses it, too."""
+    monkeypatch.setenv("EMPTY", "")
+    for line in ("direct=${EMPTY}", "bs=", "bs= ", "rate=", "filename=", "unlink ="):
+        key = line.partition("=")[0].strip()
+        with pytest.raises(lab.InputError, match=rf"^<text>:4: {key}: no value \(expected {key}=VALUE"):
+            lab.JobFile.parse(f"[a]\nrw=write\nsize=4k\n{line}\n")
+    with pytest.raises(lab.InputError, match="filename: no value"):
+        lab.Job(rw="write", size="4k", filename="")
+    with pytest.raises(lab.InputError, match="command line:2: direct: no value"):
+        lab.JobFile.from_command_line(["--name=a", "--direct=", "--size=4k"])
+    assert lab.JobFile.parse("[a]\nrw=write\nsize=4k\nunlink\nwrite_lat_log=\n").names == ["a"]
+
+
+@pytest.mark.parametrize("value", ["0", "", ",,"])
+def test_an_alignment_is_a_size(value: str) -> None:
+    with pytest.raises(lab.InputError, match="ba"):
+        lab.Job(rw="randread", size="64k", ba=value)
+
+
+@needs_fio
+def test_a_priority_without_a_class_is_of_the_best_effort_one_as_fios(tmp_path: Path) -> None:
+    """The kernel refuses one of no class (EINVAL)."""
+    log = tmp_path / "calls"
+    job = lab.Job(rw="write", size="4k", prio=4, filename=tmp_path / "file")
+    job.run(progress=False)
+    if shutil.which("strace") is None:
+        pytest.skip("needs strace")
+    command = "import sampleblk_lab as lab; lab.Job(rw='write', size='4k', prio=4, filename='file').run(progress=False)"
+    for program in ([sys.executable, "-c", command], ["fio", "--name=a", "--rw=write", "--size=4k", "--prio=4"]):
+        traced = ["strace", "-f", "-e", "trace=ioprio_set", "-o", str(log), *program]
+        subprocess.run(traced, check=True, capture_output=True, timeout=120, cwd=tmp_path)
+        assert "IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 4)) = 0" in log.read_text()

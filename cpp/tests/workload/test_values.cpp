@@ -84,7 +84,9 @@ TEST(Values, RangesPercentagesAndTriples) {
     EXPECT_FALSE(no_trim[2]);
     const auto all = split_triple("4k");
     EXPECT_EQ(all[2], "4k");
-    EXPECT_THROW((void)split_triple("1,2,3,4"), InputError);
+    for (const char* bad : {"1,2,3,4", "", " ", ",,"}) {
+        EXPECT_THROW((void)split_triple(bad), InputError) << bad;
+    }
 }
 
 TEST(Values, Booleans) {

@@ -171,6 +171,10 @@ void apply(JobOptions& options, const Assignment& at, std::vector<Notice>& notic
                            .text = "does not change the result here: " + std::string(key->help)});
         return;
     }
+    // Such as of direct=${DIRECT}. The key alone is something else: yes, or what is named after the job.
+    if (at.value && trim(*at.value).empty() && !at.key.starts_with("write_")) {
+        refuse(at, at.key + ": no value", at.key + "=VALUE" + (key->form == "bool" ? ", or the key alone" : ""));
+    }
     const std::string value = expand_keywords(at.value.value_or(""));
     try {
         key->apply(options, value);

@@ -71,7 +71,7 @@ constexpr Key table[] = {
         choice<&JobOptions::cpus_policy, cpu_policies>),
     key("nice", "int", "0", "nice value", signed_number<&JobOptions::nice, -20, 19>),
     key("prio", "int", "", "I/O priority level", set_prio),
-    key("prioclass", "int", "", "I/O priority class", set_prio_class),
+    key("prioclass", "int", "", "I/O priority class; of a prio alone: 2, best effort", set_prio_class),
     key("lockmem", "size", "0", "memory to lock, so that less is left for the cache",
         number<&JobOptions::lockmem_bytes>),
     key("uid", "int", "", "run as this user", signed_number<&JobOptions::uid, 0, INT32_MAX>),

@@ -224,7 +224,7 @@ constexpr Key table[] = {
         flag<&JobOptions::bs_unaligned>),
     key("bs_is_seq_rand", "bool", "0", "bs means sequential,random instead of read,write",
         flag<&JobOptions::bs_is_seq_rand>),
-    key("ba blockalign", "size[,size][,size]", "bs", "alignment of random offsets", size_triple<&JobOptions::align>),
+    key("ba blockalign", "size[,size][,size]", "bs", "alignment of random offsets", size_triple<&JobOptions::align, 1>),
     key("random_distribution", "random|zipf|pareto|normal|zoned|zoned_abs[:…]", "random", "how random offsets lie",
         set_distribution),
     key("percentage_random", "percent[,percent][,percent]", "100", "random offsets among all",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "sampleblk/workload/values.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <charconv>
@@ -389,6 +390,9 @@ std::vector<std::optional<std::string_view>> split_triple(std::string_view text)
         if (!part.empty()) {
             triple[i] = part;
         }
+    }
+    if (std::ranges::none_of(triple, [](const auto& part) { return part.has_value(); })) {
+        refuse(text, "is no value", "read,write,trim");
     }
     return triple;
 }

@@ -479,7 +479,7 @@ JobPlan prepare_files(const JobOptions& options, std::uint64_t seed) {
     const bool known = std::ranges::any_of(
         plan.files, [](const FileTarget& file) { return file.size_bytes != 0 && file.size_bytes != unlimited; });
     if (options.size.bytes == 0 && !known && options.filesize.lower == 0 && !options.fill_device) {
-        refuse(options, "the files do not exist and no size is given", "size=…");
+        refuse(options, "the files do not exist and no size above 0, in bytes, is given", "size=…");
     }
     divide_extents(options, plan);
 

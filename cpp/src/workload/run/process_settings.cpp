@@ -83,7 +83,9 @@ void apply_process_settings(const JobOptions& options) {
         }
     }
     if (options.prio_given) {
-        const int priority = IOPRIO_PRIO_VALUE(options.prio_class, options.prio);
+        // As fio has it: the kernel takes no priority without a class.
+        const int priority_class = options.prio_class == IOPRIO_CLASS_NONE ? IOPRIO_CLASS_BE : options.prio_class;
+        const int priority = IOPRIO_PRIO_VALUE(priority_class, options.prio);
         if (::syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, priority) != 0) {
             throw_errno("ioprio_set");
         }
