@@ -186,6 +186,7 @@ def test_each_failure_has_its_exit_status_and_the_console(sampleblk_python: Runs
         (["--cpus", "none", "-c", "pass"], "--cpus 'none'"),
         (["--memory", "lots", "-c", "pass"], "--memory 'lots'"),
         (["--memory", "1M", "-c", "pass"], "memory_mib=1 (expected a whole number from 128 "),
+        (["--memory", "512", "-c", "pass"], "--memory '512' is less than 1 MiB (expected a size with its unit"),
         (["--timeout", "-4", "-c", "pass"], "--timeout '-4'"),
         (["--accel", "hvf", "-c", "pass"], "--accel 'hvf'"),
     ],

@@ -50,6 +50,24 @@ def seconds(name: str, value: float, *, none: bool = False) -> float:
     return number
 
 
+def above_zero(name: str, value: float) -> float:
+    """A width, a budget: infinity is none. Raises InputError."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:  # which NaN is not
+        raise InputError(f"{name}={value!r}", expected="a number above 0")
+    return value
+
+
+def names(name: str, value: str | Iterable[str]) -> list[str]:
+    """One name, or several. Raises InputError."""
+    try:
+        several = [value] if isinstance(value, str) else list(value)
+    except TypeError:
+        several = [""]
+    if isinstance(value, bytes) or not all(isinstance(one, str) and one.strip() for one in several):
+        raise InputError(f"{name}={value!r}", expected="a name, or several")
+    return several
+
+
 def one_of(name: str, value: str, known: Iterable[str]) -> str:
     """One of several words. Raises InputError."""
     if value not in (words := list(known)):

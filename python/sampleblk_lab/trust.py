@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sampleblk_lab import checked
 from sampleblk_lab.errors import InputError, SampleblkError
 from sampleblk_lab.texts import Whole, read_json
 
@@ -134,7 +135,7 @@ def collected() -> Iterator[Collected]:
 
 def kinds(allow: str | Iterable[str]) -> tuple[str, ...]:
     """The kinds that a caller named. Raises InputError."""
-    named = (allow,) if isinstance(allow, str) else tuple(allow)
+    named = tuple(checked.names("allow", allow))
     for kind in named:
         if kind not in KINDS:
             raise InputError(f"allow={kind!r}", expected=" or ".join(KINDS))

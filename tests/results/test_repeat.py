@@ -77,7 +77,7 @@ def test_variants_have_names() -> None:
     assert made.text().startswith("bfq against none: slower: ratio 2.000 [2.000, 2.000]")
     assert made._repr_html_().startswith("<p>bfq against none: <b>slower</b>: ratio 2.000")
     assert measure_both(lambda: 1.0, lambda: 2.0, max_repeats=10).text().startswith("slower: ratio 2.000")
-    for names in (("one",), ("one", "one"), ("one", ""), "ab", ("a", "b", "c")):
+    for names in (("one",), ("one", "one"), ("one", ""), "ab", ("a", "b", "c"), (1, 2), None):
         with pytest.raises(InputError, match="expected two names that differ"):
             measure_both(lambda: 1.0, lambda: 2.0, names=names)
 
@@ -85,15 +85,33 @@ def test_variants_have_names() -> None:
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
-        ({"min_repeats": 5}, "min_repeats 5 .expected at least 6"),
-        ({"min_repeats": 9, "max_repeats": 8}, "max_repeats 8 .expected at least min_repeats 9"),
-        ({"width": 0}, "width 0"),
+        ({"min_repeats": 5}, "min_repeats=5 .expected a whole number from 6 "),
+        ({"min_repeats": 9, "max_repeats": 8}, "max_repeats=8 .expected a whole number from 9 "),
+        ({"max_repeats": 20.5}, "max_repeats=20.5"),
+        ({"width": 0}, "width=0 .expected a number above 0"),
+        ({"width": float("nan")}, "width=nan"),
+        ({"budget_s": "3"}, "budget_s='3'"),
+        ({"budget_s": None}, "budget_s=None"),
+        ({"warmup": -1}, "warmup=-1"),
+        ({"warmup": "1"}, "warmup='1'"),
+        ({"confidence": "98%"}, "confidence='98%'"),
+        ({"seed": None}, "seed=None"),
+        ({"seed": -1}, "seed=-1"),
         ({"better": "bigger"}, "better='bigger'"),
+        ({"allow": None}, "allow=None"),
     ],
 )
 def test_a_plan_that_cannot_be_is_named(plan: dict[str, object], said: str) -> None:
     with pytest.raises(InputError, match=said):
         measure(lambda: 1.0, **plan)  # type: ignore[arg-type]
+
+
+def test_what_is_measured_can_be_called() -> None:
+    for function in (None, 5.0):
+        with pytest.raises(InputError, match=f"the measured function is {function}"):
+            measure(function)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match=f"the variant after is {function}"):
+            measure_both(lambda: 1.0, function)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", [0, -1.0, float("nan"), "fast", True])

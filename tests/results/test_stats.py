@@ -126,11 +126,17 @@ def test_what_cannot_be_compared_is_named() -> None:
         compare([1] * 6, [1] * 6, better="smaller")
     with pytest.raises(InputError, match="names='ab'"):
         compare([1] * 6, [1] * 6, names="ab")
-    for samples in ("abcdef", iter([1] * 6), {1, 2, 3, 4, 5, 6}, None, np.ones((6, 2))):
+    for samples in ("abcdef", iter([1] * 6), {1, 2, 3, 4, 5, 6}, None, np.ones((6, 2)), ["1"] * 6, [True] * 6):
         with pytest.raises(InputError, match=r"(?s)before: .* \(expected a sequence of numbers above 0"):
             compare(samples, [1] * 6)
-    with pytest.raises(InputError, match="confidence 1"):
+    with pytest.raises(InputError, match="confidence=1"):
         stats.interval([1] * 6, confidence=1)
+    with pytest.raises(InputError, match=r"seed=-1 \(expected a whole number from 0 to"):
+        compare([1] * 6, [1] * 6, seed=-1)
+    # Which would be taken for True.
+    with pytest.raises(InputError, match=r"paired='no' \(expected True or False\)"):
+        compare([1] * 6, [1] * 6, paired="no")
+    assert compare([1] * 6, [1] * 6, notes="one session").notes == ("one session",)
 
 
 def test_shown_with_its_notes() -> None:

@@ -82,6 +82,12 @@ def test_each_commit_has_trials_of_its_own(project: Path, tmp_path: Path) -> Non
         (fs, _commits(project)[2]) for fs in ("ext4", "xfs")
     ]
     assert next(iter(found.changes()))["ratio"] == pytest.approx(2, rel=0.01)
+    # The interval is of the confidence that was asked for.
+    narrow = made.history("time", confidence=0.6).table()
+    for row, less in zip(rows, narrow, strict=True):
+        assert row["low"] < less["low"] < less["high"] < row["high"]
+    with pytest.raises(lab.InputError, match="confidence=98"):
+        made.history("time", confidence=98)
     better = made.history("time", better="higher").changes()
     assert list(better["verdict"]) == ["faster", "faster"]
     # What an earlier commit has measured is still done there.

@@ -14,7 +14,7 @@ from sampleblk_lab.cli.output import add_json, any_text, show, show_table
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.interrupts import INTERRUPTED
 from sampleblk_lab.texts import counted
-from sampleblk_lab.vm.options import add_shape
+from sampleblk_lab.vm.options import add_shape, mebibytes
 
 if TYPE_CHECKING:
     from sampleblk_lab.suites import running
@@ -125,8 +125,8 @@ def _run(options: argparse.Namespace) -> int:
         "mkfs": options.mkfs_options,
         "mount": options.mount_options,
     }
-    memory = _bytes(options.memory, "--memory")
-    vm = {"cpus": options.cpus, "memory_mib": None if memory is None else memory >> 20, "accel": options.accel}
+    memory_mib = None if options.memory is None else mebibytes("--memory", options.memory)
+    vm = {"cpus": options.cpus, "memory_mib": memory_mib, "accel": options.accel}
     setup, machine = Setup(fs=_FS[options.suite]), {"cpus": 1, "memory_mib": 2048}
     deadline_s = options.deadline or DEADLINE_S
     kernel = options.kernel or os.environ.get("SAMPLEBLK_KERNEL")

@@ -21,6 +21,7 @@ import sys
 import tempfile
 import traceback
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fcntl import LOCK_EX, flock, ioctl
 from importlib import import_module
@@ -38,7 +39,7 @@ from sampleblk_lab.functions import check_ran
 from sampleblk_lab.paths import scratch_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterator, Sequence
 
     from sampleblk_lab.crash.log import State
 
@@ -351,7 +352,7 @@ def promised(
     Raises:
         InputError: Nothing is promised, which every state would keep.
     """
-    if not promises or (check is None and not any(promises.values())):
+    if not isinstance(promises, Mapping) or not promises or (check is None and not any(promises.values())):
         raise InputError(f"nothing is promised by {promises!r}", expected="mark -> what holds from there on")
 
     def run(path: Path, state: State) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 
+from sampleblk_lab import checked
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import FormatError, InputError
 from sampleblk_lab.table import Table
@@ -205,6 +206,7 @@ def latency_bins(source: Any, op: str = "read", *, less_ns: int = 0) -> list[tup
     """
     if op not in _MEASURED:
         raise InputError(f"operation {op!r}", expected=", ".join(_MEASURED))
+    checked.count("less_ns", less_ns, 0, 2**64 - 1)
     bins = _collect(source, op)
     if not len(bins):
         raise InputError(f"a measurement without a {op}", expected=f"latencies of {' '.join(_MEASURED[op])}")

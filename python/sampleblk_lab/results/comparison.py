@@ -7,6 +7,7 @@ import html
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sampleblk_lab import checked
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.results import stats
 
@@ -99,7 +100,8 @@ class Comparison:
 
 def check_names(names: Sequence[str]) -> None:
     """What two variants are called. Raises InputError."""
-    if isinstance(names, str) or len(names) != 2 or len(set(names)) != 2 or not all(names):
+    chosen = names if isinstance(names, (list, tuple)) else ()
+    if not all(isinstance(name, str) and name for name in chosen) or not len(chosen) == len(set(chosen)) == 2:
         raise InputError(f"names={names!r}", expected="two names that differ")
 
 
@@ -112,7 +114,7 @@ def compare(
     unit: str = "",
     confidence: float = stats.CONFIDENCE,
     seed: int = 0,
-    notes: Sequence[str] = (),
+    notes: str | Sequence[str] = (),
     names: Sequence[str] = NAMES,
 ) -> Comparison:
     """Compares two sets of measurements.
@@ -135,7 +137,7 @@ def compare(
     if better not in BETTER:
         raise InputError(f"better={better!r}", expected=" or ".join(map(repr, BETTER)))
     check_names(names)
-    how = stats.paired_ratio if paired else stats.ratio
+    how = stats.paired_ratio if checked.flag("paired", paired) else stats.ratio
     return Comparison(
         ratio=how(before, after, confidence=confidence, seed=seed),
         effect=stats.cliffs_delta(before, after),
@@ -144,6 +146,6 @@ def compare(
         paired=paired,
         better=better,
         unit=unit,
-        notes=tuple(notes),
+        notes=tuple(checked.names("notes", notes)),
         names=(names[0], names[1]),
     )

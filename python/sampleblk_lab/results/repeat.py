@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab import trust
+from sampleblk_lab import checked, trust
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.results import stats
 from sampleblk_lab.results.comparison import BETTER, NAMES, Comparison, check_names, compare
@@ -94,15 +94,12 @@ class Plan:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.min_repeats < stats.MIN_SAMPLES:
-            raise InputError(f"min_repeats {self.min_repeats}", expected=f"at least {stats.MIN_SAMPLES}")
-        if self.max_repeats < self.min_repeats:
-            raise InputError(f"max_repeats {self.max_repeats}", expected=f"at least min_repeats {self.min_repeats}")
-        if not self.width > 0 or not self.budget_s > 0 or self.warmup < 0:
-            raise InputError(
-                f"width {self.width:g}, budget_s {self.budget_s:g}, warmup {self.warmup}",
-                expected="a width and a budget above 0, a warmup of 0 or more",
-            )
+        checked.count("min_repeats", self.min_repeats, stats.MIN_SAMPLES, 2**63)
+        checked.count("max_repeats", self.max_repeats, self.min_repeats, 2**63)
+        checked.count("warmup", self.warmup, 0)
+        checked.above_zero("width", self.width)
+        checked.above_zero("budget_s", self.budget_s)
+        stats.check_options(self.confidence, self.seed)
 
 
 class _Taker:
@@ -117,6 +114,8 @@ class _Taker:
     """
 
     def __init__(self, function: Callable[[], Any], what: str, unit: str, better: str, allow: Iterable[str]) -> None:
+        if not callable(function):
+            raise InputError(f"{what} is {function!r:.60}", expected="something to call, such as a function")
         self._function = function
         self._what = what
         self._said = (unit, better)

@@ -112,6 +112,8 @@ def failures(rows: Iterable[Row], *, allow_new: bool = False) -> list[Row]:
 def _by_metric(stored: Iterable[Stored]) -> dict[tuple[str, str], list[_Session]]:
     found: dict[tuple[str, str], list[_Session]] = {}
     for run in stored:
+        if not hasattr(run, "measurements"):
+            raise TypeError(f"a set is of run directories, as results.store.load() returns them, not {stored!r:.60}")
         for measured in run.measurements:
             found.setdefault((run.test, measured["name"]), []).append(
                 _Session(

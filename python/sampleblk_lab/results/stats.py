@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sampleblk_lab import checked
 from sampleblk_lab.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,10 +70,12 @@ def logs(samples: Sequence[float] | Floats, what: str = "samples") -> Floats:
         InputError: They are no sequence of numbers, or one is not a positive finite number.
     """
     try:
-        values = np.asarray(samples, dtype=np.float64)
+        given = np.asarray(samples)
+        values = given.astype(np.float64)
     except (TypeError, ValueError):
-        values = np.empty(())
-    if values.ndim != 1:
+        given = values = np.empty(())
+    # Texts, truths and complex numbers would be converted.
+    if values.ndim != 1 or given.dtype.kind not in "iufO":
         raise InputError(f"{what}: {samples!r:.60}", expected="a sequence of numbers above 0")
     bad = ~(np.isfinite(values) & (values > 0))
     if bad.any():
@@ -151,7 +154,7 @@ def interval(samples: Sequence[float] | Floats, *, confidence: float = CONFIDENC
         InputError: Too few samples, one that is not positive, or a confidence out of range.
     """
     values = logs(samples)
-    _check(len(values), confidence)
+    _check(len(values), confidence, seed)
     estimate, error, means, errors = _pivots(values, np.random.default_rng(seed), _grain(values))
     low, high = _bounds(estimate, error, means, errors, confidence)
     return _back(estimate, low, high, confidence)
@@ -174,7 +177,7 @@ def paired_ratio(
     first, second = logs(before, "before"), logs(after, "after")
     if len(first) != len(second):
         raise InputError(f"{len(first)} samples before and {len(second)} after", expected="pairs")
-    _check(len(first), confidence)
+    _check(len(first), confidence, seed)
     estimate, error, means, errors = _pivots(
         second - first, np.random.default_rng(seed), float(np.hypot(_grain(first), _grain(second)))
     )
@@ -197,7 +200,7 @@ def ratio(
         InputError: As for :func:`interval`.
     """
     first, second = logs(before, "before"), logs(after, "after")
-    _check(min(len(first), len(second)), confidence)
+    _check(min(len(first), len(second)), confidence, seed)
     rng = np.random.default_rng(seed)
     base, base_error, bases, base_errors = _pivots(first, rng, _grain(first))
     other, other_error, others, other_errors = _pivots(second, rng, _grain(second))
@@ -224,8 +227,14 @@ def cliffs_delta(before: Sequence[float] | Floats, after: Sequence[float] | Floa
     return float(above - below) / (len(first) * len(second))
 
 
-def _check(count: int, confidence: float) -> None:
+def _check(count: int, confidence: float, seed: int) -> None:
     if count < MIN_SAMPLES:
         raise InputError(f"{count} samples say nothing of their spread", expected=f"at least {MIN_SAMPLES}")
-    if not 0.5 < confidence < 1:
-        raise InputError(f"confidence {confidence:g}", expected="above 0.5 and below 1")
+    check_options(confidence, seed)
+
+
+def check_options(confidence: float, seed: int = 0) -> None:
+    """Of an interval. Raises InputError."""
+    if not isinstance(confidence, (int, float)) or not 0.5 < confidence < 1:
+        raise InputError(f"confidence={confidence!r}", expected="above 0.5 and below 1")
+    checked.count("seed", seed, 0, 2**64 - 1)

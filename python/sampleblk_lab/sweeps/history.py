@@ -100,6 +100,7 @@ class History:
         metric: The column; None: the only one that there is.
         compared: Compares a combination's rows at a revision with those at the one before.
         rank: What combinations are sorted by.
+        confidence: Of the intervals.
 
     Raises:
         InputError: There is no such metric, or several and none is named; no trial was run with a revision.
@@ -113,8 +114,11 @@ class History:
         metric: str | None,
         compared: Callable[[str, str, _Point, _Point], sets.Row],
         rank: Callable[[dict[str, Any]], list[int]],
+        confidence: float,
     ) -> None:
+        stats.check_options(confidence)
         self.axes = list(axes)
+        self._confidence = confidence
         self._compared = compared
         outcomes, _ = store.read_journal(folder)
         done: dict[str, dict[str, Any]] = {}
@@ -193,7 +197,7 @@ class History:
                 values = store.numbers(now.rows, self.metric)
                 low = high = float("nan")
                 if len(values) >= stats.MIN_SAMPLES and min(values) > 0:
-                    bounds = stats.interval(values)
+                    bounds = stats.interval(values, confidence=self._confidence)
                     low, high = bounds.low, bounds.high
                 verdict, ratio = "", float("nan")
                 if before is not None:

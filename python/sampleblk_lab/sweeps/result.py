@@ -278,7 +278,7 @@ class Sweep:
             return _compared(name, chosen, before.rows, now.rows, labels, better, set(across), confidence)
 
         planned = {trial.key for trial in self.plan.trials}
-        return History(self.folder, self.axes, planned, metric, compared, self._ranked())
+        return History(self.folder, self.axes, planned, metric, compared, self._ranked(), confidence)
 
     def varied(self) -> list[str]:
         """The axes of more than one value."""

@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, ParamSpec, TypeVar
 from sampleblk_lab import checked, proc, renamed
 from sampleblk_lab.blocks import ClosesAtEnd
 from sampleblk_lab.errors import FormatError, InputError
-from sampleblk_lab.kernels import resolve, store
+from sampleblk_lab.kernels import Kernel, resolve, store
 from sampleblk_lab.kernels.driver import module_tree
 from sampleblk_lab.paths import CacheError, cache_root, hold, remove_as, resource, scratch_directory, search_path, umask
 from sampleblk_lab.progress import note, step
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
     from sampleblk_lab.bpftrace.output import BpfOutput
     from sampleblk_lab.bpftrace.tool_output import BccOutput
-    from sampleblk_lab.kernels import Kernel
 
 # A cold boot under TCG takes 2 to 6 s, with a Python that imports half a minute; what has not come up after this, on a
 # machine that is not busy, never will.
@@ -183,7 +182,9 @@ class VM(ClosesAtEnd):
             raise InputError(
                 f"preload={preload if isinstance(preload, str) else wrong[0]!r}", expected="names of modules"
             )
-        self.kernel = kernel if not (kernel is None or isinstance(kernel, str)) else resolve(kernel)
+        if not isinstance(kernel, (str, Kernel, type(None))):
+            raise InputError(f"kernel={kernel!r}", expected="a name such as '6.1', or a Kernel")
+        self.kernel = kernel if isinstance(kernel, Kernel) else resolve(kernel)
         self.qemu = find()
         self.accel = accel or choose(self.qemu, lambda: _probe_kvm(self.kernel))
         self.cpus = cpus

@@ -92,13 +92,19 @@ def timeout_of(options: argparse.Namespace) -> float | None:
     return seconds
 
 
+def mebibytes(option: str, text: str) -> int:
+    """A size of memory. Raises InputError: also for a number of MiB without their unit."""
+    from sampleblk_lab._native import core
+
+    number = core.parse_bytes(text, option) >> 20
+    if not number:
+        raise InputError(f"{option} '{text}' is less than 1 MiB", expected="a size with its unit, such as 512M")
+    return number
+
+
 def size_of(options: argparse.Namespace) -> tuple[int, int]:
     """The VM's CPUs, and its memory in MiB. Raises InputError."""
-    memory_mib = 1024
-    if options.memory is not None:
-        from sampleblk_lab._native import core
-
-        memory_mib = core.parse_bytes(options.memory, "--memory") >> 20
+    memory_mib = 1024 if options.memory is None else mebibytes("--memory", options.memory)
     return _number("--cpus", options.cpus, int, 2), memory_mib
 
 

@@ -31,24 +31,24 @@ def job_keys() -> Table:
     return Table.of({name: [row[i] for row in rows] for i, name in enumerate(names)}, key="key")
 
 
-def setting_text(value: Any) -> str:
+def setting_text(key: str, value: Any) -> str:
     """A keyword's value as a job file has it: ``True`` is ``1``, a list is separated by colons."""
     if isinstance(value, bool):
         return "1" if value else "0"
-    if isinstance(value, (list, tuple)):
-        return ":".join(setting_text(part) for part in value)
+    if isinstance(value, (list, tuple)) and value:
+        return ":".join(setting_text(key, part) for part in value)
     if isinstance(value, os.PathLike):
         return str(os.fspath(value)).replace(":", "\\:")
     if isinstance(value, (str, int, float)):
         return str(value)
-    raise TypeError(f"a job's value must be a string, a number, a path, a bool or a list of them, not {value!r}")
+    raise TypeError(f"{key} must be a string, a number, a path, a bool or a list of them, not {value!r}")
 
 
 def settings_of(keys: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Keywords as a job file's settings; None leaves a key out."""
     # `hugepage-size` is fio's only key that is not a Python name.
     return [
-        (key.replace("hugepage_size", "hugepage-size"), setting_text(value))
+        (key.replace("hugepage_size", "hugepage-size"), setting_text(key, value))
         for key, value in keys.items()
         if value is not None
     ]
@@ -217,7 +217,7 @@ class Job(Workload):
         by_fio = engine == "fio"
         if not by_fio:
             keys["engine"] = engine
-        super().__init__(core.JobSet.make([("name", name), *settings_of(keys)]), by_fio=by_fio)
+        super().__init__(core.JobSet.make(settings_of({"name": name, **keys})), by_fio=by_fio)
 
 
 class JobFile(Workload):

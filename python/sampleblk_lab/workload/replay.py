@@ -43,6 +43,8 @@ class Replay(Workload):
     """
 
     def __init__(self, recorded: Table | Syscalls | Block, name: str = "replay", **keys: Any) -> None:
+        if not isinstance(recorded, Table) and not hasattr(recorded, "table"):
+            raise TypeError(f"recorded is a Table, or run.syscalls() or run.block(), not {recorded!r:.60}")
         table = recorded if isinstance(recorded, Table) else recorded.table()
         columns = set(table.columns)
         requests = "rwbs" in columns
@@ -55,7 +57,7 @@ class Replay(Workload):
             table = _requests(table)
         elif "arg0" in columns:
             table = _calls(table)
-        super().__init__(core.JobSet.replay(table._table, requests, [("name", name), *settings_of(keys)]))  # noqa: SLF001
+        super().__init__(core.JobSet.replay(table._table, requests, settings_of({"name": name, **keys})))  # noqa: SLF001
 
 
 def _requests(table: Table) -> Table:

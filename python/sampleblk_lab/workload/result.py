@@ -256,7 +256,10 @@ class Result:
     @staticmethod
     def merge(results: Iterable[Result]) -> Result:
         """Several runs as one: the jobs of all, one after another; ``.total()`` sums them up."""
-        runs = [result._result for result in results]  # noqa: SLF001
+        chosen = list(results)
+        if wrong := [one for one in chosen if not isinstance(one, Result)]:
+            raise TypeError(f"results of jobs are merged, not {wrong[0]!r:.60}")
+        runs = [result._result for result in chosen]  # noqa: SLF001
         if not runs:
             raise ValueError("no result to merge")
         return Result(core.RunResult.merge(runs))
