@@ -48,7 +48,6 @@ void register_tracefs(py::module_& module) {
                 self.set(path, text, append);
             },
             py::arg("path"), py::arg("text"), py::arg("append") = false)
-        .def("keep", &trace::UndoLog::keep, py::arg("path"))
         .def("make_instance", &trace::UndoLog::make_instance, py::arg("path"))
         .def(
             "add_dynamic",

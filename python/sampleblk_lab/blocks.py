@@ -49,8 +49,17 @@ class StopsAtEnd(ABC):
     def stop(self) -> object:
         """Stops it, and keeps what it has."""
 
-    def __enter__(self) -> Self:
+    def _note_process(self) -> None:
+        """For :meth:`start`: whose it is."""
         self._begun_in = os.getpid()
+
+    def _refuse_in_fork(self) -> None:
+        """For :meth:`stop`. Raises RuntimeError in a fork, whose parent goes on with it."""
+        if self._begun_in not in (0, os.getpid()):
+            raise RuntimeError(f"{self._KEPT} belongs to process {self._begun_in}: a fork of it cannot stop it")
+
+    def __enter__(self) -> Self:
+        self._note_process()
         return self.start()
 
     def __exit__(

@@ -106,6 +106,9 @@ def test_a_script_that_ends_itself(fake):
         with lab.bpf(script) as found:
             time.sleep(0.5)
         assert found["@"]["value"][0] == 7
+        # Not an error, but of a part of the block only.
+        assert found["@"].metadata["incomplete"] == "it ended by itself before the block did"
+        assert "before the block did" in found.output.text()
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,63 @@ def test_system_calls_are_counted_exactly(tmp_path):
 
 
 @pytest.mark.usefixtures("untouched")
+def test_recordings_end_in_any_order(tmp_path):
+    """The top level's buffer, which some kernels use for one of them, has its size then and afterwards."""
+    top = Path(core.tracefs_dir(), "buffer_size_kb")
+    first = lab.record(syscalls=["write"], pids=os.getpid()).start()
+    second = lab.record(graph="vfs_write", depth=1, pids=os.getpid()).start()
+    third = lab.record(block=True).start()
+    size = top.read_text()
+    a_job(tmp_path / "file", 1)
+    assert first.stop().syscalls().summary()["calls"]["write"] >= 16  # and those of the others' beginnings
+    assert top.read_text() == size
+    a_job(tmp_path / "file", 1)
+    assert len(second.stop().graph("vfs_write").table()) >= 32
+    third.stop()
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_fork_does_not_stop_a_recording_of_its_parent(tmp_path):
+    recording = lab.record(syscalls=["write"], pids=os.getpid()).start()
+    if (child := os.fork()) == 0:
+        status = 1
+        try:
+            recording.close()
+            recording.stop()
+        except RuntimeError as error:
+            status = 0 if "the recording belongs to process" in str(error) else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    a_job(tmp_path / "file", 1)
+    assert recording.stop().syscalls().summary()["calls"]["write"] == 16
+
+
+def test_a_fork_stops_neither_samples_nor_counts_of_its_parent():
+    with (
+        lab.profile(event="cpu-clock", pids=os.getpid()) as profile,
+        lab.stat(pids=os.getpid(), events="context-switches") as counts,
+    ):
+        if (child := os.fork()) == 0:
+            stopped = 0
+            for one in (profile, counts):
+                try:
+                    one.stop()
+                    stopped += 1
+                except RuntimeError:
+                    pass
+            os._exit(stopped)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        before = counts["context-switches"]
+        end = time.monotonic() + 1
+        while time.monotonic() < end:
+            time.sleep(0.01)
+            sum(range(100_000))
+        assert counts["context-switches"] > before
+    assert profile.stats["samples"] > 0
+
+
+@pytest.mark.usefixtures("untouched")
 def test_what_was_saved_opens_again_and_in_trace_cmd(tmp_path):
     with lab.record(syscalls=["write"], pids=os.getpid()) as rec:
         a_job(tmp_path / "file")

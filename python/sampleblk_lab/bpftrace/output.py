@@ -239,7 +239,7 @@ class BpfOutput:
 
     @property
     def incomplete(self) -> str:
-        """Why it does not go to the script's end; empty where it does."""
+        """Why it does not go to the end of the script, or of the block; empty where it does."""
         return self._incomplete or ("its last line is cut" if self._records.cut else "")
 
     def _losses(self) -> dict[str, str]:

@@ -131,6 +131,7 @@ class Tracer(StopsAtEnd, Generic[Found]):
             raise RuntimeError(f"a {type(self).__name__} runs once; make another one")
         if self._files is not None:
             raise RuntimeError("it runs already")
+        self._note_process()
         try:
             self._begin()
         except BaseException:
@@ -192,11 +193,13 @@ class Tracer(StopsAtEnd, Generic[Found]):
         """
         if self._found is not None:
             return self._found
+        self._refuse_in_fork()
         early = not self.running
         status = self._interrupt(max(_STOP_S, self._timeout_s))
         why = "it did not end and was killed, so that what it prints at its end is missing"
         incomplete = why if status is None else self._incomplete(status, early=early)
-        found = self._output(incomplete)
+        # As it may: what it found is told to be of a part of the block.
+        found = self._output(incomplete or ("it ended by itself before the block did" if early else ""))
         self.close()
         self._found = found
         trust.later(lambda: self._lost(found))
@@ -240,7 +243,9 @@ class Tracer(StopsAtEnd, Generic[Found]):
             _kill(process)
 
     def close(self) -> None:
-        """Ends it where it still runs, without keeping what it found. Idempotent."""
+        """Ends it where it still runs, without keeping what it found. Idempotent; in a fork it does nothing."""
+        if self._begun_in not in (0, os.getpid()):
+            return
         process, self._process = self._process, None
         if process is not None:
             _kill(process)

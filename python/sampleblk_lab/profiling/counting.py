@@ -71,6 +71,7 @@ class Stat(StopsAtEnd):
         """Begins to count. Counting cannot begin twice."""
         if self._begin:
             raise RuntimeError("a Stat counts once; make another one with stat()")
+        self._note_process()
         if self._counters is not None:
             self._begin = time.monotonic_ns()
             self._counters.start()
@@ -79,6 +80,7 @@ class Stat(StopsAtEnd):
     def stop(self) -> Self:
         """Ends the counting. Does nothing the second time."""
         if self._counters is not None:
+            self._refuse_in_fork()
             # Closed, for what is forked later would inherit them.
             counters, self._counters = self._counters, None
             counters.stop()

@@ -108,6 +108,7 @@ class Profiler(StopsAtEnd):
         """
         if self._spool is not None:
             raise RuntimeError("a Profiler samples once; make another one with profile()")
+        self._note_process()
         spool, self._finalizer = scratch_of(self, "profile")
         self._online = online()
         try:
@@ -122,6 +123,7 @@ class Profiler(StopsAtEnd):
     def stop(self) -> Self:
         """Ends the sampling and completes the file. Does nothing the second time."""
         if self._sampler is not None:
+            self._refuse_in_fork()
             sampler, self._sampler = self._sampler, None
             self._stats = sampler.stop()
             self._moved = of_cpus(self._online)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,12 +55,20 @@ class ControlFiles(ClosesAtEnd):
                 self._refuse_if_busy()
             else:
                 self.path = f"{self._top}/instances/{name or f'sampleblk-{os.getpid()}-{next(_numbers)}'}"
-                # Making an instance touches the top level's buffer on some kernels; see restoring_writes() in the core.
-                self._undo.keep(f"{self._top}/buffer_size_kb")
+                self._grow_top()
                 self._undo.make_instance(self.path)
         except BaseException:
             self.close()
             raise
+
+    def _grow_top(self) -> None:
+        """Grows the top level's buffer to what it would grow to when first used.
+
+        Kernels up to 6.6 forget that it would once the size of an instance is set. Now, not when the instance goes:
+        somebody may record there by then, with another size.
+        """
+        if grown := re.search(r"expanded: (\d+)", Path(f"{self._top}/buffer_size_kb").read_text()):
+            core.write_control(f"{self._top}/buffer_size_kb", grown[1])
 
     def _refuse_if_busy(self) -> None:
         tracer = self.read("current_tracer").strip()

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from sampleblk_lab import renamed
+from sampleblk_lab import checked, renamed
 from sampleblk_lab._native import core
 from sampleblk_lab.blocks import StopsAtEnd
+from sampleblk_lab.errors import InputError
 from sampleblk_lab.recording.recorder import Recorder, record
+from sampleblk_lab.recording.session import Session
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
@@ -40,6 +42,12 @@ def parse_trace_stat(texts: list[str]) -> dict[str, tuple[int, float, float]]:
     return out
 
 
+def _chosen(functions: tuple[str, ...]) -> list[str]:
+    if not functions:
+        raise InputError("no function", expected="names or globs: without one, all would be recorded, or nothing")
+    return checked.names("functions", functions)
+
+
 class FunctionProfile(StopsAtEnd):
     """The kernel's function profiler while the with block runs: hits, time, average and variance by function.
 
@@ -55,39 +63,39 @@ class FunctionProfile(StopsAtEnd):
 
     @renamed.parameters(pid="pids")
     def __init__(self, *functions: str, pids: Who | None = None) -> None:
-        self._functions = functions
+        self._functions = _chosen(functions)
         self._pids = pids
-        self._top = core.tracefs_dir()
-        self._undo: core.UndoLog | None = None
+        self._session: Session | None = None
         self._recorder: Recorder | None = None
         self._table: Table | None = None
 
     def start(self) -> Self:
         """Begins to count."""
-        if Path(f"{self._top}/function_profile_enabled").exists() and self._pids is None:
-            from sampleblk_lab import leftovers
-
-            self._undo = core.UndoLog(str(leftovers.directory()))
+        if self._session is not None or self._recorder is not None:
+            raise RuntimeError("a FunctionProfile counts once; make another one")
+        self._note_process()
+        if Path(f"{core.tracefs_dir()}/function_profile_enabled").exists() and self._pids is None:
+            session = Session(top_level=True)  # which one has at a time
             try:
-                self._undo.set(f"{self._top}/set_ftrace_filter", "\n")
-                for name in self._functions:
-                    self._undo.set(f"{self._top}/set_ftrace_filter", f"{name}\n", True)
-                self._undo.set(f"{self._top}/function_profile_enabled", "1")
+                session.functions(*self._functions)
+                session.set("function_profile_enabled", "1")
             except BaseException:
-                self._undo.undo()
+                session.close()
                 raise
+            self._session = session
         else:
             self._recorder = record(timed=self._functions, pids=self._pids).start()
         return self
 
     def stop(self) -> None:
         """Ends it, and makes the table."""
-        if self._undo is not None:
-            try:
-                core.write_control(f"{self._top}/function_profile_enabled", "0")
-                texts = [path.read_text() for path in Path(f"{self._top}/trace_stat").glob("function*")]
-            finally:
-                self._undo.undo()
+        if self._table is not None:
+            return
+        self._refuse_in_fork()
+        if self._session is not None:
+            with self._session as session:
+                session.set("function_profile_enabled", "0")
+                texts = [path.read_text() for path in Path(f"{session.path}/trace_stat").glob("function*")]
             sums = parse_trace_stat(texts)
             self._table = _profile_table(
                 list(sums),
@@ -166,7 +174,7 @@ class FunctionCount(_Recorded):
 
     @renamed.parameters(pid="pids")
     def __init__(self, *functions: str, pids: Who | None = None) -> None:
-        super().__init__(record(functions=functions, pids=pids))
+        super().__init__(record(functions=_chosen(functions), pids=pids))
 
     def table(self) -> Table:
         """Columns function (the key) and calls, by falling number."""
@@ -190,7 +198,7 @@ class FunctionLatency(_Recorded):
 
     @renamed.parameters(pid="pids")
     def __init__(self, *functions: str, pids: Who | None = None) -> None:
-        super().__init__(record(timed=functions, pids=pids))
+        super().__init__(record(timed=_chosen(functions), pids=pids))
 
     def durations(self) -> NDArray[Any]:
         """Each call's duration in ns, shape ``(calls,)``."""

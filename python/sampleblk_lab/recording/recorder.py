@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from sampleblk_lab import renamed, run_files, tasks, trust
+from sampleblk_lab import checked, renamed, run_files, tasks, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.analysis.run import Run, open_run
 from sampleblk_lab.analysis.trust import of_recording
@@ -51,10 +51,6 @@ _KERNEL_NAMES = {
     "umount2": "umount",
     "sendfile": "sendfile64",
 }
-
-
-def _names(value: str | Iterable[str]) -> list[str]:
-    return [value] if isinstance(value, str) else list(value)
 
 
 def _profiler(asked: bool | int | Profiler | None) -> Profiler | None:
@@ -93,7 +89,7 @@ def _kept(script: Bpf) -> BpfOutput:
 
 def _condition(text: str) -> tuple[str, str]:
     """An event, and the filter behind its "if"."""
-    event, _, condition = (part.strip() for part in text.partition(" if "))
+    event, _, condition = (part.strip() for part in text.partition(" if ")) if isinstance(text, str) else ("", "", "")
     if event.count(":") != 1 or " " in event:
         raise InputError(f"until={text!r}", expected="'system:event', or 'system:event if field == 1'")
     return event, condition
@@ -151,6 +147,8 @@ class Asked:
     stacks: bool
 
     def __post_init__(self) -> None:
+        if self.depth is not None and not self.graph:
+            raise InputError(f"depth={self.depth} without graph=", expected="the functions whose calls are recorded")
         if self.only and not self.graph:
             raise InputError("only= without graph=", expected="the functions whose calls are recorded, as graph=")
         if (bool(self.graph) + bool(self.functions) + bool(self.timed)) > 1:
@@ -198,6 +196,7 @@ class Recorder(StopsAtEnd):
         """
         if self._session is not None or self._run is not None:
             raise RuntimeError("a Recorder records once; make another one with record()")
+        self._note_process()
         # Also without pids=: our own threads are left out by theirs.
         tasks.require_first_pids("a recording")
         self._spool = _Spool()
@@ -376,6 +375,7 @@ class Recorder(StopsAtEnd):
         """Ends the recording, puts everything back and returns what was recorded. Idempotent."""
         if self._run is not None:
             return self._run
+        self._refuse_in_fork()
         session, readers, spool = self._session, self._readers, self._spool
         if session is None or spool is None:
             raise RuntimeError("this recording was not started")
@@ -476,8 +476,11 @@ class Recorder(StopsAtEnd):
                 last_first.callback(session.stop)
 
     def close(self) -> None:
-        """Ends a recording that still runs, without keeping it, and puts everything back. Idempotent."""
-        if self._session is not None:
+        """Ends a recording that still runs, without keeping it, and puts everything back.
+
+        Idempotent; in a fork it does nothing.
+        """
+        if self._session is not None and self._begun_in == os.getpid():
             self._abandon()
 
     # -- afterwards
@@ -633,22 +636,22 @@ def record(
     if command is not None and not words:
         raise InputError("an empty command", expected="a program and its arguments")
     asked = Asked(
-        syscalls=syscalls if isinstance(syscalls, bool) else _names(syscalls),
-        graph=[] if graph is None else _names(graph),
-        only=_names(only),
-        functions=[] if functions is None else _names(functions),
-        timed=_names(timed),
-        events=_names(events),
-        block=block,
-        children=children,
-        depth=depth,
+        syscalls=syscalls if isinstance(syscalls, bool) else checked.names("syscalls", syscalls),
+        graph=[] if graph is None else checked.names("graph", graph),
+        only=checked.names("only", only),
+        functions=[] if functions is None else checked.names("functions", functions),
+        timed=checked.names("timed", timed),
+        events=checked.names("events", events),
+        block=checked.flag("block", block),
+        children=checked.flag("children", children),
+        depth=None if depth is None else checked.count("depth", depth),
         buffer_bytes=core.parse_bytes(str(buffer), "buffer"),
         clock=clock,
-        kallsyms=kallsyms,
+        kallsyms=None if kallsyms is None else checked.flag("kallsyms", kallsyms),
         keep_bytes=None if keep is None else core.parse_bytes(str(keep), "keep"),
-        paths=paths,
+        paths=checked.flag("paths", paths),
         until=None if until is None else _condition(until),
-        stacks=stacks,
+        stacks=checked.flag("stacks", stacks),
     )
     recorder = Recorder(asked, pids, _profiler(profile), _bpf(bpf))
     if command is None:

@@ -50,8 +50,6 @@ class UndoLog {
 
     // Writes `text` to the control file, after noting what it held. Only the first change of a file is noted.
     void set(const std::string& path, std::string_view text, bool append = false);
-    // Notes what a file holds, for a change that is made elsewhere.
-    void keep(const std::string& path);
     // Makes an ftrace instance, which is removed again. Throws SystemError: EEXIST for one that is there already.
     void make_instance(const std::string& path);
     // Adds a line to a list of dynamic events (kprobe_events, uprobe_events, synthetic_events, dynamic_events);

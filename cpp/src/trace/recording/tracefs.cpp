@@ -474,16 +474,12 @@ void UndoLog::note(std::string_view kind, const std::string& path, std::string_v
     write_full(file_.get(), line, path_);
 }
 
-void UndoLog::keep(const std::string& path) {
+void UndoLog::set(const std::string& path, std::string_view text, bool append) {
+    const Fd device = hold_traced_device(path);
     if (std::ranges::find(kept_, path) == kept_.end()) {
         note("knob", path, read_file(path));
         kept_.push_back(path);
     }
-}
-
-void UndoLog::set(const std::string& path, std::string_view text, bool append) {
-    const Fd device = hold_traced_device(path);
-    keep(path);
     write_control(path, text, append);
 }
 
