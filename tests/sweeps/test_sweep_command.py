@@ -127,7 +127,7 @@ def test_what_fails_is_told_by_the_status(sweep_file: Path, capsys: pytest.Captu
         ("experiment.py:work", "no_such_module:work", "No module named 'no_such_module'"),
         ("experiment.py:work", "experiment.py", "'experiment.py' is not the name of a function"),
         ("experiment.py:work", "experiment.py:small", "small() has no parameter 'fs'"),
-        ("bs = [8]", "bs = [9]", "exclude[0]: bs=9 is not a value of that axis (expected 4, 8, 64)"),
+        ("bs = [8]", "bs = [9]", "sweep.toml: exclude[0]: bs=9 is not a value of that axis (expected 4, 8, 64)"),
         ("workers = 2", "vm = 'yes'", "vm = 'yes'"),
         ("workers = 2", "exclusive = 3", "exclusive = 3 (expected true, false, 'FILE.py:FUNCTION'"),
         ("workers = 2", "exclusive = 'experiment.py:work'", "exclusive names 'repeat', which is not an axis"),

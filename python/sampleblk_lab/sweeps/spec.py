@@ -190,7 +190,10 @@ class Spec:
             InputError: The axes, conditions or names of kernels are not accepted.
             UnsupportedError: What chooses the combinations is not installed.
         """
-        space = plan.Space(self.axes, self.where, self.exclude)
+        try:
+            space = plan.Space(self.axes, self.where, self.exclude)
+        except InputError as error:
+            raise self._wrong(error.message, error.expected) from None
         search = self.choose.search(space, self.seed) if isinstance(self.choose, Optuna) else None
         if search is not None and next(space.walk(lambda name, _: space.domains[name]), None) is None:
             raise self._no_combination()
