@@ -508,6 +508,30 @@ def test_a_vm_that_does_not_start_is_one_failure(
     assert len(starts()) == 2
 
 
+@pytest.mark.parametrize(("killed", "outcomes"), [(1, {"passed": 3}), (2, {"errors": 1})])
+def test_one_that_is_killed_while_it_starts_is_started_once_more(
+    pytester: pytest.Pytester,
+    run: Callable[..., pytest.RunResult],
+    starts: Callable[[], list[dict[str, str]]],
+    monkeypatch: pytest.MonkeyPatch,
+    killed: int,
+    outcomes: dict[str, int],
+) -> None:
+    monkeypatch.setenv("LOCAL_GUEST_KILLED", str(killed))
+    pytester.makepyfile(test_it=THREE.format(it="pass"))
+    result = run("--sblk-pool", "0")
+    result.assert_outcomes(**outcomes)
+    assert len(starts()) == 2
+    if killed == 2:
+        result.stdout.fnmatch_lines(
+            [
+                "the VM did not start: the virtual machine ended",
+                "the virtual machine ended unexpectedly; it was killed",
+                "sampleblk: 2 more tests did not run: the VM did not start (see test_it.py::test_before)",
+            ]
+        )
+
+
 def test_the_console_is_in_the_session_s_folder(
     pytester: pytest.Pytester, run: Callable[..., pytest.RunResult], starts: Callable[[], list[dict[str, str]]]
 ) -> None:

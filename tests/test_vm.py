@@ -67,6 +67,9 @@ def test_runs_one_command_after_the_other() -> None:
     vm.close()  # a second close is nothing
     with pytest.raises(VMError, match="not running"):
         vm.run(["true"])
+    with vm:  # nor is the first one the last
+        assert vm.console.path.is_relative_to(vm._scratch)
+    assert not vm._scratch.exists()
 
 
 def _check_cut_short(vm: VM) -> None:

@@ -18,7 +18,7 @@ from sampleblk_lab import kernels
 from sampleblk_lab.errors import FormatError, UnsupportedError
 from sampleblk_lab.kernels import Kernel, config, driver, image, store
 from sampleblk_lab.paths import CacheError, cache_root, write_atomically
-from sampleblk_lab.vm import VM, BootError, initramfs, template
+from sampleblk_lab.vm import VM, BootError, GuestLostError, initramfs, template
 from support import RunsInVM
 
 
@@ -264,6 +264,13 @@ def test_no_room_for_the_state_is_said_and_the_vm_runs(
     assert "the booted machine was not saved" in said
     assert f"MiB free in {small_disk}" in said
     assert [path for path in small_disk.rglob("*") if path.is_file() and path.suffix != ".lock"] == []
+
+
+def test_why_a_machine_was_not_saved_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the guest's kernel said is the error's, not the note's: whoever reads these lines takes it for theirs."""
+    lost = GuestLostError("it ended", "[0.1] a\n[0.2] b")
+    template.say_not_saved(template.Template(tmp_path / "one", 512, True), lost)
+    assert capsys.readouterr().err.endswith("so the next start boots again: it ended\n")
 
 
 # --- links

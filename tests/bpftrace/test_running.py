@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -123,9 +124,16 @@ def test_one_that_somebody_ends_is_not_whole(fake, number, said):
         os.kill(found._process.pid, number)
         found._process.wait()
 
-    with pytest.raises(lab.BpftraceError, match=said) as caught, found:
+    with trust.collected() as told, pytest.raises(lab.BpftraceError, match=said) as caught, found:
         end()
-    assert said in caught.value.output.incomplete
+    output = caught.value.output
+    assert said in output.incomplete
+    # A recording that it went with goes on without what it had no time to print.
+    [doubt] = told.doubts()
+    assert str(doubt) == f"what bpftrace found: {output.incomplete}: incomplete"
+    if number == signal.SIGKILL:
+        with pytest.raises(KeyError, match=f"no map '@' was printed; there are none; .*{said}"):
+            output.table("@")
 
 
 def test_the_ways_to_fail(fake):
@@ -185,7 +193,8 @@ def test_beside_a_command(fake, tmp_path, capfd):
     with pytest.raises(lab.InputError, match="no program"):
         run_command(SCRIPT, ["no-such-program"])
     assert main(["bpf", "--here", "--json", "--save", str(tmp_path / "kept"), SCRIPT, "--", "sh", "-c", "exit 5"]) == 5
-    assert '"value": 7' in capfd.readouterr().out
+    said = json.loads(capfd.readouterr().out)
+    assert (said["maps"]["@"], said["incomplete"]) == ([{"value": 7}], "")
     assert lab.read_bpftrace(tmp_path / "kept")["@"]["value"][0] == 7
     for wrong in (["bpf", "io-sizes"], ["bpf", "no-such-tool", "--", "true"], ["bpf", "io-sizes", "--", "no-such"]):
         assert main(wrong) == 2

@@ -143,7 +143,8 @@ class BpfOutput:
             KeyError: No such map was printed.
         """
         if name not in self._records.maps:
-            raise KeyError(f"no map {name!r} was printed; there are {', '.join(map(repr, self.maps)) or 'none'}")
+            why = f"; {self.incomplete}" if self.incomplete else ""
+            raise KeyError(f"no map {name!r} was printed; there are {', '.join(map(repr, self.maps)) or 'none'}{why}")
         return _table(self._records.maps[name], name, self._script, self._losses())
 
     def stacks(self, name: str) -> Stacks:

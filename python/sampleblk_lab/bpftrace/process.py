@@ -54,6 +54,10 @@ class Output(Protocol):
     def lost_events(self) -> int:
         """How many it said that it lost."""
 
+    @property
+    def incomplete(self) -> str:
+        """Why it is not all of it; empty: it is."""
+
 
 Found = TypeVar("Found", bound=Output)
 
@@ -106,7 +110,10 @@ class Tracer(StopsAtEnd, Generic[Found]):
 
     def _lost(self, found: Found) -> list[trust.Check]:
         """What is missing of what it found."""
-        return [trust.of_losses(self._lossy, found.lost_events)]
+        checks = [trust.of_losses(self._lossy, found.lost_events)]
+        if found.incomplete:
+            checks.append(trust.Check("lost", self._KEPT, found.incomplete, "incomplete", is_doubt=True))
+        return checks
 
     def _ended_early(self, status: int) -> None:
         """Called when it ended without having been seen attached. Raises where that is wrong."""

@@ -93,4 +93,5 @@ def _told(found: BpfOutput) -> dict[str, object]:
         "helper_errors": list(found.helper_errors()),
         "unread_lines": found.unread_lines,
         "warnings": found.warnings,
+        "incomplete": found.incomplete,
     }

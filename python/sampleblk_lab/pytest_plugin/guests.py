@@ -4,7 +4,7 @@
 Whoever distributes the session's tests, pytest itself or xdist, hands them to this process one by one; a process has
 one guest at a time, a VM with a pytest session in it (:mod:`.worker`). A guest that dies fails the test that ran in it,
 and the next test gets a new one. A guest that cannot be started fails one test and leaves the others of its kernel out:
-only what has begun a test is started again.
+only what has begun a test is started again, and once what was killed before it did.
 """
 
 from __future__ import annotations
@@ -101,12 +101,14 @@ class GuestLostError(Exception):
     Attributes:
         what: What happened, in one line.
         detail: The end of its console or of its standard error; may be empty.
+        killed: Whether its QEMU ended without the guest's doing, as far as anybody knows: another one may live.
     """
 
-    def __init__(self, what: str, detail: str = "") -> None:
+    def __init__(self, what: str, detail: str = "", *, killed: bool = False) -> None:
         super().__init__(what)
         self.what = what
         self.detail = f"\n\n{detail}" if detail.strip() else ""
+        self.killed = killed
 
 
 class StartError(GuestLostError):
@@ -259,7 +261,7 @@ class Guest:
             self._begun = True
             found, self._collect_errors = self._expect("collected", deadline)
         except GuestLostError as error:
-            raise StartError(error.what, error.detail.strip()) from None
+            raise StartError(error.what, error.detail.strip(), killed=error.killed) from None
         self._collected = {tuple(test): number for number, test in enumerate(found)}
 
     def _tell(self) -> None:
@@ -494,7 +496,9 @@ class Guest:
         if status == 123 or self.console.has_panic():
             return GuestLostError("the guest's kernel panicked", self._console())
         if status == 122:
-            return GuestLostError("the virtual machine ended", self._console())
+            why = self._about_vm.said().partition("\n")[0]
+            detail = "\n".join(filter(None, (why, self._console())))
+            return GuestLostError("the virtual machine ended", detail, killed=True)
         if not ending and 124 <= status <= 127:
             what, _, detail = self._about_vm.said().partition("\n")
             return GuestLostError(what or f"the virtual machine failed (status {status})", detail)
@@ -704,12 +708,12 @@ class Guests:
         return self._guest
 
     def _wait_for_guest(self, item: pytest.Item, *, again: bool) -> None:
-        """Waits until the guest is ready; with `again`, for another one where that is not."""
+        """Waits until the guest is ready; with `again`, or if it was killed, for another one where that is not."""
         assert self._guest is not None
         try:
             self._guest.wait_until_ready()
-        except StartError:
-            if not again:
+        except StartError as error:
+            if not (again or error.killed):
                 raise
             self._guest = self._started(item)  # it was lost on its way, when no test was under way in it
             self._guest.wait_until_ready()

@@ -529,6 +529,8 @@ class VM(ClosesAtEnd):
     def _launch(self, extra: Sequence[str], initrd: Path | None = None) -> None:
         if self.run_dir is not None:
             self.run_dir.mkdir(parents=True, exist_ok=True)
+        if not self._cleanup.alive:  # it was closed, and is started again
+            self._cleanup = weakref.finalize(self, remove_as, os.getpid(), self._scratch)
         try:
             self._hold_modules()
         except FileNotFoundError:  # others have built drivers since, and this one has gone

@@ -177,7 +177,7 @@ def say_not_saved(template: Template, error: Exception) -> None:
     """Tells that a template could not be made, and what follows from it."""
     free = shutil.disk_usage(template.folder.parent).free if template.folder.parent.exists() else None
     room = f" ({free >> 20} MiB free in {template.folder.parent})" if free is not None and free < _ROOM_BYTES else ""
-    said = str(error.args[-1])
+    said = str(error.args[-1]).partition("\n")[0]  # a note has no room for a console
     note(f"the booted machine was not saved, so the next start boots again: {said}{'' if room in said else room}")
 
 
