@@ -313,7 +313,7 @@ def test_jobs_that_a_signal_ended_are_kept(number: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["run", "job", "keys"], "'keys' is no key of a job (expected KEY=VALUE)"),
+        (["run", "job", "keys"], "'keys' is not a key of a job (expected KEY=VALUE)"),
         (["run", ""], "job_file '' (expected a fio job file)"),
         (["run", "nowhere"], "job_file 'nowhere' does not exist (expected a fio job file)"),
         (["record", "."], "job_file '.' is a folder (expected a fio job file)"),
@@ -330,7 +330,7 @@ def test_jobs_that_a_signal_ended_are_kept(number: int, tmp_path: Path) -> None:
         (["import", "", "-o", "out"], "'' does not exist (expected a recording"),
         (["import", ".", "-o", "out"], "'.' is a folder (expected a recording"),
         (["import", "job", "-o", "out"], "job: at byte 0: expected"),
-        (["report", "nowhere"], "nowhere is no directory"),
+        (["report", "nowhere"], "nowhere is not a directory"),
         (["report", ""], "RUN '' (expected the directory of a run)"),
         (["report", "-o", "page.html"], "--output 'page.html' without a RUN"),
         (["record", "--hz", "99", "job"], "--hz 99 of no profile (expected --profile)"),
@@ -348,7 +348,7 @@ def test_jobs_that_a_signal_ended_are_kept(number: int, tmp_path: Path) -> None:
         (["device", "add", "cache=off"], "cache=off (expected true or false)"),
         (["run", "--device", "cache=off", "job"], "cache=off (expected true or false)"),
         (["device", "add", "size=1"], "a device has no parameter 'size'"),
-        (["device", "add", "64M"], "'64M' is no parameter of a device (expected NAME=VALUE)"),
+        (["device", "add", "64M"], "'64M' is not a parameter of a device (expected NAME=VALUE)"),
         (["xfstests", "--deadline", "nan"], "--deadline nan (expected a positive number of seconds)"),
     ],
 )

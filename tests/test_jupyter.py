@@ -403,7 +403,7 @@ def test_an_answer_that_comes_at_once_finds_its_connection() -> None:
 
 @pytest.mark.parametrize("line", ["rw", "=write", "rw=write 4k"])
 def test_a_job_line_that_cannot_be_is_named(line: str) -> None:
-    with pytest.raises(UsageError, match="is no key=value"):
+    with pytest.raises(UsageError, match="is not key=value"):
         magics.job_keys(line)
 
 
@@ -479,12 +479,12 @@ def test_a_statement_keeps_its_own_quotes(shell: InteractiveShell, statement: st
 @pytest.mark.parametrize(
     ("magic", "line", "said"),
     [
-        ("sblk_trace", "a-b", "'a-b' is no name of a variable"),
+        ("sblk_trace", "a-b", "'a-b' is not a name of a variable"),
         ("sblk_trace", "--graf x", "unrecognized arguments: --graf"),
         ("sblk_profile", "--hz fast", "invalid int value: 'fast'"),
         ("bpftrace", "", "either --run 'a statement', or --seconds how long"),
         ("bpftrace", "x --run f() --seconds 1", "either --run 'a statement', or --seconds how long"),
-        ("bpftrace", "a-b --seconds 1", "'a-b' is no name of a variable"),
+        ("bpftrace", "a-b --seconds 1", "'a-b' is not a name of a variable"),
     ],
 )
 def test_a_magic_s_options_are_checked(magic: str, line: str, said: str) -> None:

@@ -44,7 +44,7 @@ template <std::integral V>
     }
 }
 
-// What is not given stays zero; a name that is none of the fields is a TypeError.
+// What is not given stays zero; a name of no field is a TypeError.
 template <typename S, typename... T>
 [[nodiscard]] S from_keywords(const py::kwargs& given, const std::tuple<Field<S, T>...>& fields) {
     S value{};

@@ -13,7 +13,7 @@
 namespace sampleblk::workload {
 
 // Any bytes are read as an iolog or as blktrace's file, or refused with an error of ours, and no record names a file
-// that is not there.
+// that does not exist.
 inline void fuzz_replay_log(const std::uint8_t* data, std::size_t size) {
     const std::string_view text(reinterpret_cast<const char*>(data), size);
     try {

@@ -106,7 +106,7 @@ static void read_all(int fd, void *data, size_t length)
 	while (length > 0) {
 		ssize_t got = read(fd, at, length);
 
-		/* 0 and ENODEV: the host end is not there, for a moment after a restore or for good. */
+		/* 0 and ENODEV: the host end is closed, for a moment after a restore or for good. */
 		if (got == 0 || (got < 0 && (errno == EAGAIN || errno == ENODEV))) {
 			poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, got == 0 ? 10 : -1);
 			continue;

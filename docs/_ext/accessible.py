@@ -24,11 +24,11 @@ def _mend(app: Sphinx, error: Exception | None) -> None:
     if error is not None or app.builder.format != "html":
         return
     for path in Path(app.outdir).rglob("*.html"):
-        text = mended = path.read_text()
+        text = fixed = path.read_text()
         for what, by in _MENDED.items():
-            mended = mended.replace(what, by)
-        if mended != text:
-            path.write_text(mended)
+            fixed = fixed.replace(what, by)
+        if fixed != text:
+            path.write_text(fixed)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

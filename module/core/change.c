@@ -246,7 +246,7 @@ void sblk_change_swap(struct sblk_change *change, struct sblk_store *store)
 		swap_page(store, slot_find(store, change->pages[i].index), &change->pages[i].page);
 }
 
-/* A part of a page becomes zero. Where that needs a page that is not there, there is one to spare. */
+/* A part of a page becomes zero. Where that needs a page that is missing, there is one to spare. */
 static void redo_zeroes_part(struct sblk_change *change, struct sblk_store *store, u64 pos, u64 len)
 {
 	u64 index = pos >> SBLK_PAGE_SHIFT;

@@ -353,7 +353,7 @@ static void *writer_page(struct sblk_writer *writer, const sblk_slot *slot)
 	return writer->pages[writer->nr_pages];
 }
 
-/* Copies what lies below a page that is not there; false when that is nothing but zeroes, and `page` as it was. */
+/* Copies what lies below a missing page; false when that is nothing but zeroes, and `page` as it was. */
 static bool copy_below(struct sblk_store *store, u64 index, void *page)
 {
 	void *below = page_below(store, index);

@@ -66,7 +66,7 @@ int sblk_store_resize(struct sblk_store *store, u64 bytes);
  */
 int sblk_store_populate(struct sblk_store *store, int node);
 
-/* [pos, pos + len) must lie within the store, here and below. Never fails: what is not there is zero. */
+/* [pos, pos + len) must lie within the store, here and below. Never fails: what is missing is zero. */
 void sblk_store_read(struct sblk_store *store, u64 pos, void *to, size_t len);
 
 /*

@@ -18,7 +18,7 @@ static inline void copy_part(void *to, const void *from, size_t part)
 		memcpy(to, from, part);
 }
 
-/* The place of a page's pointer, or NULL while its leaf is not there. Leaves stay as long as their store. */
+/* The place of a page's pointer, or NULL while its leaf is missing. Leaves stay as long as their store. */
 static inline sblk_slot *slot_find(struct sblk_store *store, u64 index)
 {
 	sblk_slot *leaf = rcu_dereference_raw(store->leaves[index >> store->leaf_shift]);
@@ -72,7 +72,7 @@ static inline void *page_lookup(struct sblk_store *store, u64 index)
 	return NULL;
 }
 
-/* What lies below a page that is not there; NULL where that is zero. Stores below never change. */
+/* What lies below a missing page; NULL where that is zero. Stores below never change. */
 static inline void *page_below(struct sblk_store *store, u64 index)
 {
 	void *page = store->base ? page_lookup(store->base, index) : NULL;

@@ -40,7 +40,7 @@ def percent(name: str, value: float) -> float:
 
 def seconds(name: str, value: float, *, none: bool = False) -> float:
     """A time to wait, 0 or more; `none`: the caller takes None, too. Raises InputError."""
-    # By an object that is no number waiting fails later, and by NaN or infinity it never ends.
+    # By an object that is not a number waiting fails later, and by NaN or infinity it never ends.
     try:
         number = -1.0 if isinstance(value, (bool, str, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):

@@ -66,7 +66,7 @@ class Check:
         name: What.
         state: ``"ok"``, ``"missing"`` (something cannot be done without it) or ``"failed"`` (nothing can).
         found: What there is.
-        remedy: How to mend it; empty when it is well.
+        remedy: How to fix it; empty when it is well.
     """
 
     name: str

@@ -20,7 +20,7 @@ class InputError(SampleblkError, ValueError):
     Attributes:
         message: What is wrong, naming the value.
         source: The file or option it came from; empty when neither.
-        line: Line number counted from 1; 0 when the source is no file.
+        line: Line number counted from 1; 0 when the source is not a file.
         expected: What would be accepted; may be empty.
     """
 

@@ -33,7 +33,7 @@ UNREAD = 128 + signal.SIGPIPE
 GRACE_S = 60.0
 
 #: The same, as :func:`end_of` takes it.
-PATIENCE = GRACE_S / _KILLED_S
+FACTOR = GRACE_S / _KILLED_S
 
 
 def shell_status(returncode: int, *, interrupted: bool = False) -> int:
@@ -125,7 +125,7 @@ def _terminal() -> Iterator[int | None]:
         os.close(terminal)
 
 
-def run(words: list[str], *, patience: float = 1.0, **options: Any) -> int:
+def run(words: list[str], *, end_factor: float = 1.0, **options: Any) -> int:
     """Runs a command, as :func:`subprocess.run` does, which kills one a quarter of a second after Ctrl-C.
 
     Returns:
@@ -134,18 +134,18 @@ def run(words: list[str], *, patience: float = 1.0, **options: Any) -> int:
     Raises:
         KeyboardInterrupt: Ctrl-C came, and the command, whose it was, has ended.
     """
-    ended = end_of(started(words, **options), patience)
+    ended = end_of(started(words, **options), end_factor)
     if ended.interrupted:
         raise KeyboardInterrupt
     return ended.returncode
 
 
-def end_of(process: subprocess.Popen[Any], patience: float = 1.0) -> Ended:
+def end_of(process: subprocess.Popen[Any], end_factor: float = 1.0) -> Ended:
     """Waits for a command's end, which Ctrl-C brings about instead of ours: what was measured of it is kept.
 
     Args:
         process: As :func:`started` made it.
-        patience: How many times as long as most it has for its end.
+        end_factor: How many times longer than others it may take to end.
 
     Raises:
         KeyboardInterrupt: It came again; the command is killed.
@@ -156,7 +156,7 @@ def end_of(process: subprocess.Popen[Any], patience: float = 1.0) -> Ended:
     except KeyboardInterrupt:
         interrupted = True
         try:
-            _end(process, patience)
+            _end(process, end_factor)
         except BaseException:
             kill(process)
             raise
@@ -170,13 +170,13 @@ def _wait(process: subprocess.Popen[Any], options: int) -> object:
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | options)
 
 
-def _end(process: subprocess.Popen[Any], patience: float) -> None:
+def _end(process: subprocess.Popen[Any], end_factor: float) -> None:
     """Waits for the end of a command that may have got Ctrl-C, and sees to it that it comes."""
     began = time.monotonic()
     first = _TOLD_S if _shares_our_group(process) else 0
     left = [(first, signal.SIGINT), (_TOLD_AGAIN_S, signal.SIGINT), (_KILLED_S, signal.SIGKILL)]
     while not _wait(process, os.WNOHANG):
-        if left and time.monotonic() >= began + left[0][0] * patience:
+        if left and time.monotonic() >= began + left[0][0] * end_factor:
             _tell(process, left.pop(0)[1])
         time.sleep(_POLL_S)
 

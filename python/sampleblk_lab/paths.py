@@ -256,7 +256,7 @@ def hold(folder: Path) -> int:
     """Keeps a folder from those who remove what is not used, until the returned descriptor is closed.
 
     Raises:
-        OSError: It is not there.
+        OSError: It does not exist.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

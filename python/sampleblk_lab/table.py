@@ -180,7 +180,7 @@ class Table:
             key: The string column whose values name the rows.
 
         Raises:
-            InputError: A unit or the key is of a column that is not there; a unit of strings; a whole number that no
+            InputError: A unit or the key is of a column that is missing; a unit of strings; a whole number that no
                 float holds, in a column that has missing numbers or floats.
             TypeError: Values of several kinds in one column.
             ValueError: Columns of different lengths.

@@ -71,7 +71,7 @@ def _peer(entries: list[tuple[int, int, bytes | int]], log: Path, image: Path) -
 
 
 def main() -> None:
-    """Both sides by turns, then the ratio of the medians."""
+    """Both sides alternately, then the ratio of the medians."""
     shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=shared) as name:
         folder = Path(name)

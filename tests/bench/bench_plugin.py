@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the plugin adds to an unrelated ``pytest --collect-only``, in CPU time: with and without it, by turns."""
+"""What the plugin adds to an unrelated ``pytest --collect-only``, in CPU time: with and without it, alternately."""
 
 from __future__ import annotations
 

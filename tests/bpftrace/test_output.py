@@ -225,7 +225,7 @@ def test_newer_kinds():
         {"type": "lost_events", "count": 7, "data": {"events": 7}},
         {"type": "lost_events", "data": {"events": 2}},
         {"type": "helper_error", "msg": "no", "helper": "probe_read", "retcode": -14, "line": 2, "col": 5},
-        # bpftrace 0.23 of a key that is not there
+        # bpftrace 0.23 of a missing key
         {"type": "helper_error", "msg": "no", "helper": "map_lookup_elem", "retcode": 0, "line": 10, "col": 5},
         {"type": "brand_new", "data": 1},
         {"type": "map", "data": {"@b": {"true": True, "x": None}}},

@@ -89,7 +89,7 @@ def test_what_would_ask_nothing_is_refused(tmp_path: Path) -> None:
     job.write_text("[a]\nrw=write\nsize=4k\n# verify=crc32c\n")
     with pytest.raises(InputError, match="a job that verifies nothing"):
         crash.fio(str(job), str(states))
-    # A state file that is none is fio's error, not silence.
+    # A malformed state file is fio's error, not silence.
     job.write_text("[random]\nrw=write\nsize=4k\nfilename=a\nverify=crc32c\n")
     with pytest.raises(ToolError):
         crash.fio(str(job), str(states))(tmp_path, a_state(tmp_path))

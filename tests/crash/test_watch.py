@@ -831,7 +831,7 @@ def test_a_function_that_does_not_run_has_not_ended_well(tmp_path: Path, capfd: 
 def test_bad_input_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"rule 'xfs' \(expected posix or ext4\)"):
         crash.watched(["true"], tmp_path, [].append, rule="xfs")
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         crash.watched(["true"], tmp_path / "none", [].append)
     with pytest.raises(InputError, match="an empty command"):
         crash.watched([], tmp_path, [].append)

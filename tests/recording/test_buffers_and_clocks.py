@@ -247,7 +247,7 @@ def test_buffers_of_different_clocks_are_not_mixed(tmp_path):
     assert run.counts(buffer="raw")["first"].unit == "ticks"
 
 
-# -- calls whose end is not there
+# -- calls whose end is missing
 
 
 def test_incomplete_calls_have_no_duration_to_count(tmp_path):

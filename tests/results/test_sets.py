@@ -87,7 +87,7 @@ def test_sessions_one_after_the_other_are_not_paired(tmp_path: Path) -> None:
     assert made is not None
     assert not made.paired
     assert made.verdict == "no difference shown"
-    assert "not run by turns" in made.notes[-1]
+    assert "not run alternately" in made.notes[-1]
 
 
 def test_other_kernels_are_refused_unless_asked_for(tmp_path: Path) -> None:

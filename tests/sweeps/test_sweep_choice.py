@@ -289,8 +289,8 @@ def test_a_choice_that_does_not_fit_the_sweep(tmp_path: Path) -> None:
     for options, said in (
         ({"choose": 3}, r"choose=3 .expected lab\.sweeps\.random"),
         ({"choose": lab.sweeps.random(2), "pairwise": True}, "pairwise=True with choose"),
-        ({"choose": lab.sweeps.optuna(minimize="bs", combinations=2)}, "'bs' is no result"),
-        ({"choose": lab.sweeps.optuna(minimize="load", combinations=2)}, "'load' is no result"),
+        ({"choose": lab.sweeps.optuna(minimize="bs", combinations=2)}, "'bs' is not a result"),
+        ({"choose": lab.sweeps.optuna(minimize="load", combinations=2)}, "'load' is not a result"),
     ):
         with pytest.raises(lab.InputError, match=said):
             lab.sweep(cost, folder=tmp_path / "s", **AXES, **options)  # type: ignore[call-overload]

@@ -57,7 +57,7 @@ def short_grace_periods() -> Iterator[None]:
 # What is likely to get past a field's check; any word, for a field that is not here.
 LIKELY: dict[str, Sequence[int]] = {
     "flags": [*[0] * 8, *[1] * 4, *(1 << bit for bit in range(1, 11))],
-    # Not a device of a petabyte in eager memory: that is a test of patience.
+    # Not a device of a petabyte in eager memory: that would take too long.
     "capacity_bytes": [1 << 20, 3 << 20, 4096, 513, 0],
     "mode": range(4),
     "action": [0, 0, 1, 1, 2, 3, 4, 5],

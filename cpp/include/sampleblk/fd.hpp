@@ -55,7 +55,7 @@ void write_full(int fd, std::string_view text, std::string_view path);
 void write_file(const std::string& path, std::string_view text, int flags = O_TRUNC);
 
 // A file that is written whole or not at all: it has another name beside its own until finish(), and nobody who has the
-// file open that it replaces sees it change. What is no regular file, such as a pipe, is written as it comes.
+// file open that it replaces sees it change. What is not a regular file, such as a pipe, is written as it comes.
 class WholeFile {
   public:
     // Opens it for writing. Throws SystemError.

@@ -224,7 +224,7 @@ static void keep_account(int fd)
 
 /* --- commands */
 
-/* The length of a command, with its descriptor in *output; 0 at the end, -1 for a packet that is none. */
+/* The length of a command, with its descriptor in *output; 0 at the end, -1 for a malformed packet. */
 static ssize_t receive(char *command, size_t room, int *output)
 {
 	union {

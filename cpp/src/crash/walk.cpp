@@ -14,7 +14,7 @@ namespace sampleblk::crash {
 namespace {
 
 // After so many that are like others, the next round begins: a model may be too large to be gone through at all.
-constexpr std::uint64_t patience = 1U << 16U;
+constexpr std::uint64_t most_fruitless = 1U << 16U;
 // Of draws, those that are rarely drawn would keep a round going for ever: it ends where so many for each that was
 // looked at, and as many again as a first look takes, were like others.
 constexpr std::uint64_t draws_for_each = 8;
@@ -113,7 +113,7 @@ bool Walk::next(State& state, std::uint64_t limit) {
                 if (left_ > draws_at_first + draws_for_each * looked_in_round_) {
                     next_round();
                 }
-            } else if (left_ == patience) {
+            } else if (left_ == most_fruitless) {
                 next_round();
             }
             continue;

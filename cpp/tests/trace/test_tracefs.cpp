@@ -106,7 +106,7 @@ TEST_F(Undo, WhatCannotBePutBackIsSaidAndTheRestIsDone) {
     const std::string gone = directory_.file("gone/instance");
     UndoLog log(undo_dir_);
     log.set(knob, "changed");
-    EXPECT_THROW(log.make_instance(gone), SystemError);  // its parent is not there
+    EXPECT_THROW(log.make_instance(gone), SystemError);  // its parent does not exist
     EXPECT_THROW(log.set(directory_.file("none"), "x"), SystemError);
     EXPECT_TRUE(log.undo().empty());
     EXPECT_EQ(read_file(knob), "before");

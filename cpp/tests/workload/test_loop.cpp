@@ -132,7 +132,7 @@ class QueueEngine : public DirectEngine {
     std::deque<const Io*> flight_;
 };
 
-// Runs a job in this thread, on a file that is not there: no engine here touches it.
+// Runs a job in this thread, on a file that does not exist: no engine here touches it.
 class LoopTest : public testing::TestWithParam<bool> {
   protected:
     void SetUp() override { script = &script_; }

@@ -24,7 +24,7 @@ def read_funcgraph(path: str | os.PathLike[str], *, errors: str = "strict") -> G
 
     Args:
         path: The file.
-        errors: ``"skip"`` counts lines that are none of the tracer's (metadata ``unread_lines``).
+        errors: ``"skip"`` counts lines that the tracer did not print (metadata ``unread_lines``).
 
     Raises:
         FormatError: There is such a line; says where.
@@ -51,8 +51,8 @@ def import_run(*sources: str | os.PathLike[str], directory: str | os.PathLike[st
         errors: ``"skip"`` counts what cannot be read instead of raising.
 
     Raises:
-        FormatError: A line (or record) that is none of the tool's; says file and line.
-        InputError: There is a recording in `directory` already, or a source is not there.
+        FormatError: A line (or record) that the tool did not write; says file and line.
+        InputError: There is a recording in `directory` already, or a source does not exist.
     """
     target = Path(directory)
     if (target / "trace.dat").exists():
@@ -118,7 +118,7 @@ def read_strace(path: str | os.PathLike[str], *, errors: str = "strict") -> Stra
 
     Args:
         path: The file.
-        errors: ``"skip"`` counts lines that are none of strace's (metadata ``unread_lines``).
+        errors: ``"skip"`` counts lines that strace did not print (metadata ``unread_lines``).
 
     Raises:
         FormatError: There is such a line; says where.

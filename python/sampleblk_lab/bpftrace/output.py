@@ -159,7 +159,7 @@ class BpfOutput:
         known = self._keys_of(name)
         columns = [key for key in table.columns if key in {one.name for one in known if one.kind == "stack"}]
         if len(columns) != 1 or "value" not in table or "int" not in table["value"].type or "snapshot" in table:
-            raise InputError(f"{name} is no map of counts by one stack", expected="such as @[kstack] = count()")
+            raise InputError(f"{name} is not a map of counts by one stack", expected="such as @[kstack] = count()")
         others = [key for key in table.columns if key not in (*columns, "value")]
         lines = []
         for row in table:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""``sampleblk-lab compare``: two saved sets, or two ways to run the same tests, by turns."""
+"""``sampleblk-lab compare``: two saved sets, or two ways to run the same tests, alternately."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "sampleblk-lab compare [options] BEFORE AFTER [-- PYTEST ARGUMENTS]"
     parser.description = (
         "Compares the sets BEFORE and AFTER, as --sblk-save named them. With --rounds it makes them first: it runs "
-        "pytest with the arguments after -- and those of --before-args or --after-args, by turns (A B, B A, A B, …), "
-        "so that a machine that changes meanwhile changes both."
+        "pytest with the arguments after -- and those of --before-args or --after-args, alternately (A B, B A, A B, "
+        "…), so that a machine that changes meanwhile changes both."
     )
     parser.add_argument("before", metavar="BEFORE", help="the one set")
     parser.add_argument("after", metavar="AFTER", help="the other")
-    parser.add_argument("--rounds", type=int, default=0, metavar="N", help="run both so often, by turns; 6 or more")
+    parser.add_argument("--rounds", type=int, default=0, metavar="N", help="run both N times, alternately; 6 or more")
     parser.add_argument("--before-args", default="", metavar="ARGS", help="pytest's arguments for BEFORE only")
     parser.add_argument("--after-args", default="", metavar="ARGS", help="pytest's arguments for AFTER only")
     parser.add_argument("--across", action="append", default=[], help="accelerator, kernel, machine: may differ")
@@ -45,7 +45,7 @@ def _pytest(options: argparse.Namespace, name: str, own: str) -> set[str]:
     command = [sys.executable, "-m", "pytest", "-q", *options.words, *shlex.split(own)]
     command += ["--sblk-save", name, "--sblk-runs", str(Path(options.runs).absolute())]
     # Standard output is the comparison's.
-    status = interrupts.run(command, patience=interrupts.PATIENCE, stdout=2)
+    status = interrupts.run(command, end_factor=interrupts.FACTOR, stdout=2)
     if status != 0:
         raise InputError(f"pytest ended with status {status}: {shlex.join(command)}", expected="tests that pass")
     made = set((Path(options.runs) / name).glob("[0-9]*")) - before

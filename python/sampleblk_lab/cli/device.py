@@ -68,7 +68,7 @@ def parameters_of(words: list[str], made: Callable[..., object], what: str, with
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:
-            raise InputError(f"{word!r} is no parameter of {what}", expected="NAME=VALUE")
+            raise InputError(f"{word!r} is not a parameter of {what}", expected="NAME=VALUE")
         if name not in known:
             raise InputError(f"{what} has no parameter {name!r}", expected=", ".join(sorted(known)))
         chosen[name] = _value_of(name, value, known[name])

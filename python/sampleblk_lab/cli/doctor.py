@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""``sampleblk-lab doctor``: what works on this machine, and how to mend what does not."""
+"""``sampleblk-lab doctor``: what works on this machine, and how to fix what does not."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def _job(options: argparse.Namespace) -> dict[str, object]:
     job_file = input_of(options.job_file, "job_file", "a fio job file")
     for word in options.keys:
         if "=" not in word:
-            raise InputError(f"{word!r} is no key of a job", expected="KEY=VALUE")
+            raise InputError(f"{word!r} is not a key of a job", expected="KEY=VALUE")
     text = read_text(job_file)
     keys = dict(word.split("=", 1) for word in options.keys)
     JobFile.parse(text, str(job_file), **keys)

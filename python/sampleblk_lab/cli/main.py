@@ -27,7 +27,7 @@ COMMANDS = {
     "bpf": ("bpf", "a bpftrace script beside a command: what it found, as tables"),
     "import": ("import_", "block I/O that perf script, trace-cmd, biosnoop or blktrace recorded, as a run"),
     "report": ("report", "a run as one HTML page, or the measurements there are"),
-    "compare": ("compare", "two saved sets of measurements, or two ways to run the same tests, by turns"),
+    "compare": ("compare", "two saved sets of measurements, or two ways to run the same tests, alternately"),
     "device": ("device", "devices of this machine: list, add, remove, counters"),
     "fault": ("fault", "a device's faults: list, set, clear"),
     "crash": ("crash", "what a crash may leave of a recording: explore, show, import"),
@@ -39,7 +39,7 @@ COMMANDS = {
     "kernel": ("kernel", "kernels to boot: list, fetch, path, config, bisect"),
     "module": ("module", "the driver: build it for a kernel, find its source"),
     "jupyter": ("jupyter", "notebook kernels in VMs: install"),
-    "doctor": ("doctor", "what works on this machine, and how to mend what does not"),
+    "doctor": ("doctor", "what works on this machine, and how to fix what does not"),
     "completion": ("completion", "completion for bash, zsh or fish"),
 }
 

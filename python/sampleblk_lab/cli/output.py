@@ -45,7 +45,7 @@ def input_of(text: str, name: str, expected: str, *, folder: bool = False) -> Pa
     """A path of the command line that is to be read.
 
     Raises:
-        InputError: It is not there, or is a folder where that cannot be.
+        InputError: It does not exist, or is a folder where that cannot be.
     """
     path = path_of(text, name, expected)
     if not path.exists():

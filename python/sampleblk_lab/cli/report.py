@@ -39,7 +39,7 @@ def report(options: argparse.Namespace) -> int:
 
     directory = path_of(options.directory, "RUN", "the directory of a run")
     if not directory.is_dir():
-        raise InputError(f"{directory} is no directory", expected="the directory of a run")
+        raise InputError(f"{directory} is not a directory", expected="the directory of a run")
     target = Path(options.output) if options.output else directory / "report.html"
     target.write_text(run_page(directory).html(), encoding="utf-8")
     show(options, {"report": str(target)}, f"The report: {target}")

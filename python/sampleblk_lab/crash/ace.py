@@ -58,7 +58,7 @@ class Operation:
         files: Regular files that can be synced after it, by the name that they have then.
         folders: The same of folders.
         was: The name that one of those has without it, where that is another one.
-        made: Those that were not there before.
+        made: Those that did not exist before.
     """
 
     name: str

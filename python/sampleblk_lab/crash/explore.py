@@ -112,7 +112,7 @@ class Failure:
         A check that mounts is run in the VM, and so is one that failed in a VM; the file says with which kernel.
 
         Args:
-            folder: Made if it is not there.
+            folder: Made if it does not exist.
 
         Raises:
             InputError: The check cannot be written down, such as a function within a function; or the folder has a

@@ -35,7 +35,7 @@ def recording(
     Args:
         device: A device with a volatile cache (``cache=True``), without a journal. To one without a cache nobody sends
             flushes, from which a log says what is durable.
-        folder: Where to put ``base.img``, what the device held, and ``log``; made if it is not there.
+        folder: Where to put ``base.img``, what the device held, and ``log``; made if it does not exist.
         journal: Room for the recording, in bytes or a string such as ``"64M"``.
         stacks: Also trace who submits what, with the kernel's stack, into ``submitters.json``: :meth:`Log.submitters`.
 

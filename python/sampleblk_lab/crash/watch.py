@@ -162,7 +162,7 @@ def watched(
         raise InputError(f"rule {rule!r}", expected=" or ".join(RULES))
     top = Path(mount).resolve()
     if not top.is_dir():
-        raise InputError(f"{mount} is no folder", expected="where the file system is mounted")
+        raise InputError(f"{mount} is not a folder", expected="where the file system is mounted")
     try:
         _identity(str(top))
     except OSError as error:

@@ -75,7 +75,7 @@ class _Kernel:
         if not (_BTF / "vmlinux").exists():
             raise UnsupportedError(
                 "looking into the kernel",
-                f"{_BTF}/vmlinux is not there: this kernel was built without CONFIG_DEBUG_INFO_BTF",
+                f"{_BTF}/vmlinux is missing: this kernel was built without CONFIG_DEBUG_INFO_BTF",
                 "use a kernel that has it, such as Debian's in the VM",
             )
         self.modules = _loaded_modules()

@@ -42,7 +42,7 @@ def _show(value: object) -> None:
 
 def _name(name: str, magic: str) -> str:
     if not name.isidentifier():
-        raise UsageError(f"{magic}: {name!r} is no name of a variable")
+        raise UsageError(f"{magic}: {name!r} is not a name of a variable")
     return name
 
 
@@ -65,7 +65,7 @@ def job_keys(line: str) -> dict[str, str]:
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or not key:
-            raise UsageError(f"%sblk_job: {word!r} is no key=value, such as rw=write bs=4k size=2M filename=/mnt/x")
+            raise UsageError(f"%sblk_job: {word!r} is not key=value, such as rw=write bs=4k size=2M filename=/mnt/x")
         keys[key.removeprefix("--")] = value
     return keys
 

@@ -93,7 +93,7 @@ def read(path: Path) -> str | None:
 
 
 def find(places: Iterable[Path], image_too: Path | None = None) -> str | None:
-    """The configuration that a kernel was built with; None: it is not there.
+    """The configuration that a kernel was built with; None: it is missing.
 
     Args:
         places: Where it may be, as :meth:`Kernel.beside` says.

@@ -113,7 +113,7 @@ def extract_vmlinux(image: Path, target: Path) -> Path:
     """Writes the vmlinux inside `image` to `target`; an image that is one already is linked.
 
     Raises:
-        FormatError: `image` is no kernel image.
+        FormatError: `image` is not a kernel image.
         UnsupportedError: Its compression is unknown here.
     """
     with image.open("rb") as file:

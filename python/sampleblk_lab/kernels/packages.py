@@ -68,7 +68,7 @@ class Unpacked:
         image: Its vmlinux.
         modules: Its ``lib/modules/RELEASE``.
         build: Its headers; None: they are not whole.
-        lacking: The packages that the headers need and that are not there, with theirs if that is so.
+        lacking: The packages that the headers need and that are missing, with theirs if that is so.
         version: The version of the image's package.
     """
 
@@ -93,7 +93,7 @@ def unpack(spec: str) -> Unpacked:
 
     Raises:
         InputError: A path is not a package, or none, or several, have an image.
-        UnsupportedError: dpkg is not installed, or the modules are in a package that is not there.
+        UnsupportedError: dpkg is not installed, or the modules are in a package that is missing.
         FormatError: What is said to be a kernel image is none.
         sampleblk_lab.kernels.debian.PackageError: A package is damaged.
     """

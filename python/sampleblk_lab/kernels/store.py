@@ -397,7 +397,7 @@ def _find(spec: str) -> tuple[debian.Suite, str]:
 
 
 def fetch(spec: str | None = None) -> Kernel:
-    """Gets a kernel with its modules and headers from Debian into the cache, if it is not there yet.
+    """Gets a kernel with its modules and headers from Debian into the cache, if it is missing there.
 
     Args:
         spec: As for :func:`resolve`, but no path.

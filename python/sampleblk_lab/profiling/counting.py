@@ -145,7 +145,7 @@ class Stat(StopsAtEnd):
             UnsupportedError: This machine does not count it, it never had its turn, or it happens in the kernel alone
                 and this user may not count that.
         """
-        # Only where the event itself is not there does it mean the one that was kept to user code.
+        # Only where the event itself is missing does it mean the one that was kept to user code.
         rows = self._values()
         found = [row for row in rows if row["event"] == event] or [row for row in rows if row["event"] == f"{event}:u"]
         if len(found) != 1:

@@ -29,7 +29,7 @@ _LETTER = 6.7
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours: ``frames`` are taken by turns, by a function's name."""
+    """Colours: ``frames`` are chosen by a function's name."""
 
     background: str
     text: str

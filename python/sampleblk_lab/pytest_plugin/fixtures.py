@@ -268,11 +268,11 @@ def crash(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @pytest.fixture
 def measure(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Repeats a function until its result is known well enough: see :func:`sampleblk_lab.results.measure`.
+    """Repeats a function until its result is precise enough: see :func:`sampleblk_lab.results.measure`.
 
     ``measure(function, width=0.02, budget_s=10)`` returns a Measurement, and stores it in the test's run directory,
     where ``--sblk-save`` and ``--sblk-compare`` find it. ``measure.both(before, after, names=("none", "bfq"))``
-    measures two variants by turns, stores each under its name and returns the Comparison.
+    measures two variants alternately, stores each under its name and returns the Comparison.
     """
     from sampleblk_lab.pytest_plugin import artefacts
     from sampleblk_lab.pytest_plugin.measuring import Measure

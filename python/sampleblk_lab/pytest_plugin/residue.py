@@ -115,7 +115,7 @@ def may_stay(lines: Iterable[str]) -> frozenset[str]:
 
 
 def _texts(paths: list[str]) -> list[str]:
-    """What each file begins with; empty for one that is not there in this kernel, is gone meanwhile or not readable."""
+    """What each file begins with; empty for one that this kernel lacks, is gone meanwhile or not readable."""
     return core.read_starts(paths, _MOST)
 
 

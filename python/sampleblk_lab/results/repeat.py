@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Measuring until it is known well enough."""
+"""Measuring until the result is precise enough."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Measurement:
         better: ``"lower"`` or ``"higher"``.
         samples: In the order they were taken.
         estimate: Their location with its interval.
-        stopped: Why no more were taken: ``"narrow"`` (known well enough) or ``"budget"`` (time or repeats ran out).
+        stopped: Why no more were taken: ``"narrow"`` (precise enough) or ``"budget"`` (time or repeats ran out).
     """
 
     name: str
@@ -76,7 +76,7 @@ class Plan:
     """When to stop.
 
     Attributes:
-        width: Half the interval, relative to the value, at which it is known well enough.
+        width: Half the interval, relative to the value, at which it is precise enough.
         budget_s: Seconds after which no further repeat begins, once there are `min_repeats`.
         min_repeats: The fewest samples; at least 6.
         max_repeats: The most.
@@ -199,7 +199,7 @@ def measure(
     allow: str | Iterable[str] = (),
     **plan: Any,
 ) -> Measurement:
-    """Repeats a function until its result is known well enough, or the budget ends.
+    """Repeats a function until its result is precise enough, or the budget ends.
 
     Args:
         function: Returns a positive number, or None: then the time that it took is what is measured, in ns.
@@ -239,7 +239,7 @@ def measure_both(
     allow: str | Iterable[str] = (),
     **plan: Any,
 ) -> Comparison:
-    """Measures two variants by turns, and compares them: A B, B A, A B, … so that drift and order cancel.
+    """Measures two variants alternately, and compares them: A B, B A, A B, … so that drift and order cancel.
 
     Args:
         before: The one variant; see :func:`measure` for what it returns.

@@ -70,7 +70,7 @@ def compare_sets(before: Iterable[Stored], after: Iterable[Stored], *, across: S
     """Compares two sets, in the order of `after`; what only `before` has comes last.
 
     With 6 sessions or more on both sides, a session counts as one sample, paired with the session of the other set
-    that ran next to it if the two were run by turns. With fewer, all samples of a side are taken together, and the
+    that ran next to it if the two were run alternately. With fewer, all samples of a side are taken together, and the
     interval is widened by what two sessions of the same may differ by (8 %): what is inside that cannot be told from
     a machine that had a slower hour.
 
@@ -159,7 +159,7 @@ def _row(test: str, metric: str, old: list[_Session], new: list[_Session], acros
     means = [[math.exp(stats.location(stats.logs(session.samples))) for session in side] for side in (old, new)]
     paired = _by_turns(old, new)
     if not paired:
-        notes.append("the sessions were not run by turns: a machine that changed between shows as a difference")
+        notes.append("the sessions were not run alternately: a machine that changed between shows as a difference")
     return Row(test, metric, compare(*means, paired=paired, better=better, unit=unit, notes=notes))
 
 
@@ -182,7 +182,7 @@ def _allow_for_drift(found: Comparison, sessions: int) -> Comparison:
     many = "one session" if sessions == 1 else f"{sessions} sessions"
     note = (
         f"only {many} on a side: the interval allows for {DRIFT:.0%} between sessions; "
-        "sampleblk-lab compare runs both by turns"
+        "sampleblk-lab compare runs both alternately"
     )
     return replace(found, ratio=ratio, notes=(*found.notes, note))
 

@@ -38,10 +38,10 @@ async def _where() -> tuple[str, str, bool]:
 
 
 async def _installed(name: str, digest: str, data: bytes | None) -> tuple[str, str, str]:
-    """Installs the wheel in this environment, if its data is given and it is not there.
+    """Installs the wheel in this environment, if its data is given and it is not installed.
 
     Returns:
-        What became of it (empty: it is not there), the version, and pip's last words where it failed.
+        What became of it (empty: it is not installed), the version, and pip's last words where it failed.
     """
     import asyncio
 

@@ -59,7 +59,7 @@ def usable() -> bool:
 
 
 def _path(qemu: Qemu) -> Path:
-    # KVM is the host kernel's and QEMU's; either one's update may mend it or break it.
+    # KVM is the host kernel's and QEMU's; either one's update may fix it or break it.
     host = os.uname()
     key = hashlib.sha256(f"{qemu.identity} {host.release} {host.version}".encode()).hexdigest()[:16]
     return cache_root() / "kvm" / f"{key}.json"

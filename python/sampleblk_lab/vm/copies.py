@@ -28,7 +28,7 @@ def state(files: Iterable[str], folders: Iterable[str]) -> str:
         folders: Paths of folders.
 
     Raises:
-        OSError: One of them is not there.
+        OSError: One of them does not exist.
     """
     digest = hashlib.sha256()
     for path in files:

@@ -21,7 +21,7 @@ struct KernelName {
 
 class KernelNames {
   public:
-    // The text of a kallsyms file. Lines that are none are passed over.
+    // The text of a kallsyms file. Malformed lines are skipped.
     explicit KernelNames(std::string text);
 
     [[nodiscard]] std::size_t size() const noexcept { return names_.size(); }

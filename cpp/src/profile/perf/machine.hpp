@@ -14,7 +14,7 @@ namespace sampleblk::profile {
 [[nodiscard]] int perf_event_open(const perf_event_attr& attr, std::int32_t pid, std::int32_t cpu) noexcept;
 
 [[nodiscard]] std::vector<std::int32_t> online_cpus();
-// Numbers that entries of a directory are named by, such as processes in /proc; empty when it is not there.
+// Numbers that entries of a directory are named by, such as processes in /proc; empty when it does not exist.
 [[nodiscard]] std::vector<std::int32_t> numbers_in(const std::string& directory);
 // The parent of the process or thread at "/proc/12". Throws SystemError.
 [[nodiscard]] std::int32_t parent_of(const std::string& directory);
@@ -23,7 +23,7 @@ namespace sampleblk::profile {
 // Throws SystemError when there is no such process.
 [[nodiscard]] std::vector<std::int32_t> threads_of(std::int32_t pid);
 // Of those of all processes; ones that go away meanwhile are left out, if some stay. Throws SystemError for a process
-// of `pids` that is not there.
+// of `pids` that does not exist.
 [[nodiscard]] std::vector<std::int32_t> threads_of(const std::vector<std::int32_t>& pids, bool children);
 
 // What to do where perf_event_open says EACCES.

@@ -32,7 +32,7 @@ struct ElfInfo {
 // The build id among ELF notes, lower-case hex; empty when there is none.
 [[nodiscard]] std::string build_id_in_notes(std::span<const std::byte> notes);
 
-// nullopt when the bytes are no ELF file that we know. Never throws on what they contain.
+// nullopt when the bytes are not an ELF file that we know. Never throws on what they contain.
 [[nodiscard]] std::optional<ElfInfo> read_elf_info(std::span<const std::byte> bytes);
 
 // Adds the functions of .symtab, else of .dynsym, and of the procedure linkage table ("write@plt"). Addresses become

@@ -140,7 +140,7 @@ void ObjectFiles::look_for(ObjectFile& file) {
         }
         auto info = read_elf_info(mapping->bytes());
         if (!info) {
-            why = place + " is no ELF file of this machine";
+            why = place + " is not an ELF file of this machine";
         } else if (!file.build_id.empty() && info->build_id != file.build_id) {
             why = place + " has the build id " + (info->build_id.empty() ? "(none)" : info->build_id) + ", not " +
                   file.build_id;

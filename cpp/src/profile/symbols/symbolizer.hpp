@@ -56,7 +56,7 @@ class KernelSymbols {
     std::map<std::string, std::int32_t, std::less<>> numbers_;
 };
 
-// The address of `name` in a kallsyms text; 0 when it is not there or hidden (kptr_restrict).
+// The address of `name` in a kallsyms text; 0 when it is missing or hidden (kptr_restrict).
 [[nodiscard]] std::uint64_t kallsyms_address(std::string_view kallsyms, std::string_view name);
 
 // Mapped files' symbols, each file's read when first asked for.

@@ -58,7 +58,7 @@ struct UnwindRule {
 enum class UnwindStep : std::uint8_t {
     caller,     // the registers are the caller's now
     outermost,  // there is no caller
-    lost,       // memory or a register that it takes is not there
+    lost,       // memory or a register that it takes is missing
 };
 
 // The rules at one address. A register without one keeps its value, but for the stack pointer, which becomes the

@@ -178,7 +178,7 @@ void OptionReader::read(std::uint16_t id, ByteReader& data) {
 void OptionReader::time_offset(std::uint16_t id, ByteReader& data) {
     const std::string text(up_to_nul(as_text(data.take(data.left(), "offset"))));
     const long long value = std::strtoll(text.c_str(), nullptr, 0);
-    // DATE is in microseconds; a value that would overflow is no time.
+    // DATE is in microseconds; a value that would overflow is malformed.
     const long long scale = id == kDate ? 1000 : 1;
     if (value > std::numeric_limits<std::int64_t>::max() / 4096 ||
         value < std::numeric_limits<std::int64_t>::min() / 4096) {

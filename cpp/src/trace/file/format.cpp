@@ -33,7 +33,7 @@ std::optional<std::uint32_t> number(std::string_view text) {
     return value;
 }
 
-// "key:value;" of a field line; nullopt when the key is not there.
+// "key:value;" of a field line; nullopt when the key is missing.
 std::optional<std::string_view> part(std::string_view line, std::string_view key) {
     const auto at = line.find(key);
     if (at == std::string_view::npos) {

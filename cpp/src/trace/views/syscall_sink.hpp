@@ -49,7 +49,7 @@ class SyscallRoles {
   public:
     explicit SyscallRoles(const TraceFile& file);
 
-    // nullptr for what is no event of a call.
+    // nullptr for what is not an event of a call.
     [[nodiscard]] const SyscallRole* of(std::uint16_t id) const noexcept { return roles_[id].get(); }
     [[nodiscard]] std::int32_t raw_name(std::uint64_t number);
     [[nodiscard]] const std::shared_ptr<StringPool>& names() const noexcept { return names_; }

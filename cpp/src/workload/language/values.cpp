@@ -392,7 +392,7 @@ std::vector<std::optional<std::string_view>> split_triple(std::string_view text)
         }
     }
     if (std::ranges::none_of(triple, [](const auto& part) { return part.has_value(); })) {
-        refuse(text, "is no value", "read,write,trim");
+        refuse(text, "is not a value", "read,write,trim");
     }
     return triple;
 }
