@@ -23,12 +23,16 @@ from support import RunsInVM
 
 
 def _layout(folder: Path, *releases: Kernel) -> Path:
-    """boot/vmlinuz of the first, with the modules of all beside it."""
+    """boot/vmlinuz of the first, with the modules of all beside it, and without what these were built with."""
     (folder / "boot").mkdir()
     (folder / "lib/modules").mkdir(parents=True)
     for kernel in releases:
         assert kernel.modules is not None
-        (folder / "lib/modules" / kernel.release).symlink_to(kernel.modules)
+        modules = folder / "lib/modules" / kernel.release
+        modules.mkdir()
+        for entry in kernel.modules.iterdir():
+            if entry.name not in ("build", "source"):
+                (modules / entry.name).symlink_to(entry)
     shutil.copy2(releases[0].image, folder / "boot/vmlinuz")
     return folder / "boot/vmlinuz"
 
@@ -313,20 +317,24 @@ def test_an_image_without_modules_says_what_it_lacks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lost", "refused"),
+    ("lost", "refused", "has_tree"),
     [
-        ("CONFIG_SERIAL_8250_CONSOLE=y", "CONFIG_SERIAL_8250_CONSOLE"),
-        ("CONFIG_OVERLAY_FS=m", "CONFIG_OVERLAY_FS"),
-        ("CONFIG_XFS_FS=m", ""),
+        ("CONFIG_SERIAL_8250_CONSOLE=y", "CONFIG_SERIAL_8250_CONSOLE", False),
+        ("CONFIG_OVERLAY_FS=m", "CONFIG_OVERLAY_FS", False),
+        ("CONFIG_OVERLAY_FS=m", "CONFIG_OVERLAY_FS", True),
+        ("CONFIG_XFS_FS=m", "", False),
     ],
 )
 def test_a_kernel_with_modules_whose_configuration_lacks_something_is_refused(
-    tmp_path: Path, lost: str, refused: str
+    tmp_path: Path, lost: str, refused: str, has_tree: bool
 ) -> None:
-    """At once, with the options and the command that gives the fragment."""
+    """At once, with the options and the command that gives the fragment; a tree may have been configured anew."""
     kernel = kernels.resolve("6.1")
     [text] = kernel.image.parent.glob("boot/config-*")
     path = _layout(tmp_path, kernel)
+    if has_tree:
+        assert kernel.build is not None
+        (tmp_path / "lib/modules" / kernel.release / "build").symlink_to(kernel.build)
     own = path.with_name(f"config-{kernel.release}")
     assert f"\n{lost}\n" in text.read_text()
     own.write_text(text.read_text().replace(f"\n{lost}\n", "\n"))

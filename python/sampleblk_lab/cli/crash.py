@@ -64,7 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     exploring.add_argument("--failures", type=int, default=1, metavar="N", help="stop after N failures (1)")
     exploring.add_argument("--workers", type=int, metavar="N", help="processes that check (one for each CPU)")
     exploring.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster to check on: tcp://host:8786")
-    exploring.add_argument("--resume", metavar="FILE", help="go on where the run before ended; made if it does not exist")
+    exploring.add_argument("--resume", metavar="FILE", help="go on where the run before ended; made if missing")
     exploring.add_argument(
         "--save", metavar="DIR", help="write each failure out as DIR/failure-N, where pytest reproduces it"
     )

@@ -111,7 +111,7 @@ class Kernel:
         folder = self.image.parent
         places = [folder / f"{name}-{self.release}", folder / name, folder / f"boot/{name}-{self.release}"]
         if self.build is not None:
-            places.insert(0, self.build / (in_tree or name))
+            places.insert(1, self.build / (in_tree or name))  # which may have been configured anew since
         if self.modules is not None:
             places.append(self.modules / name)
         return places

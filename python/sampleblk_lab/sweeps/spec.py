@@ -108,7 +108,8 @@ class Spec:
         if isinstance(self.choose, Optuna):
             metric = self.choose.metric
             if metric in self.axes or (metric in store.FACTS and metric != "seconds"):
-                raise self._wrong(f"{metric!r} is not a result", "'seconds', 'value', or a name that the function returns")
+                expected = "'seconds', 'value', or a name that the function returns"
+                raise self._wrong(f"{metric!r} is not a result", expected)
 
     def _check_vm(self) -> None:
         if self.vm is not None and not isinstance(self.vm, (bool, Mapping)):
