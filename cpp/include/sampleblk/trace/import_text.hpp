@@ -13,8 +13,8 @@ namespace sampleblk::trace {
 
 // The text of the function_graph tracer: `trace`, `trace_pipe`, or perf-tools' funcgraph, with any of its columns
 // (funcgraph-abstime, -proc, -duration, -tail, latency-format). Without funcgraph-abstime it has no absolute times;
-// roots are `time` 0, 1, 2 … in the order of the text. A line that the tracer did not print, and a call of which neither
-// CPU nor task is told, is a FormatError with its offset and line in `source`, or counted in the metadata
+// roots are `time` 0, 1, 2 … in the order of the text. A line that the tracer did not print, and a call of which
+// neither CPU nor task is told, is a FormatError with its offset and line in `source`, or counted in the metadata
 // ("unread_lines").
 [[nodiscard]] CallGraph read_graph_text(std::string_view text, const std::string& source, OnError on_error);
 

@@ -21,8 +21,8 @@ struct EndCfi {
 };
 using CfiHandle = std::unique_ptr<Dwarf_CFI, EndCfi>;
 
-// A file for libdw; get() is nullptr when it is not an ELF file. It is opened again, for libelf decompresses sections in
-// place, and our own mappings are read-only.
+// A file for libdw; get() is nullptr when it is not an ELF file. It is opened again, for libelf decompresses sections
+// in place, and our own mappings are read-only.
 class ElfFile {
   public:
     ElfFile() = default;
