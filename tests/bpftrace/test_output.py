@@ -92,7 +92,7 @@ def test_stacks_are_paths_from_the_outermost_frame(recorded):
     assert any(str(path).endswith("schedule") or ";__schedule" in str(path) for path in switched["kstack"])
     stacks = recorded.stacks("@switched")
     assert stacks.total == sum(row["value"] for row in switched)
-    with pytest.raises(lab.InputError, match="no map of counts"):
+    with pytest.raises(lab.InputError, match="not a map of counts"):
         recorded.stacks("@one")
 
 

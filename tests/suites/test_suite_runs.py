@@ -158,6 +158,14 @@ def test_a_run_is_well_if_something_was_tested_and_nothing_failed(statuses: tupl
     assert judge(PLAN, _records(*statuses)).ok is ok
 
 
+def test_of_many_that_were_not_judged_the_text_names_some(tmp_path: Path) -> None:
+    plan = dataclasses.replace(PLAN, tests=tuple(f"generic/{number:03}" for number in range(1, 25)))
+    ran = running.Ran(tmp_path, plan, judge(plan, []), interrupted=True, seconds=1.0)
+    assert "not judged: generic/001 generic/002 " in ran.text()
+    assert " generic/020 and 4 more, see results.json\n" in ran.text()
+    assert len(ran.json()["unjudged"]) == 24
+
+
 @pytest.mark.parametrize(
     ("before", "now", "new", "fixed", "skipped", "ok"),
     [

@@ -59,6 +59,9 @@ _AGAIN = ("boot", "killed", "lost", "lost VM", "memory")
 # How long tests may take to end once Ctrl-C was pressed.
 _GRACE_S = 20.0
 
+# How many tests that were not judged the text names.
+_MOST_UNJUDGED = 20
+
 # What the log of a panicked or hung guest begins with that people look for.
 _BLOCKED = re.compile(r"task:(\S+)\s+state:D")
 _PANIC = re.compile(r"(?:Kernel panic - not syncing: |BUG: |kernel BUG at |Oops: )[^\n]*")
@@ -256,10 +259,14 @@ class Ran:
             ("fixed", judged.fixed),
             ("not run any more", judged.skipped),
             ("not in the suite any more", judged.gone),
-            ("not judged", judged.unjudged),
         ):
             if tests:
                 parts.append(f"{title}: {' '.join(tests)}")
+        if judged.unjudged:
+            # After Ctrl-C they may be a thousand, none of which was begun.
+            left = len(judged.unjudged) - _MOST_UNJUDGED
+            more = f" and {left} more, see {folders.RESULTS}" if left > 0 else ""
+            parts.append(f"not judged: {' '.join(judged.unjudged[:_MOST_UNJUDGED])}{more}")
         if not judged.judged:
             parts.append("nothing was tested")
         parts.append(f"files: {self.path}")
