@@ -163,9 +163,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def _stand_in(pytester: pytest.Pytester) -> None:
-    """Makes a plugin that puts a process of the worker in the place of each VM."""
-    pytester.makepyfile(stand_in=STAND_IN)
+def _stand_in(pytester: pytest.Pytester, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Makes a plugin that puts a process of the worker in the place of each VM, which would have a /tmp of its own."""
+    own = str(tmp_path_factory.mktemp("guest"))
+    pytester.makepyfile(stand_in=f"{STAND_IN}guests._BASETEMP = {own!r}\n")
 
 
 @pytest.fixture
