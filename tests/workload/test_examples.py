@@ -142,7 +142,6 @@ def test_runs(name: str, tmp_path: Path) -> None:
         "rate_iops": 0,
         "steadystate_ramp_time": 0,
         "direct": 0,
-        "ioscheduler": "",
         "loops": 1,
     }
     if name == "disk-zone-profile":
