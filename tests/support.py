@@ -41,13 +41,18 @@ def script(name: str) -> str:
     return found
 
 
+def tracked(folder: Path, *places: str) -> list[str]:
+    """The files that git tracks and that are there: of a folder of the checkout, or of `places` in it."""
+    command = ["git", "-C", str(folder), "ls-files", "-z", *places]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [name for name in listed.split("\0") if name and (folder / name).is_file()]
+
+
 def copy_sources(folder: Path, target: Path) -> Path:
     """A folder of the checkout as a fresh clone has it: what git tracks, as it is in the working tree."""
-    listed = subprocess.run(["git", "-C", str(folder), "ls-files", "-z"], capture_output=True, text=True, check=True)
-    for name in listed.stdout.split("\0")[:-1]:
-        if (folder / name).is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(folder / name, target / name)
+    for name in tracked(folder):
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(folder / name, target / name)
     return target
 
 

@@ -503,7 +503,7 @@ def test_compare_does_not_judge_by_rounds_of_before(
 
 
 @pytest.mark.full
-def test_compare_makes_the_sets_by_turns(tmp_path: Path) -> None:
+def test_compare_makes_the_sets_alternately(tmp_path: Path) -> None:
     (tmp_path / "test_t.py").write_text(
         "import itertools\n"
         "def test_t(measure):\n"

@@ -2,8 +2,9 @@
 """What users read is the plain English of the trade: phrases that made a reader stop do not come back."""
 
 import re
-import subprocess
 from pathlib import Path
+
+from support import tracked
 
 ROOT = Path(__file__).parent.parent
 
@@ -26,9 +27,8 @@ def test_the_phrases_are_found() -> None:
 
 def test_no_text_has_them() -> None:
     places = ["README.md", "CONTRIBUTING.md", "docs", "notebooks", "python", "cpp", "module"]
-    listed = subprocess.run(["git", "ls-files", *places], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     kinds = {".py", ".md", ".ipynb", ".cpp", ".hpp", ".c", ".h"}
-    files = [ROOT / name for name in listed.splitlines() if Path(name).suffix in kinds]
+    files = [ROOT / name for name in tracked(ROOT, *places) if Path(name).suffix in kinds]
     assert len(files) > 500
     said = {}
     for path in files:

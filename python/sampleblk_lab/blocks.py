@@ -53,9 +53,14 @@ class StopsAtEnd(ABC):
         """For :meth:`start`: whose it is."""
         self._begun_in = os.getpid()
 
+    @property
+    def _in_fork(self) -> bool:
+        """Whether this process is a fork of the one that started it, which goes on with it."""
+        return self._begun_in not in (0, os.getpid())
+
     def _refuse_in_fork(self) -> None:
-        """For :meth:`stop`. Raises RuntimeError in a fork, whose parent goes on with it."""
-        if self._begun_in not in (0, os.getpid()):
+        """For :meth:`stop`. Raises RuntimeError in a fork."""
+        if self._in_fork:
             raise RuntimeError(f"{self._KEPT} belongs to process {self._begun_in}: a fork of it cannot stop it")
 
     def __enter__(self) -> Self:
@@ -65,7 +70,7 @@ class StopsAtEnd(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._begun_in != os.getpid():
+        if self._in_fork:
             return
         if kind is None:
             self.stop()

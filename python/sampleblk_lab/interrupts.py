@@ -33,7 +33,7 @@ UNREAD = 128 + signal.SIGPIPE
 GRACE_S = 60.0
 
 #: The same, as :func:`end_of` takes it.
-FACTOR = GRACE_S / _KILLED_S
+END_FACTOR = GRACE_S / _KILLED_S
 
 
 def shell_status(returncode: int, *, interrupted: bool = False) -> int:

@@ -66,7 +66,7 @@ def test_a_single_session_still_shows_a_large_difference(tmp_path: Path) -> None
     assert made.verdict == "slower"
 
 
-def test_sessions_run_by_turns_are_paired(tmp_path: Path) -> None:
+def test_sessions_run_alternately_are_paired(tmp_path: Path) -> None:
     for number, session in enumerate(DATA):
         order = ("plain", "slower") if number % 2 == 0 else ("slower", "plain")
         for turn, which in enumerate(order):

@@ -251,7 +251,7 @@ class Tracer(StopsAtEnd, Generic[Found]):
 
     def close(self) -> None:
         """Ends it where it still runs, without keeping what it found. Idempotent; in a fork it does nothing."""
-        if self._begun_in not in (0, os.getpid()):
+        if self._in_fork:
             return
         process, self._process = self._process, None
         if process is not None:

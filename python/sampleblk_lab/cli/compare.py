@@ -45,7 +45,7 @@ def _pytest(options: argparse.Namespace, name: str, own: str) -> set[str]:
     command = [sys.executable, "-m", "pytest", "-q", *options.words, *shlex.split(own)]
     command += ["--sblk-save", name, "--sblk-runs", str(Path(options.runs).absolute())]
     # Standard output is the comparison's.
-    status = interrupts.run(command, end_factor=interrupts.FACTOR, stdout=2)
+    status = interrupts.run(command, end_factor=interrupts.END_FACTOR, stdout=2)
     if status != 0:
         raise InputError(f"pytest ended with status {status}: {shlex.join(command)}", expected="tests that pass")
     made = set((Path(options.runs) / name).glob("[0-9]*")) - before

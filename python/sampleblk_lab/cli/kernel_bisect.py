@@ -119,7 +119,7 @@ def _judge(words: Sequence[str], options: argparse.Namespace) -> Verdict:
     except SampleblkError as error:
         return Verdict(SKIP, f"it does not boot, or its driver does not build: {error}")
     note(f"kernel bisect: Linux {release} boots; {shlex.join(words)}")
-    status = interrupts.run(list(words), end_factor=interrupts.FACTOR, env=environment)
+    status = interrupts.run(list(words), end_factor=interrupts.END_FACTOR, env=environment)
     return _verdict_of_pytest(status) if _is_pytest(words) else _verdict_of(words, status)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,20 +54,12 @@ class ControlFiles(ClosesAtEnd):
                 self._refuse_if_busy()
             else:
                 self.path = f"{self._top}/instances/{name or f'sampleblk-{os.getpid()}-{next(_numbers)}'}"
-                self._grow_top()
+                # Now, not when the instance goes: somebody may record at the top level by then, with another size.
+                core.grow_buffer(self._top)
                 self._undo.make_instance(self.path)
         except BaseException:
             self.close()
             raise
-
-    def _grow_top(self) -> None:
-        """Grows the top level's buffer to what it would grow to when first used.
-
-        Kernels up to 6.6 forget that it would once the size of an instance is set. Now, not when the instance goes:
-        somebody may record there by then, with another size.
-        """
-        if grown := re.search(r"expanded: (\d+)", Path(f"{self._top}/buffer_size_kb").read_text()):
-            core.write_control(f"{self._top}/buffer_size_kb", grown[1])
 
     def _refuse_if_busy(self) -> None:
         tracer = self.read("current_tracer").strip()

@@ -480,7 +480,7 @@ class Recorder(StopsAtEnd):
 
         Idempotent; in a fork it does nothing.
         """
-        if self._session is not None and self._begun_in == os.getpid():
+        if self._session is not None and not self._in_fork:
             self._abandon()
 
     # -- afterwards

@@ -157,7 +157,7 @@ def _row(test: str, metric: str, old: list[_Session], new: list[_Session], acros
         found = compare(*pooled, better=better, unit=unit, notes=notes)
         return Row(test, metric, _allow_for_drift(found, fewest))
     means = [[math.exp(stats.location(stats.logs(session.samples))) for session in side] for side in (old, new)]
-    paired = _by_turns(old, new)
+    paired = _alternated(old, new)
     if not paired:
         notes.append("the sessions were not run alternately: a machine that changed between shows as a difference")
     return Row(test, metric, compare(*means, paired=paired, better=better, unit=unit, notes=notes))
@@ -169,7 +169,7 @@ def _told(values: Iterable[Any]) -> list[str]:
     return sorted({re.sub(r" at 0x[0-9a-f]+", "", text) for text in texts})
 
 
-def _by_turns(old: list[_Session], new: list[_Session]) -> bool:
+def _alternated(old: list[_Session], new: list[_Session]) -> bool:
     """Whether each session of one side ran next to one of the other."""
     if len(old) != len(new):
         return False

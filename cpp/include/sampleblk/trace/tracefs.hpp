@@ -21,6 +21,10 @@ namespace sampleblk::trace {
 // Writes one control file. A refusal is a SystemError that carries what error_log says of it, with the caret line.
 void write_control(const std::string& path, std::string_view text, bool append = false);
 
+// Grows a buffer to what it would grow to when first used: kernels up to 6.6 forget that it would once the size of any
+// instance is set.
+void grow_buffer(const std::string& instance_dir);
+
 // The newest entry of an instance's error_log, or "" where there is none.
 [[nodiscard]] std::string last_error(const std::string& instance_dir);
 

@@ -31,6 +31,7 @@ struct Key {
     std::string_view help;  // for accepted and refused keys: why
     // Reads the value into the options; throws InputError. Null for keys that are not supported.
     void (*apply)(JobOptions& options, std::string_view text);
+    bool takes_nothing = false;  // an empty value means something
 };
 
 // Every key, ours and fio's, in the order of the documentation.

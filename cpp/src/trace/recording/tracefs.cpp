@@ -89,6 +89,17 @@ std::string file_name(const std::string& path) {
     return path.substr(path.rfind('/') + 1);
 }
 
+// What of a buffer_size_kb says to what size the buffer will grow when first used: "1408" of "7 (expanded: 1408)".
+std::optional<std::string_view> grown_size(std::string_view text) {
+    static constexpr std::string_view before = "(expanded: ";
+    const auto at = text.find(before);
+    if (at == std::string_view::npos) {
+        return std::nullopt;
+    }
+    text.remove_prefix(at + before.size());
+    return text.substr(0, text.find(')'));
+}
+
 // What to write to a control file so that it holds again what reading it gave.
 std::vector<std::string> restoring_writes(const std::string& path, const std::string& old) {
     const std::string name = file_name(path);
@@ -108,14 +119,7 @@ std::vector<std::string> restoring_writes(const std::string& path, const std::st
         if (text == "X") {
             return {};  // CPUs of several sizes
         }
-        // "7 (expanded: 1408)" is a buffer that will grow to 1408 KiB when first used. Kernels up to 6.6 forget that
-        // when any instance's size is set, and would leave it at 7, so it is grown now.
-        const auto expanded = text.find("expanded: ");
-        if (expanded != std::string_view::npos) {
-            text = text.substr(expanded + 10);
-            text = text.substr(0, text.find(')'));
-        }
-        return {std::string(text)};
+        return {std::string(grown_size(text).value_or(text))};
     }
     if (name == "filter" && text == "none") {
         return {"0"};
@@ -336,6 +340,13 @@ const std::string& tracefs_dir() {
         return path;
     }();
     return dir;
+}
+
+void grow_buffer(const std::string& instance_dir) {
+    const std::string path = instance_dir + "/buffer_size_kb";
+    if (const std::string now = read_file(path); const auto size = grown_size(now)) {
+        write_control(path, *size);
+    }
 }
 
 std::string last_error(const std::string& instance_dir) {

@@ -172,7 +172,7 @@ void apply(JobOptions& options, const Assignment& at, std::vector<Notice>& notic
         return;
     }
     // Such as of direct=${DIRECT}. The key alone is something else: yes, or what is named after the job.
-    if (at.value && trim(*at.value).empty() && !at.key.starts_with("write_")) {
+    if (at.value && trim(*at.value).empty() && !key->takes_nothing) {
         refuse(at, at.key + ": no value", at.key + "=VALUE" + (key->form == "bool" ? ", or the key alone" : ""));
     }
     const std::string value = expand_keywords(at.value.value_or(""));

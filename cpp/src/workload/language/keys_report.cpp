@@ -48,6 +48,13 @@ void log_name(JobOptions& options, std::string_view text) {
     options.*Member = trim(text).empty() ? std::string("$jobname") : std::string(trim(text));
 }
 
+template <typename Apply>
+constexpr Key log_key(std::string_view name, std::string_view help, Apply apply) {
+    Key made = report_key(name, "str", "", help, apply);
+    made.takes_nothing = true;
+    return made;
+}
+
 // "iops:0.3%", "bw_slope:1M".
 void set_steadystate(JobOptions& options, std::string_view text) {
     const std::size_t colon = text.find(':');
@@ -91,10 +98,10 @@ constexpr Key table[] = {
                duration<&JobOptions::bwavgtime_ns, millisecond>),
     report_key("iopsavgtime", "time [ms]", "500", "window of an IOPS sample",
                duration<&JobOptions::iopsavgtime_ns, millisecond>),
-    report_key("write_bw_log", "str", "", "bandwidth over time", log_name<&JobOptions::write_bw_log>),
-    report_key("write_lat_log", "str", "", "latencies over time", log_name<&JobOptions::write_lat_log>),
-    report_key("write_iops_log", "str", "", "IOPS over time", log_name<&JobOptions::write_iops_log>),
-    report_key("write_hist_log", "str", "", "latency histograms over time", log_name<&JobOptions::write_hist_log>),
+    log_key("write_bw_log", "bandwidth over time", log_name<&JobOptions::write_bw_log>),
+    log_key("write_lat_log", "latencies over time", log_name<&JobOptions::write_lat_log>),
+    log_key("write_iops_log", "IOPS over time", log_name<&JobOptions::write_iops_log>),
+    log_key("write_hist_log", "latency histograms over time", log_name<&JobOptions::write_hist_log>),
     report_key("per_job_logs", "bool", "1", "the job's number in the names of logs; 0: jobs append to one",
                flag<&JobOptions::per_job_logs>),
     report_key("log_avg_msec", "time [ms]", "0", "average logs over this time",
