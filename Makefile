@@ -101,6 +101,7 @@ test-cpp: build/asan/build.ninja ## GoogleTest, under ASan and UBSan
 # Prepared here, once the interpreter has the tools of development.
 test-python: packages-tests build $(DRIVER_STAMPS) ## pytest: on this host, and in VMs on KERNELS
 	@for kernel in $(subst $(comma), ,$(KERNELS)); do $(BIN)/sampleblk-lab vm prepare --kernel $$kernel >/dev/null || exit 1; done
+	@SAMPLEBLK_CPUS=1 $(BIN)/sampleblk-lab vm prepare --kernel $(firstword $(subst $(comma), ,$(KERNELS))) >/dev/null
 	@$(BIN)/python tests/lane.py $(KERNELS)
 
 test-host: ## pytest's cases of this host, once it is set up

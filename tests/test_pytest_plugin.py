@@ -369,7 +369,7 @@ def test_fixtures_make_a_device_and_mount_it(pytester: pytest.Pytester) -> None:
         test_nothing_is_left = pytest.mark.in_vm(test_nothing_is_left)
         """
     )
-    pytester.runpytest_subprocess(*QUICK, timeout=300).assert_outcomes(passed=5)
+    pytester.runpytest_subprocess(*QUICK, "--sblk-cpus", "2", timeout=300).assert_outcomes(passed=5)
 
 
 def test_a_test_that_hangs_in_the_kernel_says_where(pytester: pytest.Pytester) -> None:

@@ -54,7 +54,7 @@ def said(request: pytest.FixtureRequest, sampleblk_python: RunsInVM, tmp_path_fa
     except UnsupportedError as error:
         pytest.skip(str(error))
     module = build(kernel, tmp_path_factory.mktemp("oracle"))
-    options = ["--kernel", kernel.release, "--timeout", "240"]
+    options = ["--kernel", kernel.release, "--cpus", "2", "--timeout", "240"]
     done = sampleblk_python(*options, str(HERE / "oracle_guest.py"), str(module), timeout=300)
     assert done.returncode == 0, done.stderr.decode()
     return request.param, json.loads(done.stdout.splitlines()[-1])

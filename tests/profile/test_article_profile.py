@@ -59,7 +59,8 @@ def recorded(
         pytest.skip(str(error))
     there: dict[str, Path] = {} if short else request.getfixturevalue("perfs")
     folder = tmp_path_factory.mktemp("article")
-    options = ["--kernel", kernel.release, "--timeout", "500", "--run-dir", str(folder)]
+    # Two CPUs, of which one is idle.
+    options = ["--kernel", kernel.release, "--cpus", "2", "--timeout", "500", "--run-dir", str(folder)]
     arguments = ["--no-fio", "--loops", "6"] if short else list(map(str, there.values()))
     done = sampleblk_python(*options, str(HERE / "article_guest.py"), *arguments, timeout=560)
     assert done.returncode == 0, done.stderr.decode()

@@ -18,6 +18,8 @@ from blockio import Background, aligned, discard, flush, read, until, write
 
 import sampleblk_lab as lab
 
+pytestmark = pytest.mark.two_cpus
+
 both_modes = pytest.mark.parametrize("mode", ["mq", "bio"])
 
 # linux/fs.h: _IO(0x12, 127)

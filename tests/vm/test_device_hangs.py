@@ -18,6 +18,8 @@ from blockio import Background, aligned, discard, read, until, write
 
 import sampleblk_lab as lab
 
+pytestmark = pytest.mark.two_cpus
+
 both_modes = pytest.mark.parametrize("mode", ["mq", "bio"])
 FULL = os.environ.get("SAMPLEBLK_STRESS") == "full"
 STRESS_S = float(os.environ.get("SAMPLEBLK_RACE_SECONDS", "20" if FULL else "6"))

@@ -210,6 +210,7 @@ def test_the_device_refuses_a_write_whose_bytes_are_not_those_of_its_tags() -> N
         while not stop.is_set():
             value = (value + 1) % 256
             buffer[:] = bytes([value]) * size
+            stop.wait(0.001)  # or on another CPU no write would find it at rest
 
     with lab.Device("1M", integrity=True) as dev:
         fd = os.open(dev.path, os.O_WRONLY | os.O_DIRECT)

@@ -46,7 +46,7 @@ def traced(*events: str) -> Iterator[list[str]]:
 @pytest.mark.parametrize("mode", ["mq", "bio"])
 def test_the_life_of_a_write_is_queue_fault_start_delay_complete(mode: str) -> None:
     with lab.Device("1M", mode=mode) as dev:
-        dev.set_faults([lab.Fault(action="delay", delay_ns=20_000_000, first_sector=64, last_sector=71)])
+        dev.set_faults([lab.Fault(action="delay", delay_ns=300_000_000, first_sector=64, last_sector=71)])
         with traced("queue", "fault", "start", "delay", "complete") as lines:
             write(dev.path, b"l" * 4096, 64 * 512)
         steps = [line.split(":")[0] for line in lines if " write sector 64 bytes 4096" in line]

@@ -25,6 +25,8 @@ from blockio import aligned, flush, read, write
 import sampleblk_lab as lab
 from sampleblk_lab.device.names import OPS
 
+pytestmark = pytest.mark.two_cpus
+
 T = TypeVar("T")
 FULL = os.environ.get("SAMPLEBLK_STRESS") == "full"
 IOCTLS = 100_000 if FULL else 5_000

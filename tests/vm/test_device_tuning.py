@@ -14,6 +14,8 @@ from blockio import Background, aligned, read, until, write
 
 import sampleblk_lab as lab
 
+pytestmark = pytest.mark.two_cpus
+
 
 @pytest.mark.parametrize("mode", ["mq", "bio"])
 @pytest.mark.parametrize("completion", ["inline", "softirq", "timer"])
