@@ -130,10 +130,11 @@ def main() -> int:
     vms += [Stream(kernel, ["tests/vm"], ["--sblk-kernel", kernel, *on_each], keeping) for kernel in others]
     beside = dict(os.environ) | one_cpu
     # Three on two CPUs: with two, these had nothing to do for a fifth of the time.
-    vms.append(Stream("prof", ["tests/profile"], fast, beside))
-    more = [f"tests/{name}" for name in ("crash", "suites", "sweeps", "workload")]
+    last = ["tests/profile", "tests/sweeps"]
+    vms.append(Stream("last", last, fast, beside))
+    more = [f"tests/{name}" for name in ("crash", "suites", "workload")]
     more += sorted(map(str, Path("tests").glob("test_vm_*.py")))
-    rest = [f"--ignore={path}" for path in ("tests/vm", "tests/profile", *more)]
+    rest = [f"--ignore={path}" for path in ("tests/vm", *last, *more)]
     return run(vms, [Stream("more", more, fast, beside)], [Stream("host", rest, fast, beside)])
 
 

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import fnmatch
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import textwrap
 import time
 from pathlib import Path
@@ -310,6 +313,21 @@ def mark(session: lab.Session, count: int) -> None:
         session.mark(f"m{number:07d}")
 
 
+def pipes() -> set[int]:
+    """The descriptors that are ends of pipes."""
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # that of the listing
+            if str(entry.readlink()).startswith("pipe:"):
+                found.add(int(entry.name))
+    return found
+
+
+def waiting(pipe: int) -> int:
+    """How many bytes are in a pipe."""
+    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
+
+
 @pytest.mark.usefixtures("untouched")
 def test_a_disk_that_is_full_for_a_moment_is_told(tmp_path, monkeypatch):
     """What did not fit at first stayed between the buffer and the file, and was in neither."""
@@ -318,6 +336,7 @@ def test_a_disk_that_is_full_for_a_moment_is_told(tmp_path, monkeypatch):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512K", "small", small], check=True)
     try:
         monkeypatch.setattr("tempfile.tempdir", str(small))
+        before = pipes()
         recorder = lab.record().start()
         session = recorder._session
         assert session is not None
@@ -328,10 +347,17 @@ def test_a_disk_that_is_full_for_a_moment_is_told(tmp_path, monkeypatch):
             filling.truncate(filling.tell() - 4096)
             mark(session, 700)  # three pages and some
             time.sleep(0.3)
+            between = [os.dup(pipe) for pipe in pipes() - before]  # as a fork would have them
+            assert any(waiting(pipe) for pipe in between)
             filling.truncate(0)
         with pytest.raises(OSError, match=r"No space .*nothing of the recording is kept") as told:
             recorder.stop()
         assert "sampleblk-trace-" in str(told.value)
+        # Pages of a ring buffer that are let go of when it is freed are written to freed memory, by the kernel.
+        assert not any(waiting(pipe) for pipe in between)
+        for pipe in between:
+            os.close(pipe)
+        assert pipes() == before
         assert [path.name for path in small.iterdir()] == ["filling"]
     finally:
         subprocess.run(["umount", small], check=True)

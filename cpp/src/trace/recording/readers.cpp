@@ -102,6 +102,18 @@ struct BufferReaders::Impl {
         }
     }
 
+    // For the end, while the ring buffer is there: what did not fit into the file is still in the pipe, and the kernel
+    // gives pages that a pipe lets go of back to their ring buffer, also to one that has been freed since
+    // (buffer_ref_release() in kernel/trace/trace.c). Forks may have the pipe, too, so closing it would not do.
+    static void drop_pipe(Reader& reader) {
+        pollfd rest{reader.pipe[0].get(), POLLIN, 0};
+        while (poll(&rest, 1, 0) == 1 && (rest.revents & POLLIN) != 0 &&
+               read(reader.pipe[0].get(), reader.page.data(), reader.page.size()) > 0) {
+        }
+        reader.pipe[0].reset();
+        reader.pipe[1].reset();
+    }
+
     // Moves one sub-buffer or more; false when there was none.
     static bool move(Reader& reader, bool partial) {
         std::size_t got = 0;
@@ -205,6 +217,7 @@ BufferReaders::~BufferReaders() {
     }
     if (impl_ && !impl_->stopped) {
         impl_->join();
+        std::ranges::for_each(impl_->readers, [](const auto& reader) { Impl::drop_pipe(*reader); });
     }
 }
 
@@ -225,6 +238,7 @@ const std::vector<SpoolFile>& BufferReaders::stop() {
         } catch (...) {
             failure = std::current_exception();
         }
+        Impl::drop_pipe(*reader);
         reader->raw.reset();
         reader->spool.reset();
         impl_->files.push_back({reader->cpu, reader->spool_path, reader->bytes.load()});
