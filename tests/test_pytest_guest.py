@@ -1171,13 +1171,18 @@ WAITING = """
             time.sleep(0.05)
         return len(LOG.read_text().splitlines())
 
+    def stat(pid):
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            return ["gone", ""]
+
     def test_one():
         assert started(int(os.environ["GUESTS"])) == int(os.environ["GUESTS"])
         for pid in [] if "KILL" not in os.environ else map(int, filter(str.isdigit, os.listdir("/proc"))):
-            parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-            if parent == os.getppid() and pid != os.getpid():
+            if stat(pid)[1] == str(os.getppid()) and pid != os.getpid():
                 os.kill(pid, signal.SIGKILL)
-                while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                while stat(pid)[0] not in ("Z", "gone"):
                     time.sleep(0.01)
 
     def test_two(): pass

@@ -143,7 +143,7 @@ class Device(Tuning, State, ClosesAtEnd):
 
     Args:
         capacity: Bytes, or a string such as ``"64M"``. Memory is taken only for what is written.
-        queues: Hardware queues.
+        queues: Hardware queues; there are never more than CPUs.
         depth: Requests in flight a queue.
         logical_block: Smallest I/O in bytes, 512 to 4096.
         physical_block: What the device says it writes at once, in bytes; at least the logical block.
