@@ -278,7 +278,7 @@ def test_a_lost_worker_fails_its_test_only(run, pytester: pytest.Pytester) -> No
         @pytest.mark.in_vm
         def test_worker_dies():
             os.kill(os.getppid(), signal.SIGKILL)  # the stand-in's parent is the worker
-            time.sleep(30)  # nobody ends it, as a keeper would
+            time.sleep(120)  # nobody ends it, as a keeper would
         @pytest.mark.in_vm
         def test_next():
             pass

@@ -80,9 +80,9 @@ def test_clock_and_entropy_are_fresh_in_each_restored_guest(sampleblk_python: Ru
     assert seen[0] != seen[1]
 
 
-def _started(*args: str, code: str, before: str = "") -> subprocess.Popen[bytes]:
-    """A guest that has done what is to be done before, said "ready", and goes on with `code`."""
-    prelude = f"import time\n{before}\nprint('ready', flush=True)\n"
+def _started(*args: str, code: str) -> subprocess.Popen[bytes]:
+    """A guest that has come to the `ready()` in `code`, and goes on."""
+    prelude = "import time\ndef ready(): print('ready', flush=True)\n"
     process = subprocess.Popen(
         [script("sampleblk-python"), *args, "-c", prelude + code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -93,13 +93,16 @@ def _started(*args: str, code: str, before: str = "") -> subprocess.Popen[bytes]
 
 @pytest.mark.usefixtures("no_leftovers")
 def test_signals_reach_the_command() -> None:
-    # Python may have looked for signals for the last time before it sleeps: in short, then.
-    handler = "import signal, sys; signal.signal(signal.SIGINT, lambda *_: (print('interrupted'), sys.exit(3)))"
-    with _started(before=handler, code="for _ in range(600): time.sleep(0.1)") as process:
+    # Sleeps are short: a signal that comes between Python's last look for one and its system call waits for their end.
+    code = (
+        "try:\n  ready()\n  for _ in range(600): time.sleep(0.1)\n"
+        "except KeyboardInterrupt: print('interrupted'); raise SystemExit(3)"
+    )
+    with _started(code=code) as process:
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=30)[0] == b"interrupted\n"
         assert process.returncode == 3
-    with _started(code="time.sleep(60)") as process:
+    with _started(code="ready(); time.sleep(60)") as process:
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) == -signal.SIGTERM
 
@@ -110,7 +113,7 @@ def test_a_signal_that_ends_the_command_ends_us_alike(sampleblk_python: RunsInVM
 
 
 def test_a_reader_that_left_is_a_broken_pipe() -> None:
-    with _started(code="while True: print('y')") as process:
+    with _started(code="ready()\nwhile True: print('y')") as process:
         assert process.stdout is not None
         process.stdout.close()
         # Python's own answer to BrokenPipeError; the other one where its last flush meets it again.
@@ -120,7 +123,7 @@ def test_a_reader_that_left_is_a_broken_pipe() -> None:
 @pytest.mark.usefixtures("no_leftovers")
 def test_qemu_does_not_outlive_a_killed_parent() -> None:
     scratch_before = set(Path("/tmp").glob("sampleblk-vm-*"))
-    with _started(code="time.sleep(600)") as process:
+    with _started(code="ready(); time.sleep(600)") as process:
         keepers = subprocess.run(
             ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True
         ).stdout.split()
@@ -145,7 +148,7 @@ def _gone(pid: str) -> bool:
 
 
 def test_qemu_does_not_outlive_a_killed_keeper() -> None:
-    with _started(code="time.sleep(600)") as process:
+    with _started(code="ready(); time.sleep(600)") as process:
         keeper = subprocess.run(
             ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True
         ).stdout.split()

@@ -252,6 +252,7 @@ def test_a_call_that_waits_for_delayed_io_ends_with_a_signal_and_changes_nothing
         write(dev.path, b"w" * 4096)
 
 
+@pytest.mark.usefixtures("second_cpu")
 def test_the_number_of_queues_changes_under_rules_and_delays() -> None:
     with lab.Device("1M", queues=2) as dev:
         dev.set_faults([lab.Fault(action="hang", ops="write", every=5)])

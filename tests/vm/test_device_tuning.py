@@ -33,6 +33,7 @@ def test_every_mode_and_completion_moves_data(mode: str, completion: str) -> Non
         assert counters.errors == 0
 
 
+@pytest.mark.usefixtures("second_cpu")
 def test_queues_change_under_io() -> None:
     with lab.Device("32M", queues=1, mode="mq") as dev:
         stop = threading.Event()

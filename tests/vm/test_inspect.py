@@ -219,7 +219,7 @@ def test_a_large_page_ends_with_its_file(tmp_path):
         subprocess.run(["umount", str(tmp_path)], check=True)
 
 
-@pytest.mark.two_cpus
+@pytest.mark.usefixtures("second_cpu")
 def test_the_disk_leads_to_its_queues_and_tags(mnt):
     from sampleblk_lab import inspect
 

@@ -150,7 +150,9 @@ KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.in_vm
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.two_cpus] * (kind == "processor")) for kind in KINDS]
+)
 def test_it_is_seen_until_it_is_undone(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make, name = KINDS[kind]
     with suppress(subprocess.CalledProcessError):

@@ -217,7 +217,9 @@ BufferReaders::~BufferReaders() {
     }
     if (impl_ && !impl_->stopped) {
         impl_->join();
-        std::ranges::for_each(impl_->readers, [](const auto& reader) { Impl::drop_pipe(*reader); });
+        for (const auto& reader : impl_->readers) {
+            Impl::drop_pipe(*reader);
+        }
     }
 }
 
