@@ -81,20 +81,43 @@ def test_says_what_is_wrong_with_an_image(tmp_path: Path) -> None:
         image.extract_vmlinux(bad, tmp_path / "out")
 
 
-@pytest.mark.parametrize("program", ["gzip", "xz", "zstd"])
-def test_a_kernel_that_unpacks_to_less_is_not_booted(program: str, tmp_path: Path) -> None:
+# As the kernel's makefiles pack it (scripts/Makefile.lib, cmd_bzip2 to cmd_zstd22).
+@pytest.mark.parametrize("command", ["gzip", "xz", "lzma", "bzip2", "lz4 -l", "lzop", "zstd"])
+def test_a_kernel_that_unpacks_to_less_is_not_booted(command: str, tmp_path: Path) -> None:
+    program, *options = command.split()
     if shutil.which(program) is None:
         pytest.skip(f"{program} is not installed")
     vmlinux = b"\x7fELF" + random.Random(1).randbytes(300_000)
-    packed = subprocess.run([program, "-c"], input=vmlinux, capture_output=True, check=True).stdout
+    packed = subprocess.run([program, *options, "-c"], input=vmlinux, capture_output=True, check=True).stdout
     size = struct.pack("<I", len(vmlinux))  # which gzip has at its end anyway
     bad = tmp_path / "vmlinuz"
     bad.write_bytes(_bzimage(packed + size))
     assert image.vmlinux_of(bad) == vmlinux
-    for damaged in (packed[:200_000], packed[:100_000] + bytes(50) + packed[100_050:], packed[:200_000] + packed):
+    damages = [packed[:200_000], packed[:200_000] + packed]
+    if program != "lz4":  # that format sums nothing
+        damages.append(packed[:100_000] + bytes(50) + packed[100_050:])
+    for damaged in damages:
         bad.write_bytes(_bzimage(damaged + size))
         with pytest.raises(FormatError, match="unpacks to 300004 bytes"):
             image.vmlinux_of(bad)
+
+
+def test_a_driver_that_does_not_build_names_the_programs_that_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAMPLEBLK_CACHE", str(tmp_path / "cache"))
+    headers = tmp_path / "headers"
+    headers.mkdir()
+    (headers / "Makefile").write_text("modules:\n\tfalse\n")
+    image_path = tmp_path / "vmlinux"
+    image_path.touch()
+    kernel = kernels.Kernel("6.1.0-test", image_path, None, headers)
+    with pytest.raises(driver.DriverBuildError) as plain:
+        driver.module_tree(kernel)
+    assert "not installed" not in str(plain.value)
+    (headers / ".kernelvariables").write_text("override CC = gcc-99\n")
+    with pytest.raises(driver.DriverBuildError, match="not installed: gcc-99:\n"):
+        driver.module_tree(kernel)
 
 
 def test_resolves_what_the_cache_has() -> None:

@@ -136,7 +136,11 @@ def _build(kernel: Kernel, source: Path, scratch: Path) -> None:
     )
     if done.returncode != 0 or not (work / "sampleblk.ko").exists():
         tail = "\n".join(done.stdout.splitlines()[-40:])
-        raise DriverBuildError(f"the driver does not build for {kernel.release} (make KDIR={kernel.build}):\n{tail}")
+        lacks = [] if kernel.build is None else toolchain.missing(kernel.build, kernel.tools)
+        why = f"; not installed: {', '.join(lacks)}" if lacks else ""
+        raise DriverBuildError(
+            f"the driver does not build for {kernel.release} (make KDIR={kernel.build}){why}:\n{tail}"
+        )
     tree = scratch / "lib/modules" / kernel.release
     (tree / "updates").mkdir(parents=True)
     shutil.copy2(work / "sampleblk.ko", tree / "updates")

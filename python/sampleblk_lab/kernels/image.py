@@ -7,6 +7,7 @@ under TCG half of the boot. It also leaves the kernel where it was linked, so ad
 
 from __future__ import annotations
 
+import bz2
 import lzma
 import os
 import re
@@ -14,39 +15,61 @@ import struct
 import subprocess
 import zlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import FormatError, UnsupportedError
 from sampleblk_lab.paths import write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _ELF = b"\x7fELF"
 _BANNER = re.compile(rb"Linux version ([\w.+~-]+) \(")
 
 
-def run_zstd(packed: bytes, path: Path) -> subprocess.CompletedProcess[bytes]:
-    """Unpacks what zstd has packed of the file `path`. Raises UnsupportedError where the program is not installed."""
+# All that CONFIG_KERNEL_* offers, by the first bytes: what Python unpacks itself, and which program does the others.
+_LIBRARIES: tuple[tuple[bytes, Callable[[bytes], bytes]], ...] = (
+    (b"\xfd7zXZ\0", lambda packed: lzma.LZMADecompressor().decompress(packed)),
+    (b"\x5d\0\0", lambda packed: lzma.LZMADecompressor().decompress(packed)),
+    (b"\x1f\x8b", lambda packed: zlib.decompressobj(wbits=31).decompress(packed)),
+    (b"BZh", lambda packed: bz2.BZ2Decompressor().decompress(packed)),
+)
+_PROGRAMS = ((b"\x28\xb5\x2f\xfd", "zstd"), (b"\x02\x21\x4c\x18", "lz4"), (b"\x89LZO", "lzop"))
+
+
+def run_decompressor(program: str, packed: bytes, path: Path) -> subprocess.CompletedProcess[bytes]:
+    """Unpacks what `program`, which is in a package of that name, has packed of the file `path`.
+
+    Raises:
+        UnsupportedError: It is not installed.
+    """
     try:
-        return subprocess.run(["zstd", "-dcq"], input=packed, capture_output=True, check=False)
+        return subprocess.run([program, "-dcq"], input=packed, capture_output=True, check=False)
     except FileNotFoundError:
         raise UnsupportedError(
-            f"decompressing {path}", "the zstd program is not installed", "apt-get install zstd"
+            f"decompressing {path}", f"the {program} program is not installed", f"apt-get install {program}"
         ) from None
 
 
+def _unpack(payload: bytes, path: Path) -> tuple[bytes, str]:
+    """The payload unpacked, as far as that goes, and what was wrong with it."""
+    for magic, library in _LIBRARIES:
+        if payload.startswith(magic):
+            try:
+                return library(payload), ""
+            except (lzma.LZMAError, zlib.error, OSError) as error:  # OSError: bz2's
+                return b"", str(error)
+    for magic, program in _PROGRAMS:
+        if payload.startswith(magic):
+            # The size at the end is no part of it: they would call it garbage.
+            done = run_decompressor(program, payload[:-4], path)
+            said = done.stderr.decode(errors="replace").strip() or f"{program} ends with status {done.returncode}"
+            return (b"", said) if done.returncode else (done.stdout, "")
+    raise UnsupportedError(f"decompressing {path}", f"unknown compression (magic {payload[:4].hex()})")
+
+
 def _decompress(payload: bytes, path: Path) -> bytes:
-    said = ""
-    try:
-        if payload.startswith(b"\xfd7zXZ\0"):
-            unpacked = lzma.LZMADecompressor().decompress(payload)
-        elif payload.startswith(b"\x1f\x8b"):
-            unpacked = zlib.decompressobj(wbits=31).decompress(payload)
-        elif payload.startswith(b"\x28\xb5\x2f\xfd"):
-            # The size at the end is no part of it: zstd would call it garbage.
-            done = run_zstd(payload[:-4], path)
-            unpacked, said = done.stdout, done.stderr.decode(errors="replace").strip()
-        else:
-            raise UnsupportedError(f"decompressing {path}", f"unknown compression (magic {payload[:4].hex()})")
-    except (lzma.LZMAError, zlib.error) as error:
-        unpacked, said = b"", str(error)
+    unpacked, said = _unpack(payload, path)
     # The kernel's own decompressor needs it there too, whatever the compression (arch/x86/boot/compressed/mkpiggy.c).
     size = int.from_bytes(payload[-4:], "little")
     if len(unpacked) != size:

@@ -95,7 +95,7 @@ def _unpacked(path: Path) -> bytes:
         elif path.suffix == ".gz":
             data = zlib.decompress(data, wbits=31)
         elif path.suffix == ".zst":
-            done = image.run_zstd(data, path)
+            done = image.run_decompressor("zstd", data, path)
             done.check_returncode()
             data = done.stdout
     except (lzma.LZMAError, zlib.error, subprocess.CalledProcessError) as error:
