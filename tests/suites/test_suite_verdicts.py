@@ -194,6 +194,40 @@ def test_blktests_that_was_run_in_part_says_so(tmp_path: Path) -> None:
     assert (found.status, found.reason) == ("passed", "1 of 2 not run: sda is a zoned block device")
 
 
+@pytest.mark.parametrize("left", ["sda/block/024.out", "sda/block/024.runtime", "sda/block"])
+def test_blktests_that_ended_only_in_part_has_not_passed(left: str, tmp_path: Path) -> None:
+    """Where a part's shell ends, by exit or a signal, check goes on without a word of it."""
+    path = tmp_path / left
+    if path.suffix:
+        path.parent.mkdir(parents=True)
+        path.touch()
+    else:
+        path.mkdir(parents=True)
+    found = _blktests(tmp_path, "", nodev=_status("pass"))
+    reason = "check did not say how each part of the test ended: nodev: pass, sda: nothing"
+    assert (found.status, found.reason) == ("unjudged", reason)
+
+
+def test_what_a_test_of_blktests_leaves_in_its_temporary_folder_is_no_part_of_it(tmp_path: Path) -> None:
+    (tmp_path / "tmpdir.block.024.x1A/block").mkdir(parents=True)
+    assert _blktests(tmp_path, "", nodev=_status("pass")).status == "passed"
+
+
+@pytest.mark.parametrize("status", [1, -9])
+def test_blktests_that_passed_and_whose_check_failed_is_not_believed(status: int, tmp_path: Path) -> None:
+    """A part that was killed before it began has left nothing."""
+    path = tmp_path / "nodev_a/block/024"
+    path.parent.mkdir(parents=True)
+    path.write_text(_status("pass"))
+    found = blktests.verdict("block/024", tmp_path, "", status)
+    assert (found.status, found.reason) == (
+        "unjudged",
+        f"check ended with status {status}, and no part of the test failed",
+    )
+    path.write_text(_status("fail", "reason\texit\nexit_status\t3\n"))
+    assert blktests.verdict("block/024", tmp_path, "", status).status == "failed"
+
+
 @pytest.mark.parametrize("records", [{}, {"nodev": "date\t2026\n"}, {"nodev": _status("pass"), "sda": "status\t"}])
 def test_blktests_that_says_nothing_is_not_believed(records: dict[str, str], tmp_path: Path) -> None:
     assert _blktests(tmp_path, "block/024 (do I/O)\n", **records).status == "unjudged"

@@ -73,8 +73,8 @@ class Blktests(Suite):
         environment.update(TEST_DEVS=" ".join(devices), TIMEOUT=str(_TIMEOUT_S))
         command = ["./check", "-c", "/dev/null", "-o", str(base), test]
         try:
-            output = guest.recorded(command, here, environment, results / "check.out")
-            return verdict(test, base, output)
+            output, status = guest.recorded(command, here, environment, results / "check.out")
+            return verdict(test, base, output, status)
         finally:
             guest.copy_files(base, results / "results")
 
@@ -95,15 +95,19 @@ def _requirements(text: str) -> list[Requirement]:
     return list(found.values())
 
 
-def verdict(test: str, results: Path, output: str) -> Verdict:
+def verdict(test: str, results: Path, output: str, status: int = 0) -> Verdict:
     """What ``check`` says of one test that it was asked to run: on a device, without one, or under several conditions.
 
     Args:
         test: The test's name.
         results: What it was given by ``-o``.
         output: What it printed.
+        status: Its exit status.
     """
-    found = [record(path) for path in sorted(results.glob(f"*/{test}"))]
+    # check makes the folder before the test begins, and writes the file in it once the test has ended.
+    group, _, number = test.partition("/")
+    begun = [path for path in sorted(results.glob(f"*/{group}")) if not path.parent.name.startswith("tmpdir.")]
+    found = [record(path / number) if (path / number).exists() else {} for path in begun]
     statuses = [one.get("status", "") for one in found]
     reasons = "; ".join(dict.fromkeys(_reasons(output)))
     runtimes = [float(time[:-1]) for one in found if re.fullmatch(r"[\d.]+s", time := one.get("runtime", ""))]
@@ -114,8 +118,12 @@ def verdict(test: str, results: Path, output: str) -> Verdict:
         code = failed.get("exit_status", "?")
         reason = why.get(failed.get("reason", ""), f"exited with status {code}")
         return Verdict(FAILED, reason, output, seconds)
-    if any(status not in ("pass", "not run") for status in statuses):
-        return Verdict(UNJUDGED, f"check left a result with status {statuses}", output, seconds)
+    if any(one not in ("pass", "not run") for one in statuses):
+        left = ", ".join(f"{path.parent.name}: {one or 'nothing'}" for path, one in zip(begun, statuses, strict=True))
+        return Verdict(UNJUDGED, f"check did not say how each part of the test ended: {left}", output, seconds)
+    if status != 0 and statuses:
+        # What it has of the parts that ended is good, and it fails for no other test: a part was never begun.
+        return Verdict(UNJUDGED, f"check ended with status {status}, and no part of the test failed", output, seconds)
     if "pass" in statuses:
         left_out = statuses.count("not run")
         return Verdict(PASSED, f"{left_out} of {len(statuses)} not run: {reasons}" if left_out else "", output, seconds)

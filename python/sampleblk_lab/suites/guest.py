@@ -149,10 +149,10 @@ def _shadowed(shadow: Path, name: str) -> None:
     shadow.write_text(f"{before}{name}:*:::::::\n")
 
 
-def recorded(command: Sequence[str], where: Path, environment: Mapping[str, str], path: Path) -> str:
-    """What a command prints, which is in a file too as it comes; a test may be the guest's last."""
+def recorded(command: Sequence[str], where: Path, environment: Mapping[str, str], path: Path) -> tuple[str, int]:
+    """What a command prints, also in a file as it comes, and its exit status; a test may be the guest's last."""
     with path.open("wb") as file:
-        subprocess.run(
+        done = subprocess.run(
             command,
             cwd=where,
             env=dict(environment),
@@ -161,7 +161,7 @@ def recorded(command: Sequence[str], where: Path, environment: Mapping[str, str]
             stderr=subprocess.STDOUT,
             check=False,
         )
-    return path.read_text(errors="replace")
+    return path.read_text(errors="replace"), done.returncode
 
 
 def copy_files(source: Path, target: Path) -> None:

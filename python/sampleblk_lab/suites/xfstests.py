@@ -147,7 +147,7 @@ class Xfstests(Suite):
         wanted = _MAKES_DEVICES.search(text)
         environment = guest.environment(udevd=wanted is not None and guest.started_udevd())
         environment.update({name: str(value) for name, value in settings.items()})
-        output = guest.recorded(["./check", test], here, environment, results / "check.out")
+        output, _ = guest.recorded(["./check", test], here, environment, results / "check.out")
         return verdict(test, results / "results", output)
 
 
