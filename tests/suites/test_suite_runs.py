@@ -90,6 +90,17 @@ def test_a_folder_of_another_run_is_refused(field: str, value: object, tmp_path:
         pass  # how long is waited decides nothing that ended
 
 
+def test_what_ended_in_a_run_that_nobody_knows_is_not_taken_for_this_one_s(tmp_path: Path) -> None:
+    with Folder(tmp_path, PLAN) as made:
+        made.add(_record("generic/001", "passed"))
+    before = (tmp_path / "journal.jsonl").read_bytes()
+    (tmp_path / "suite.json").unlink()
+    with pytest.raises(InputError, match=r"has a journal\.jsonl and no suite\.json"), Folder(tmp_path, PLAN):
+        pass
+    assert (tmp_path / "journal.jsonl").read_bytes() == before
+    assert not (tmp_path / "suite.json").exists()
+
+
 def test_two_processes_do_not_add_to_one_folder(tmp_path: Path) -> None:
     with (
         Folder(tmp_path, PLAN),

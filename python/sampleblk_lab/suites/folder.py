@@ -132,7 +132,7 @@ class Folder:
         ended: What came of each test that ended, by name. A test that could not be judged has not.
 
     Raises:
-        InputError: Another process adds to it, or what is there is of another run.
+        InputError: Another process adds to it, or what is there is of another run, or of an unknown one.
     """
 
     def __init__(self, path: Path, plan: Plan) -> None:
@@ -152,6 +152,9 @@ class Folder:
             if (self.path / ABOUT).exists():
                 if differs := self.plan.differs(Plan.load(self.path)):
                     raise InputError(f"{self.path} has another run: {'; '.join(differs)}", expected="another folder")
+            elif (self.path / JOURNAL).exists():
+                # Of which kernel, device and sources nobody knows.
+                raise InputError(f"{self.path} has a {JOURNAL} and no {ABOUT}", expected="another folder")
             else:
                 replace_file(self.path / ABOUT, (json.dumps(self.plan.json(), indent=1) + "\n").encode())
             for record in read_journal(self.path / JOURNAL):
