@@ -261,6 +261,24 @@ def test_a_test_that_is_gone_is_missed_where_it_may_be_meant(selection: Selectio
     assert _well_in_junit(found) is found.ok
 
 
+def test_a_run_that_goes_on_misses_what_was_asked_for_when_it_was_begun(tmp_path: Path) -> None:
+    """The part that goes on is told the names of its tests, in which one that is gone cannot be."""
+    asked = Selection(groups=("auto",), without=("generic/007",))
+    machine = {**PLAN.machine, "memory_mib": 512, "accel": None, "driver": None}
+    begun = dataclasses.replace(PLAN, machine=machine, asked=asked)
+    with Folder(tmp_path, begun) as made:
+        for test in PLAN.tests:
+            made.add(_record(test, "passed"))
+    names = Selection(PLAN.tests)
+    plan = dataclasses.replace(begun, asked=names)
+    there = frozenset(PLAN.tests)
+    prepared = running.Prepared(plan, None, [], None, None, names, there)  # type: ignore[arg-type]
+    before = dict.fromkeys((*PLAN.tests, "generic/005", "generic/007"), "passed")
+    ran = running.run(prepared, tmp_path, before=before, progress=False, workers=1)
+    assert (ran.judged.gone, ran.judged.ok) == (["generic/005"], False)
+    assert folder.Plan.load(tmp_path).asked == asked
+
+
 @pytest.mark.parametrize("word", ["6.1", "release=6.1", "kernel=", "status=", "status=passed"])
 def test_a_list_that_is_none_is_told_with_its_line(word: str, tmp_path: Path) -> None:
     path = tmp_path / "known"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.errors import FormatError, InputError
 from sampleblk_lab.paths import append_whole, locked, naming, replace_file
-from sampleblk_lab.suites.suite import BAD, HANG, NOTRUN, PANIC, STATUSES, UNJUDGED, Setup
+from sampleblk_lab.suites.suite import BAD, HANG, NOTRUN, PANIC, STATUSES, UNJUDGED, Selection, Setup
 from sampleblk_lab.texts import readable
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class Plan:
         setup: What the tests run on.
         deadline_s: How long a test may take.
         tests: Their names, in order.
+        asked: How they were asked for, which also says what tests would be of them if the suite had them; None: an
+            older version has written the plan.
     """
 
     suite: str
@@ -56,6 +58,7 @@ class Plan:
     setup: Setup
     deadline_s: float
     tests: tuple[str, ...]
+    asked: Selection | None = None
 
     @property
     def release(self) -> str:
@@ -81,6 +84,8 @@ class Plan:
                 raise ValueError
             value["setup"] = Setup(**value["setup"])
             value["tests"] = tuple(value["tests"])
+            if asked := value.get("asked"):
+                value["asked"] = Selection(**{name: tuple(words) for name, words in asked.items()})
             return cls(**value)
         except FileNotFoundError:
             raise InputError(f"there is no run of a suite in {folder}", expected=f"a folder with {ABOUT}") from None

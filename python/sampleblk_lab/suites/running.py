@@ -89,14 +89,20 @@ class Prepared:
     selection: Selection
     there: frozenset[str]
 
-    def gone(self, before: Mapping[str, str]) -> list[str]:
-        """Which tests that an earlier run has the suite does not have any more, as far as they are asked for."""
+    def gone(self, before: Mapping[str, str], asked: Selection | None = None) -> list[str]:
+        """Which tests that an earlier run has the suite does not have any more, as far as they are asked for.
+
+        Args:
+            before: What came of each test in the earlier run.
+            asked: What was asked for where this run was begun, of which a part that goes on is only told the tests.
+        """
+        asked = asked or self.selection
         kinds = {name.partition("/")[0] for name in self.there}  # of another file system it has none here
         return [
             test
             for test, status in before.items()
             if status in (PASSED, *BAD) and test not in self.there
-            if test.partition("/")[0] in kinds and self.selection.may_mean(test)
+            if test.partition("/")[0] in kinds and asked.may_mean(test)
         ]
 
     def requirements(self) -> Table:
@@ -168,6 +174,7 @@ def prepare(
         setup=setup,
         deadline_s=deadline_s,
         tests=tuple(test.name for test in tests),
+        asked=selection,
     )
     return Prepared(plan, built, tests, options, path, selection, frozenset(test.name for test in every))
 
@@ -302,7 +309,7 @@ def run(
         loop = _Loop(prepared, folder, workers, progress=progress)
         loop.run()
     plan, records = folders.results(path)
-    judged = known.judge(plan, records, known_failures, before, prepared.gone(before or {}))
+    judged = known.judge(plan, records, known_failures, before, prepared.gone(before or {}, plan.asked))
     ran = Ran(path, plan, judged, loop.interrupted, time.monotonic() - begin, beside)
     replace_file(path / folders.RESULTS, (json.dumps(ran.json(), indent=1, default=str) + "\n").encode())
     replace_file(path / folders.JUNIT, folders.junit(plan, judged))
