@@ -14,6 +14,8 @@ import sampleblk_lab as lab
 from sampleblk_lab import suites
 from sampleblk_lab.cli.main import main
 from sampleblk_lab.suites import known
+from sampleblk_lab.suites.folder import Folder, Plan
+from sampleblk_lab.suites.suite import Setup
 
 XUNIT = """<?xml version="1.0" encoding="UTF-8"?>
 <testsuite
@@ -82,7 +84,7 @@ def _found(folder: Path) -> dict[tuple[str, str], tuple[str, str]]:
 def test_the_xml_of_xfstests(tmp_path: Path) -> None:
     (tmp_path / "result.xml").write_text(XUNIT)
     # It is known of the XML, and better.
-    _put(tmp_path, generic__003_dot_out_dot_bad="b\n", check_dot_log="Ran: generic/009\n")
+    _put(tmp_path, generic__003_dot_out_dot_bad="b\n", check_dot_log="Ran: generic/009\nPassed all 1 tests\n")
     table = suites.read_results(tmp_path)
     assert list(table["test"]) == ["generic/001", "generic/002", "generic/003"]
     assert list(table["status"]) == ["passed", "notrun", "failed"]
@@ -115,6 +117,25 @@ def test_a_test_that_failed_and_was_stopped_has_failed(tmp_path: Path) -> None:
     assert _found(tmp_path) == {("", "generic/001"): ("failed", "")}
 
 
+@pytest.mark.parametrize(
+    ("log", "statuses"),
+    [
+        ("Ran: generic/001 generic/002\n", ["unjudged", "unjudged"]),
+        ("Ran: generic/001 generic/002\nNot run: generic/001\n", ["notrun", "unjudged"]),
+        ("Ran: generic/001 generic/002\nFailures: generic/001\nFailed 1 of 2 te", ["failed", "unjudged"]),
+        ("Ran: generic/001 generic/002\nFailures: generic/001\nFailed 1 of 2 tests", ["failed", "passed"]),
+        (
+            "Ran: generic/001 generic/002\n\nKernel version: 6.2\nRan: generic/001\nPassed all 1 tests\n",
+            ["passed", "unjudged"],
+        ),
+    ],
+)
+def test_a_log_that_was_cut_has_no_test_passed(log: str, statuses: list[str], tmp_path: Path) -> None:
+    """As a full disk, or a machine that went down, leaves it: what failed comes after what was run."""
+    (tmp_path / "check.log").write_text(f"\nKernel version: 6.1\nMon Nov 23 12:20:00 UTC 2026\n{log}")
+    assert [status for status, _ in _found(tmp_path).values()] == statuses
+
+
 def test_a_tree_of_kernels_and_sections_as_kdevops_has(tmp_path: Path) -> None:
     for kernel in ("6.12.5", "6.13.0"):
         for section in ("xfs_4k", "xfs_crc"):
@@ -144,6 +165,38 @@ def test_what_blktests_left(tmp_path: Path) -> None:
         ("sampleblk1", "block/003", "notrun", ""),
     ]
     assert table["seconds"].values.tolist()[:2] == [1.5, 2.512]
+
+
+def test_a_test_of_blktests_that_was_under_way_is_not_judged(tmp_path: Path) -> None:
+    _put(tmp_path / "nodev", block__001_dot_out="", block__001_dot_runtime="", block__002="date\tx\nruntime\t1s\n")
+    # Somebody else's files of such names.
+    _put(
+        tmp_path / "nodev", block__003="#!/bin/bash\n\techo x\n", block__004="status\tpass\n", block__004_dot_runtime=""
+    )
+    assert _found(tmp_path) == {
+        ("nodev", "block/001"): ("unjudged", "the run was interrupted"),
+        ("nodev", "block/002"): ("unjudged", "its file has no status"),
+        ("nodev", "block/004"): ("passed", ""),
+    }
+
+
+def test_of_a_run_of_ours_no_test_is_lost(tmp_path: Path) -> None:
+    """What panicked has left nothing that the suite wrote of how it ended."""
+    tests = tuple(f"generic/00{number}" for number in range(1, 5))
+    plan = Plan("xfstests", "", "", "6.1", {"release": "6.1.0"}, Setup(fs="ext4"), 7.0, tests)
+    with Folder(tmp_path / "run", plan) as made:
+        for test, status in zip(tests, ("passed", "panic", "hang"), strict=False):
+            made.add({"test": test, "status": status, "reason": "why", "output": "", "seconds": 1.5})
+    _put(tmp_path / "run/trials/generic/001/results", check_dot_log="Ran: generic/001\nPassed all 1 tests\n")
+    _put(tmp_path / "run/trials/generic/002/results", generic__002_dot_full="")
+    assert _found(tmp_path) == {
+        ("run", "generic/001"): ("passed", "why"),
+        ("run", "generic/002"): ("panic", "why"),
+        ("run", "generic/003"): ("hang", "why"),
+        ("run", "generic/004"): ("unjudged", "it has not ended"),
+    }
+    [row, *_] = suites.read_results(tmp_path).rows()
+    assert (row["seconds"], row["kernel"], row["fs"]) == (1.5, "6.1.0", "ext4")
 
 
 @pytest.mark.parametrize(

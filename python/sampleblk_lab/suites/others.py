@@ -3,7 +3,8 @@
 
 kdevops keeps what the suites left as they left it, a folder for each kernel and section. Of xfstests the XML of
 ``-R xunit`` counts where there is one (common/report), then ``check.log`` with ``check.time`` (check), and where both
-are missing, as in lists of what failed, the files of single tests. blktests has a file for each test (check).
+are missing, as in lists of what failed, the files of single tests. blktests has a file for each test (check). Of a run
+of ours its journal counts: of a test that ended its guest, the suite has left nothing.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from __future__ import annotations
 import os
 import re
 import xml.etree.ElementTree as ET
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.suites import blktests
+from sampleblk_lab.suites import folder as folders
 from sampleblk_lab.suites.suite import FAILED, NOTRUN, PASSED, UNJUDGED
 from sampleblk_lab.table import Table
 from sampleblk_lab.texts import utf8
@@ -27,7 +29,11 @@ if TYPE_CHECKING:
 XUNIT, LOG, TIMES = "result.xml", "check.log", "check.time"
 
 _TEST = re.compile(r"[a-z][\w-]*/\d{3,}(?:-[\w-]+)?", re.ASCII)
+# The last line of a run in check.log, before which it may still say that a test failed or was not run.
+_SUMMED_UP = re.compile(r"Passed all \d+ tests|Failed \d+ of \d+ tests", re.ASCII)
 _LISTS = {"Ran": PASSED, "Not run": NOTRUN, "Failures": FAILED}
+# What blktests writes of a test that ended, beside its status. While it runs there is a file NUMBER.runtime.
+_RECORDED = frozenset({"date", "description", "reason", "exit_status", "runtime"})
 # What of a single test says how it ended.
 _LEFT = {".out.bad": FAILED, ".dmesg": FAILED, ".core": FAILED, ".notrun": NOTRUN}
 
@@ -83,9 +89,12 @@ def read(root: Path) -> list[Ended]:
     told: set[Path] = set()
     for folder, names, files in _walk(root):
         with_own = any((folder / name / each).exists() for name in names for each in (XUNIT, LOG))
-        if XUNIT in files:
+        if folders.ABOUT in files and folders.JOURNAL in files:
+            names.clear()
+            ended: Iterable[Ended] = _of_run(folder, _name(root, folder))
+        elif XUNIT in files:
             told.add(folder)
-            ended: Iterable[Ended] = _of_xunit(folder / XUNIT, _name(root, folder))
+            ended = _of_xunit(folder / XUNIT, _name(root, folder))
         elif LOG in files and not with_own:  # else it repeats what the sections have
             told.add(folder)
             ended = _of_log(folder, _name(root, folder))
@@ -109,6 +118,17 @@ def _walk(root: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
 
 def _name(root: Path, folder: Path) -> str:
     return utf8(str(folder.relative_to(root))) if folder != root else ""
+
+
+def _of_run(path: Path, where: str) -> Iterator[Ended]:
+    plan, records = folders.results(path)
+    kernel, fs = plan.release, plan.setup.fs
+    for one in records:
+        yield Ended(where, one["test"], one["status"], float(one["seconds"]), one["reason"], kernel, fs)
+    ended = {one["test"] for one in records}
+    for test in plan.tests:
+        if test not in ended:
+            yield Ended(where, test, UNJUDGED, reason="it has not ended", kernel=kernel, fs=fs)
 
 
 def _of_xunit(path: Path, where: str) -> Iterator[Ended]:
@@ -159,10 +179,23 @@ def _of_log(folder: Path, where: str) -> Iterator[Ended]:
     times = _times(folder / TIMES)
     found: dict[str, Ended] = {}
     kernel, last = "", ""
+    ran: list[str] = []
+
+    def cut() -> None:
+        """A run that was not written to its end has only said which tests it ran."""
+        for test in ran:
+            if found[test].status == PASSED:
+                reason = f"{LOG} does not say how its run ended"
+                found[test] = replace(found[test], status=UNJUDGED, seconds=float("nan"), reason=reason)
+        ran.clear()
+
     for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
         head, colon, rest = line.partition(":")
         if head == "Kernel version" and colon:
+            cut()
             kernel, last = rest.strip(), ""
+        elif _SUMMED_UP.fullmatch(line.strip()):
+            ran.clear()
         elif line.startswith("Interrupted!"):
             if last:  # it was under way
                 found[last] = Ended(where, last, UNJUDGED, reason="the run was interrupted", kernel=kernel)
@@ -176,6 +209,8 @@ def _of_log(folder: Path, where: str) -> Iterator[Ended]:
                 found[test] = Ended(where, test, status, seconds, reason, kernel)
                 if head == "Ran":
                     last = test
+                    ran.append(test)
+    cut()
     yield from found.values()
 
 
@@ -201,8 +236,12 @@ def _of_files(root: Path, folder: Path, files: Iterable[str]) -> Iterator[Ended]
         if not dot:
             record = blktests.record(folder / name)
             if "status" not in record:
+                if record.keys() & _RECORDED:
+                    seen[test] = Ended(where, test, UNJUDGED, reason="its file has no status")
                 continue
             seen[test] = _of_record(folder / name, where, test, record)
+        elif end == "runtime" and test not in seen:
+            seen[test] = Ended(where, test, UNJUDGED, reason="the run was interrupted")
         elif (status := _LEFT.get(f".{end}")) is not None and seen.get(test, Ended("", "", NOTRUN)).status == NOTRUN:
             reason = _reason(folder.parent, test, status)
             seen[test] = Ended(where, test, status, reason=reason)
