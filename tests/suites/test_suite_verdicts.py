@@ -181,6 +181,12 @@ def test_blktests_that_was_not_run_has_its_reasons(tmp_path: Path) -> None:
     assert (found.status, found.reason) == ("notrun", "module a is not available; command b is not available")
 
 
+def test_what_was_measured_of_a_test_that_found_out_late_is_no_reason(tmp_path: Path) -> None:
+    output = "block/024 (do I/O)   [not run]\n    runtime    ...  0.001s\n    iops  12  ...\n    no room ... here\n"
+    found = _blktests(tmp_path, output, nodev=_status("not run"))
+    assert (found.status, found.reason) == ("notrun", "no room ... here")
+
+
 def test_a_whole_group_of_blktests_that_was_not_run(tmp_path: Path) -> None:
     found = _blktests(tmp_path, "block/***            [not run]\n    not running as root\n")
     assert (found.status, found.reason) == ("notrun", "not running as root")

@@ -144,12 +144,13 @@ def record(path: Path) -> dict[str, str]:
 
 
 def _reasons(output: str) -> list[str]:
-    """The indented lines below each "[not run]"."""
+    """The indented lines below each "[not run]", but for what was measured: name, last time's, "...", value."""
     found = []
     below = False
     for line in output.splitlines():
         if line.startswith("    ") and below:
-            found.append(line.strip())
+            if "..." not in re.split(r"\s{2,}", line.strip()):
+                found.append(line.strip())
         else:
             below = line.rstrip().endswith("[not run]")
     return found
