@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import sys
 import threading
 import time
@@ -58,12 +60,24 @@ class Line:
         self._shown = now
         text = str(what)
         self._longest = max(self._longest, len(text))
-        print(f"\r{text:<{self._longest}}", end="", file=sys.stderr, flush=True)
+        _put(f"\r{text:<{self._longest}}")
 
     def clear(self) -> None:
         """Takes it away."""
         if self._longest:
-            print(f"\r{'':{self._longest}}\r", end="", file=sys.stderr, flush=True)
+            _put(f"\r{'':{self._longest}}\r")
+
+
+def _put(text: str) -> None:
+    try:
+        print(text, end="", file=sys.stderr, flush=True)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        # The terminal has gone. Its SIGHUP decides whether the work ends; what waits to be written is discarded.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stderr.fileno())
+        os.close(nowhere)
 
 
 def note(what: str) -> None:
