@@ -16,6 +16,7 @@ from sampleblk_lab.suites import folder, known, running
 from sampleblk_lab.suites.folder import Folder, Plan
 from sampleblk_lab.suites.known import judge
 from sampleblk_lab.suites.suite import Selection, Setup, Test, words_of_excludes
+from sampleblk_lab.sweeps.work import Outcome
 from support import files_of_at_most
 
 PLAN = Plan(
@@ -175,6 +176,21 @@ def test_of_many_that_were_not_judged_the_text_names_some(tmp_path: Path) -> Non
     assert "not judged: generic/001 generic/002 " in ran.text()
     assert " generic/020 and 4 more, see results.json\n" in ran.text()
     assert len(ran.json()["unjudged"]) == 24
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Outcome(values=_record("generic/003", "notrun", "no \x1b[2J\x07 disk")),
+        Outcome(kind="error", message="OSError: no \x1b[2J\x07 disk\nand more"),
+        Outcome(kind="error", message="OSError: '/mnt/results/\udcff'"),
+    ],
+)
+def test_the_words_of_a_test_do_nothing_to_the_terminal(outcome: Outcome, tmp_path: Path) -> None:
+    record = {**_record("generic/003", "unjudged"), **running._record(outcome)}
+    text = running.Ran(tmp_path, PLAN, judge(PLAN, [record]), interrupted=False, seconds=1.0).text()
+    assert "\\x1b[2J\\x07 disk" in text or "/mnt/results/\\udcff" in text
+    assert text.replace("\n", "").isprintable()
 
 
 @pytest.mark.parametrize(

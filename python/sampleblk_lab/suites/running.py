@@ -45,7 +45,7 @@ from sampleblk_lab.sweeps.running import duration
 from sampleblk_lab.sweeps.trial import Machines, Shape, kernel_there
 from sampleblk_lab.sweeps.work import Outcome, Work
 from sampleblk_lab.table import Table
-from sampleblk_lab.texts import counted
+from sampleblk_lab.texts import counted, readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -415,9 +415,9 @@ class _Loop:
 
 
 def _record(outcome: Outcome) -> dict[str, Any]:
-    """What came of a test: what its suite says, or how its guest ended."""
+    """What came of a test: what its suite says, or how its guest ended. The reason, a test's own words, is shown."""
     if not outcome.kind:
-        return dict(outcome.values)
+        return {**outcome.values, "reason": readable(outcome.values["reason"])}
     seconds = (outcome.facts.get("ended_ns", 0) - outcome.facts.get("started_ns", 0)) / 1e9
     status = {"panic": PANIC, "deadline": HANG}.get(outcome.kind, UNJUDGED)
     reason = outcome.message.splitlines()[0] if outcome.message else outcome.kind
@@ -425,4 +425,4 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         reason = found[0]
     elif status == HANG and (blocked := list(dict.fromkeys(_BLOCKED.findall(outcome.detail)))):
         reason = f"{reason}; blocked in the kernel: {', '.join(blocked)}"
-    return {"status": status, "reason": reason, "output": outcome.detail[-20_000:], "seconds": seconds}
+    return {"status": status, "reason": readable(reason), "output": outcome.detail[-20_000:], "seconds": seconds}
