@@ -318,6 +318,7 @@ def test_an_earlier_run_is_a_folder_or_its_results(tmp_path: Path) -> None:
         {"tests": [row, _record("generic/002", "passed")]},
         {"tests": [row], "counts": {"failed": 1, "passed": 1}},
         {"tests": [row], "counts": {"failed": 2}},
+        {"tests": [_record("generic/002\x00", "passed")]},
     ):
         path.write_text(json.dumps(altered))
         with pytest.raises(FormatError):

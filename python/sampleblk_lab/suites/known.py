@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sampleblk_lab.errors import FormatError, InputError
 from sampleblk_lab.suites import folder, others
 from sampleblk_lab.suites.suite import BAD, FAILED, NOTRUN, PASSED, STATUSES, UNJUDGED
-from sampleblk_lab.texts import read_json, read_text
+from sampleblk_lab.texts import read_json, read_text, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -110,6 +110,7 @@ def _baseline(path: Path) -> dict[str, str]:
             not set(counts) <= set(STATUSES)
             or len(found) != len(value["tests"])
             or value.get("counts", counts) != counts
+            or any(readable(name) != name for name in found)  # JUnit's XML has them all
         ):
             raise ValueError
     except FileNotFoundError:
