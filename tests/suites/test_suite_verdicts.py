@@ -123,6 +123,16 @@ def test_devices_beside_the_scratch_one_are_named_where_a_test_asks(
     assert xfstests._device_settings(fs, [str(number) for number in range(len(capacities))], text) == settings
 
 
+def test_what_a_test_runs_on_does_not_come_from_the_users_environment() -> None:
+    """Of devices and options the results say what the run was given; who uses xfstests elsewhere has others set."""
+    for_others = {
+        *("TEST_DEV", "TEST_LOGDEV", "SCRATCH_DEV_POOL", "SCRATCH_RTDEV", "LOGWRITES_DEV", "USE_EXTERNAL"),
+        *("MKFS_OPTIONS", "MOUNT_OPTIONS", "TEST_FS_MOUNT_OPTS", "TEST_OPTIONS", "XFS_MKFS_OPTIONS", "RUN_SECTION"),
+    }
+    stays = {"PATH", "HOME", "SOAK_DURATION", "TIME_FACTOR", "TEST_FS_MODULE_RELOAD", "DM_DISABLE_UDEV"}
+    assert xfstests._without_setup(dict.fromkeys(for_others | stays, "x")).keys() == stays
+
+
 @pytest.mark.parametrize(
     ("text", "makes"),
     [

@@ -34,6 +34,13 @@ _EXTERNAL = {
 # xfs takes no log of 2 GiB, and mkfs.xfs makes it as large as its device.
 _MOST_LOG_BYTES = 512 << 20
 
+# What says in the environment on what tests run, which the user may have for runs of their own: only Setup is told
+# beside the results. Others, such as SOAK_DURATION, stay.
+_OF_SETUP = re.compile(
+    r"(TEST|SCRATCH|LOGWRITES)_\w*DEV\w*|USE_EXTERNAL|\w*(MKFS|MOUNT)_OPT(ION)?S|(TEST|SCRATCH)_OPTIONS"
+    r"|(RUN|EXCLUDE)_SECTION|RECREATE_TEST_DEV|IDMAPPED_MOUNTS"
+)
+
 # What a test's "_require_…" is of the kernel's configuration.
 _OPTIONS = {
     "_require_fail_make_request": ("CONFIG_FAIL_MAKE_REQUEST",),
@@ -145,7 +152,7 @@ class Xfstests(Suite):
             return Verdict(UNJUDGED, f"mkfs.{setup.fs} of the test device ended with {made.returncode}", said)
         # Elsewhere udevd would only be in the way: it looks into each new device, and keeps it busy meanwhile.
         wanted = _MAKES_DEVICES.search(text)
-        environment = guest.environment(udevd=wanted is not None and guest.started_udevd())
+        environment = _without_setup(guest.environment(udevd=wanted is not None and guest.started_udevd()))
         environment.update({name: str(value) for name, value in settings.items()})
         output, _ = guest.recorded(["./check", test], here, environment, results / "check.out")
         return verdict(test, results / "results", output)
@@ -169,6 +176,10 @@ def _device_settings(fs: str, devices: Sequence[str], text: str) -> dict[str, st
     if found.keys() & asked:
         found["USE_EXTERNAL"] = "yes"
     return found
+
+
+def _without_setup(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if not _OF_SETUP.fullmatch(name)}
 
 
 def _tests_of(folder: Path, name: str, programs: Mapping[str, str] | None) -> list[Test]:
