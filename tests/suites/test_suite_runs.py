@@ -15,7 +15,7 @@ from sampleblk_lab.errors import FormatError, InputError
 from sampleblk_lab.suites import folder, known, running
 from sampleblk_lab.suites.folder import Folder, Plan
 from sampleblk_lab.suites.known import judge
-from sampleblk_lab.suites.suite import Selection, Setup, Test, words_of_excludes
+from sampleblk_lab.suites.suite import Selection, Setup, Test, Verdict, words_of_excludes
 from sampleblk_lab.sweeps.work import Outcome
 from support import files_of_at_most
 
@@ -181,7 +181,7 @@ def test_of_many_that_were_not_judged_the_text_names_some(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "outcome",
     [
-        Outcome(values=_record("generic/003", "notrun", "no \x1b[2J\x07 disk")),
+        Outcome(values={**Verdict("notrun", "no \x1b[2J\x07 disk").json(), "seconds": 1.5}),
         Outcome(kind="error", message="OSError: no \x1b[2J\x07 disk\nand more"),
         Outcome(kind="error", message="OSError: '/mnt/results/\udcff'"),
     ],

@@ -415,9 +415,9 @@ class _Loop:
 
 
 def _record(outcome: Outcome) -> dict[str, Any]:
-    """What came of a test: what its suite says, or how its guest ended. The reason, a test's own words, is shown."""
+    """What came of a test: what its suite says, or how its guest ended."""
     if not outcome.kind:
-        return {**outcome.values, "reason": readable(outcome.values["reason"])}
+        return dict(outcome.values)
     seconds = (outcome.facts.get("ended_ns", 0) - outcome.facts.get("started_ns", 0)) / 1e9
     status = {"panic": PANIC, "deadline": HANG}.get(outcome.kind, UNJUDGED)
     reason = outcome.message.splitlines()[0] if outcome.message else outcome.kind

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.paths import find_program
-from sampleblk_lab.texts import read_text
+from sampleblk_lab.texts import read_text, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -125,9 +125,9 @@ class Verdict:
     seconds: float | None = None
 
     def json(self) -> dict[str, Any]:
-        """As plain data."""
+        """As plain data. The reason may be a test's own words, and is shown on terminals."""
         seconds = {} if self.seconds is None else {"suite_seconds": self.seconds}
-        return {"status": self.status, "reason": self.reason, "output": self.output[-_TEXT:], **seconds}
+        return {"status": self.status, "reason": readable(self.reason), "output": self.output[-_TEXT:], **seconds}
 
 
 class Suite(abc.ABC):
