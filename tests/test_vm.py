@@ -383,6 +383,24 @@ def test_a_process_that_is_killed_before_its_vm_starts_leaves_nothing(tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_process_that_is_killed_while_it_closes_its_vm_leaves_nothing(tmp_path: Path) -> None:
+    """As by Ctrl-C of whoever runs it; QEMU and its memory take long to go on a busy machine."""
+    code = (
+        "import os, subprocess, time\n"
+        "from sampleblk_lab.vm import VM\n"
+        "with VM(driver=False) as vm:\n"
+        "    print(vm._keeper.pid, flush=True)\n"
+        "    vm._keeper.wait = lambda: os.kill(os.getpid(), 9)\n"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "SAMPLEBLK_BACKGROUND": "0"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, check=False)
+    assert done.returncode == -signal.SIGKILL
+    end = time.monotonic() + 20
+    while Path("/proc", done.stdout.decode().strip()).exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert list(tmp_path.iterdir()) == []
+
+
 # --- boots that hang
 
 # Prints one line, and never says that it is ready.

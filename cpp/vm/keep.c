@@ -4,11 +4,12 @@
  *
  * Runs a command (QEMU) that must not outlive the process that started us, however that one dies: FD is the read end of
  * a pipe whose only write end is there, so its end of file is that process's end, and then the command is killed and
- * FOLDER, its scratch files, removed. We make it, with an empty folder in it for a guest that was given none to write
- * to: made by that process, it would stay if that one was killed before we run. Should we be killed ourselves, the
- * kernel kills the command (PR_SET_PDEATHSIG, which is bound to the thread that forked: one reason to be a process of
- * our own with one thread). A session of its own keeps Ctrl-C at the terminal away from QEMU: whether to stop is for
- * the guest's command to decide.
+ * FOLDER, its scratch files, removed. A byte that is written there asks for the same: 's' without removing FOLDER, 'e'
+ * with it, for a process that may be killed before it can do so itself. We make it, with an empty folder in it for a
+ * guest that was given none to write to: made by that process, it would stay if that one was killed before we run.
+ * Should we be killed ourselves, the kernel kills the command (PR_SET_PDEATHSIG, which is bound to the thread that
+ * forked: one reason to be a process of our own with one thread). A session of its own keeps Ctrl-C at the terminal
+ * away from QEMU: whether to stop is for the guest's command to decide.
  *
  * Exits as the command did: its status, or 128 + signal.
  */
@@ -54,10 +55,11 @@ int main(int argc, char **argv)
 	}
 	lifeline = atoi(argv[1]);
 	snprintf(shared, sizeof(shared), "%s/no-run-dir", argv[2]);
+	/* Before there is a folder: until then we are killed with our group. Fails when we lead a session already. */
+	setsid();
 	/* They are there already when a command before this one could not start. */
 	if ((mkdir(argv[2], 0700) != 0 && errno != EEXIST) || (mkdir(shared, 0755) != 0 && errno != EEXIST))
 		fail(shared);
-	setsid(); /* fails when we lead a session already, which is as good */
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &set, NULL);
@@ -100,7 +102,7 @@ int main(int argc, char **argv)
 
 			kill(child, SIGKILL);
 			waitpid(child, &status, 0);
-			if (got != 1) /* any byte: stop, but the folder is still wanted */
+			if (got != 1 || word == 'e')
 				nftw(argv[2], remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 			return 128 + SIGKILL;
 		}

@@ -203,7 +203,8 @@ class VM(ClosesAtEnd):
         self._prepare()
         # Made by the keeper, who removes it if we are killed: nobody would before there is one.
         self._scratch = Path(tempfile.gettempdir()) / f"sampleblk-vm-{os.urandom(8).hex()}"
-        self._cleanup = weakref.finalize(self, remove_as, os.getpid(), self._scratch)
+        self._process = os.getpid()
+        self._cleanup = weakref.finalize(self, remove_as, self._process, self._scratch)
         self._keeper: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
         self._lifeline = -1
@@ -458,7 +459,7 @@ class VM(ClosesAtEnd):
 
     def close(self) -> None:
         """Ends the VM, at once; nothing of it stays. Idempotent."""
-        self._stop()
+        self._stop(for_good=True)
         self._cleanup()
 
     def describe(self) -> str:
@@ -530,7 +531,8 @@ class VM(ClosesAtEnd):
         if self.run_dir is not None:
             self.run_dir.mkdir(parents=True, exist_ok=True)
         if not self._cleanup.alive:  # it was closed, and is started again
-            self._cleanup = weakref.finalize(self, remove_as, os.getpid(), self._scratch)
+            self._process = os.getpid()
+            self._cleanup = weakref.finalize(self, remove_as, self._process, self._scratch)
         try:
             self._hold_modules()
         except FileNotFoundError:  # others have built drivers since, and this one has gone
@@ -576,10 +578,12 @@ class VM(ClosesAtEnd):
         self._link.send(word)
         self._await(channel.Begun, end)
 
-    def _stop(self) -> None:
+    def _stop(self, *, for_good: bool = False) -> None:
         if self._lifeline >= 0:
+            # The scratch folder is still ours after a stop; at the end the keeper removes it, should we be killed here.
+            word = b"e" if for_good and os.getpid() == self._process else b"s"
             with contextlib.suppress(BrokenPipeError):
-                os.write(self._lifeline, b"s")  # a stop, not our death: the scratch folder is still ours
+                os.write(self._lifeline, word)  # not only closed: a fork of ours may have it open
             os.close(self._lifeline)
             self._lifeline = -1
         if self._keeper is not None:
