@@ -120,6 +120,23 @@ def test_a_damaged_journal_is_told_with_its_place(tmp_path: Path) -> None:
     assert raised.value.offset == len(line)
 
 
+@pytest.mark.parametrize("value", ["1.5", None, float("inf")])
+def test_a_journal_s_seconds_are_a_number(value: object, tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_text(json.dumps({**_record("generic/001", "passed"), "seconds": value}) + "\n")
+    with pytest.raises(FormatError, match="a test that ended"):
+        folder.read_journal(path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("machine", []), ("machine", {}), ("machine", {"release": 6}), ("deadline_s", "long")]
+)
+def test_a_plan_that_is_none_is_told(field: str, value: object, tmp_path: Path) -> None:
+    (tmp_path / "suite.json").write_text(json.dumps({**PLAN.json(), field: value}))
+    with pytest.raises(FormatError, match="a run of a suite of format 1"):
+        Plan.load(tmp_path)
+
+
 def test_junit_has_every_test_that_was_asked_for() -> None:
     records = _records("passed", "failed", "notrun")
     records[1]["output"] = "bad\x00\x1b[0m <tag> ]]> byte\ud800 \U0001f9ea"

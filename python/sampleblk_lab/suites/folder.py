@@ -83,6 +83,8 @@ class Plan:
             if value.pop("format") != _FORMAT:
                 raise ValueError
             value["setup"] = Setup(**value["setup"])
+            if not isinstance(value["machine"]["release"], str) or not math.isfinite(value["deadline_s"]):
+                raise ValueError
             value["tests"] = tuple(value["tests"])
             if asked := value.get("asked"):
                 value["asked"] = Selection(**{name: tuple(words) for name, words in asked.items()})
@@ -117,7 +119,7 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
             texts = (value["test"], value["reason"], value["output"])
             if value["status"] not in STATUSES or not all(isinstance(text, str) for text in texts):
                 raise ValueError
-            if not math.isfinite(float(value["seconds"])):
+            if not math.isfinite(value["seconds"]):
                 raise ValueError
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             raise FormatError(str(path), at, "a test that ended") from None
