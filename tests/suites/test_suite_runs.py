@@ -91,6 +91,12 @@ def test_a_folder_of_another_run_is_refused(field: str, value: object, tmp_path:
         pass  # how long is waited decides nothing that ended
 
 
+def test_of_another_machine_the_message_has_what_differs() -> None:
+    long = {"cpus": 1, "memory_mib": 2048, "accel": None, "driver": "0" * 16, "release": "6.1.0", "image": "0" * 64}
+    one, other = (dataclasses.replace(PLAN, machine={**long, "release": name}) for name in ("6.1.0", "6.12.1"))
+    assert other.differs(one) == ["machine {'release': '6.1.0'}, now {'release': '6.12.1'}"]
+
+
 def test_what_ended_in_a_run_that_nobody_knows_is_not_taken_for_this_one_s(tmp_path: Path) -> None:
     with Folder(tmp_path, PLAN) as made:
         made.add(_record("generic/001", "passed"))

@@ -98,7 +98,16 @@ class Plan:
         """What an earlier part of the same run had otherwise, for people: then its results say nothing of this one."""
         mine, theirs = asdict(self), asdict(other)
         wanted = ("suite", "content", "machine", "setup", "tests")
-        return [f"{name} {theirs[name]!r:.80}, now {mine[name]!r:.80}" for name in wanted if mine[name] != theirs[name]]
+        pairs = [(name, *_unlike(theirs[name], mine[name])) for name in wanted if mine[name] != theirs[name]]
+        return [f"{name} {before!r:.80}, now {now!r:.80}" for name, before, now in pairs]
+
+
+def _unlike(one: Any, other: Any) -> tuple[Any, Any]:
+    """Two values, of dictionaries only what differs: the rest would take the place of it in a message."""
+    if not (isinstance(one, dict) and isinstance(other, dict)):
+        return one, other
+    names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    return {name: one.get(name) for name in names}, {name: other.get(name) for name in names}
 
 
 def read_journal(path: Path) -> list[dict[str, Any]]:
