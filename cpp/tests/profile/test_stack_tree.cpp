@@ -25,6 +25,16 @@ TEST(StackTree, FoldedTextGoesInAndOut) {
         "fio;main;fadvise 50\nfio;main;write;ext4_write 30\nfio;main;write;ext4_write;copy 20\nswapper;halt 100\n");
 }
 
+TEST(StackTree, ABranchBelowTheShareIsLeftOut) {
+    // 3 of 79 is 3.8 %.
+    const StackTree tree = read_folded("a;b 73\na;c 3\nd 3\n", "test", "samples");
+    EXPECT_EQ(tree_text(tree, 5.0, 9),
+              "  total%   self%  samples\n   96.20    0.00  a\n   92.41   92.41    b\n(2 branches left out)\n");
+    EXPECT_EQ(tree_text(tree, 3.0, 9).find("left out"), std::string::npos);
+    const StackTree whole = read_folded("a 95\nb 5\n", "test", "samples");
+    EXPECT_EQ(tree_text(whole, 5.0, 9), "  total%   self%  samples\n   95.00   95.00  a\n    5.00    5.00  b\n");
+}
+
 TEST(StackTree, ABadLineIsNamed) {
     try {
         (void)read_folded("a;b 1\nno count\n", "x.folded", "samples");

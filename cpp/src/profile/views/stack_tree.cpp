@@ -290,7 +290,7 @@ StackTree read_folded(std::string_view text, const std::string& source, const st
 std::string tree_text(const StackTree& tree, double min_percent, std::size_t max_depth) {
     const auto children = tree.children();
     const std::uint64_t whole = tree.total();
-    const auto least = static_cast<std::uint64_t>(static_cast<double>(whole) * min_percent / 100.0);
+    const double least = static_cast<double>(whole) * min_percent / 100.0;
     std::string out = "  total%   self%  " + tree.unit() + "\n";
     std::size_t hidden = 0;
     struct Step {
@@ -300,7 +300,7 @@ std::string tree_text(const StackTree& tree, double min_percent, std::size_t max
     std::vector<Step> todo;
     const auto push = [&](std::uint32_t node, std::size_t depth) {
         for (const std::uint32_t child : std::views::reverse(children[node])) {
-            if (tree.nodes()[child].total < least || depth > max_depth) {
+            if (static_cast<double>(tree.nodes()[child].total) < least || depth > max_depth) {
                 ++hidden;
             } else {
                 todo.push_back({child, depth});
