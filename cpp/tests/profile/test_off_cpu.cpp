@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <string>
+#include <vector>
 
 #include "recording.hpp"
 #include "sampleblk/profile/off_cpu.hpp"
@@ -76,6 +78,30 @@ TEST(OffCpu, ASystemCallsTimeIsOnAndOffTheCpu) {
     EXPECT_EQ(value("blocked_lock"), 4 * kMs);
     EXPECT_EQ(value("blocked_io"), 6 * kMs);
     EXPECT_EQ(value("runnable"), 6 * kMs);
+}
+
+// A journal's thread that waits for a disk is no user's code.
+TEST(OffCpu, AKernelThreadIsNoUser) {
+    Recording made;
+    const std::vector<std::string> journal = {"ret_from_fork", "kthread", "kjournald2",
+                                              "jbd2_journal_commit_transaction"};
+    made.comm(9, "jbd2/sda1-8");
+    made.run(1 * kMs, 9, journal);
+    made.switch_out(2 * kMs, 9, 2, 0, below(journal, {"__wait_on_buffer", "io_schedule", "schedule", "__schedule"}));
+    made.switch_out(5 * kMs, 0, kRunning, 9, {"cpu_startup_entry", "schedule_idle", "__schedule"});
+    made.comm(7, "writer");
+    made.run(6 * kMs, 7, {"asm_exc_page_fault"});
+    SampleSelection both;
+    both.pids = {7, 9};
+    const Table split = syscall_split(made.profile(), both);
+    const auto* name = split.find("syscall");
+    std::vector<std::string> names;
+    for (std::size_t row = 0; row < split.rows(); ++row) {
+        names.emplace_back(name->pool()->at(name->values<std::int32_t>()[row]));
+    }
+    EXPECT_EQ(names, (std::vector<std::string>{"(kernel thread)", "(user)"}));
+    EXPECT_EQ(split.find("blocked_io")->values<std::uint64_t>()[0], 3 * kMs);
+    EXPECT_EQ(split.find("samples")->values<std::uint64_t>()[1], 1U);
 }
 
 TEST(OffCpu, AHotLockIsKnownByWhoTakesIt) {

@@ -156,7 +156,8 @@ class Profile:
         """Where the time of each system call goes, keyed by ``syscall``.
 
         Columns: syscall, on_cpu_percent (of all selected samples), on_cpu, runnable, blocked_io, blocked_lock,
-        sleeping, waiting (all ns), samples. The row ``(user)`` is code outside any call, ``(idle)`` the idle task.
+        sleeping, waiting (all ns), samples. The row ``(user)`` is code of a process outside any call, ``(kernel
+        thread)`` that of the kernel's own threads, ``(idle)`` the idle task.
         Times off the CPU are 0 where the recording has no sched_switch; ``metadata["off_cpu"]`` says so.
         """
         return Table(self._native.syscall_split(_selection(selection)), key="syscall")

@@ -49,8 +49,8 @@ struct OffCpu {
 [[nodiscard]] StackTree wall_clock_tree(const Profile& profile, const SampleSelection& selection);
 
 // By system call: on_cpu, runnable, io, lock, sleep, other [ns], on_cpu_percent of all selected samples, samples. The
-// row "(user)" is code outside any call. Columns of times off the CPU are 0 without sched_switch in the recording, and
-// the metadata "off_cpu" says so.
+// rows "(user)" and "(kernel thread)" are code outside any call. Columns of times off the CPU are 0 without
+// sched_switch in the recording, and the metadata "off_cpu" says so.
 [[nodiscard]] Table syscall_split(const Profile& profile, const SampleSelection& selection);
 // By lock function and who called it: spin (on the CPU), blocked [ns], samples, waits.
 [[nodiscard]] Table lock_table(const Profile& profile, const SampleSelection& selection);

@@ -240,8 +240,10 @@ Table syscall_split(const Profile& profile, const SampleSelection& selection) {
     std::map<std::string, Row> rows;
     StackReader reader(profile);
     const auto name_of = [&reader](std::uint32_t leaf) {
-        const std::string& call = reader.syscall(leaf);
-        return call.empty() ? std::string("(user)") : call;
+        if (const std::string& call = reader.syscall(leaf); !call.empty()) {
+            return call;
+        }
+        return std::string(reader.of_kernel_thread(leaf) ? "(kernel thread)" : "(user)");
     };
     const std::size_t event = profile.event_number(std::nullopt);
     std::uint64_t samples = 0;

@@ -47,6 +47,9 @@ constexpr std::array<std::string_view, 9> kScheduler = {
     "trace_event_", "ftrace_trace", "perf_trace_",      "__perf_event_task_",
 };
 
+// What a thread that never was in user space begins with: kernel/kthread.c, io_uring/.
+constexpr std::array<std::string_view, 4> kThreads = {"kthread", "io_wq_worker", "io_wqe_worker", "io_sq_thread"};
+
 // What spins or queues for a lock on the CPU.
 constexpr std::array<std::string_view, 15> kSpins = {
     "osq_lock",         "mutex_spin_on_owner", "__mutex_lock",     "mutex_lock",        "rwsem_optimistic_spin",
@@ -133,6 +136,16 @@ const std::string& StackReader::syscall(std::uint32_t leaf) {
         }
     }
     return syscalls_.emplace(leaf, std::move(call)).first->second;
+}
+
+bool StackReader::of_kernel_thread(std::uint32_t leaf) const {
+    for (std::uint32_t node = leaf; node != 0; node = profile_.stacks()[node].parent) {
+        const Frame& frame = profile_.frames()[profile_.stacks()[node].frame];
+        if (frame.kind == FrameKind::kernel && std::ranges::find(kThreads, name(node)) != kThreads.end()) {
+            return true;
+        }
+    }
+    return false;
 }
 
 std::int32_t StackReader::caller(std::uint32_t leaf) {

@@ -20,6 +20,8 @@ class StackReader {
     [[nodiscard]] Wait wait(std::uint32_t leaf);
     // The system call that the stack is in; empty outside any.
     [[nodiscard]] const std::string& syscall(std::uint32_t leaf);
+    // Whether it is one of a kernel thread, or of a worker of io_uring's.
+    [[nodiscard]] bool of_kernel_thread(std::uint32_t leaf) const;
     // The innermost function that is not the scheduler's own.
     [[nodiscard]] std::int32_t caller(std::uint32_t leaf);
 
