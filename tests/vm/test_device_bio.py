@@ -108,3 +108,18 @@ def test_disk_statistics_count_every_io(mode: str) -> None:
         dev.set_timing("constant", 50_000_000, ops="write")
         write(dev.path, b"s" * 8192)
         assert stat()[7] - after[7] >= 40  # ms
+
+
+def test_a_job_does_not_say_of_a_scheduler_what_it_measured_without() -> None:
+    """The kernel takes any name for a disk of bios, and changes nothing."""
+    for mode, known in (("mq", ["none", "mq-deadline"]), ("bio", ["none"])):
+        with lab.Device("1M", mode=mode) as dev:
+            keys = {"rw": "read", "bs": "4k", "size": "16k", "direct": 1, "filename": dev.path}
+            for scheduler in known:
+                lab.Job(ioscheduler=scheduler, **keys).run(progress=False)
+            error, said = {
+                "mq": (lab.InputError, f"ioscheduler=deadlin of .*{dev.name}.*one that it has, none mq-deadline"),
+                "bio": (lab.UnsupportedError, f"ioscheduler=deadlin: .*{dev.name} has no I/O schedulers"),
+            }[mode]
+            with pytest.raises(error, match=said):
+                lab.Job(ioscheduler="deadlin", **keys).run(progress=False)

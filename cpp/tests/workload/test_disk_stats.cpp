@@ -7,6 +7,7 @@
 #include <string>
 
 #include "run/disk_stats.hpp"
+#include "sampleblk/error.hpp"
 #include "sampleblk/fd.hpp"
 
 namespace sampleblk::workload {
@@ -45,6 +46,19 @@ TEST_F(SchedulerChangesTest, ADiskThatWasChangedTwiceIsLeftAsItWas) {
     kernel_says("none [mq-deadline] kyber bfq\n");
     changes.undo();
     EXPECT_TRUE(was_told("none [")) << "undone twice";
+}
+
+// A job would say of one scheduler what it measured with another, or with none.
+TEST_F(SchedulerChangesTest, ADiskWithoutSchedulersIsRefusedButForNone) {
+    SchedulerChanges changes;
+    kernel_says("none\n");
+    EXPECT_THROW(changes.change_disk(disk_.string(), "mq-deadline"), UnsupportedError);
+    EXPECT_TRUE(was_told("none\n"));
+    changes.change_disk(disk_.string(), "none");
+    std::filesystem::remove(file());
+    EXPECT_THROW(changes.change_disk(disk_.string(), "kyber"), UnsupportedError);
+    changes.change_disk(disk_.string(), "none");
+    EXPECT_FALSE(std::filesystem::exists(file()));
 }
 
 TEST_F(SchedulerChangesTest, TheEndOfItsLifeUndoesItAndADiskThatIsGoneIsNoFailure) {

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <filesystem>
+#include <string>
 #include <utility>
 
 #include "pattern/clock.hpp"
@@ -17,6 +19,19 @@
 namespace sampleblk::workload {
 
 namespace {
+
+// What the kernel says of a disk's I/O schedulers; empty where it says nothing, as newer ones of a disk of bios.
+std::string schedulers_of(const std::string& file) {
+    try {
+        const std::string all = read_file(file);
+        return all.substr(0, all.find_last_not_of(" \n") + 1);
+    } catch (const SystemError& error) {
+        if (error.code() != ENOENT) {
+            throw;
+        }
+        return {};
+    }
+}
 
 // Documentation/block/stat.rst: the eleven fields that every kernel since 2.6 has.
 DiskStats read_stat(const std::string& directory) {
@@ -84,18 +99,29 @@ void SchedulerChanges::change(const std::string& path, const std::string& schedu
 void SchedulerChanges::change_disk(const std::string& directory, const std::string& scheduler) {
     const std::string file = directory + "/queue/scheduler";
     // "none [mq-deadline] kyber": the one in brackets is in force.
-    const std::string all = read_file(file);
+    const std::string all = schedulers_of(file);
     const std::size_t open = all.find('[');
     const std::size_t close = all.find(']');
-    Change change{.file = file, .before = {}};
-    if (open != std::string::npos && close != std::string::npos) {
-        change.before = all.substr(open + 1, close - open - 1);
+    if (open == std::string::npos || close == std::string::npos) {
+        // A disk of bios has none, and its file takes any word.
+        if (scheduler != "none") {
+            throw UnsupportedError("ioscheduler=" + scheduler, directory + " has no I/O schedulers",
+                                   "a disk of requests, such as a device of mode mq; or ioscheduler=none");
+        }
+        return;
     }
     changes_.reserve(changes_.size() + 1);  // so that nothing fails once it is changed
-    write_file(file, scheduler, 0);
-    if (!change.before.empty()) {
-        changes_.push_back(std::move(change));
+    try {
+        write_file(file, scheduler, 0);
+    } catch (const SystemError& error) {
+        if (error.code() != EINVAL) {
+            throw;
+        }
+        std::string known = all;
+        std::erase_if(known, [](char c) { return c == '[' || c == ']'; });
+        throw InputError("ioscheduler=" + scheduler + " of " + directory, {}, 0, "one that it has, " + known + ", or can load");
     }
+    changes_.push_back({.file = file, .before = all.substr(open + 1, close - open - 1)});
 }
 
 void SchedulerChanges::undo() noexcept {

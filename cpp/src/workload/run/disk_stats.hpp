@@ -21,7 +21,8 @@ class SchedulerChanges {
     SchedulerChanges& operator=(const SchedulerChanges&) = delete;
     ~SchedulerChanges() { undo(); }
 
-    // Of the disk under a file. Throws UnsupportedError where there is none, SystemError.
+    // Of the disk under a file. Throws UnsupportedError where there is none or it has no schedulers, InputError for a
+    // name that the kernel does not know, SystemError.
     void change(const std::string& path, const std::string& scheduler);
     // The same by the disk's directory in /sys.
     void change_disk(const std::string& directory, const std::string& scheduler);
