@@ -86,6 +86,8 @@ def test_a_device_that_was_closed_does_nothing_to_the_one_that_has_its_number_no
     ("call", "message"),
     [
         (lambda dev: dev.power_cut(torn=True), r"torn=True of a power cut 'all' \(expected mode 'random'"),
+        (lambda dev: dev.power_cut(survive_percent=5), r"survive_percent=5 of a power cut 'all'.*'random'"),
+        (lambda dev: dev.power_cut("random", survivors={1: 8}), r"survivors=.* of a power cut 'random'.*'explicit'"),
         (lambda dev: dev.power_cut("explicit", survivors=[1, 2]), r"survivors=\[1, 2\] \(expected a mapping of ids"),
         (lambda dev: dev.power_cut("explicit", survivors={1: None}), r"survivors\[1\]=None"),
         (lambda dev: dev.power_cut("random", survive_percent=-1), "survive_percent=-1"),

@@ -87,7 +87,7 @@ class State(Opened):
         self,
         mode: str = "all",
         *,
-        survive_percent: int = 50,
+        survive_percent: int | None = None,
         torn: bool = False,
         seed: int = 0,
         survivors: Mapping[int, int] | None = None,
@@ -100,7 +100,7 @@ class State(Opened):
         Args:
             mode: ``"all"`` volatile writes are lost; ``"random"``: each survives by chance; ``"explicit"``: those of
                 `survivors` survive.
-            survive_percent: The chance of ``"random"``, 0 to 100.
+            survive_percent: The chance of ``"random"``, 0 to 100; 50 by default.
             torn: ``"random"``: half of the survivors keep only some of their first sectors.
             seed: Decides what survives.
             survivors: :class:`VolatileWrite` id to the sectors of it that survive, whole logical blocks.
@@ -110,11 +110,18 @@ class State(Opened):
             OSError: EALREADY, the power is off; EINVAL, survivors that end within a logical block.
         """
         which = names.number(names.CUTS, mode, "power cut mode")
-        chance = checked.count("survive_percent", survive_percent, 0, 100) if mode == "random" else 0
-        if checked.flag("torn", torn) and mode != "random":
-            raise InputError(f"torn={torn!r} of a power cut {mode!r}", expected="mode 'random'")
         if survivors is not None and not isinstance(survivors, Mapping):
             raise InputError(f"survivors={survivors!r}", expected="a mapping of ids to how many sectors survive")
+        checked.flag("torn", torn)
+        for name, value, of in (
+            ("survive_percent", survive_percent, "random"),
+            ("torn", torn or None, "random"),
+            ("survivors", survivors, "explicit"),
+        ):
+            if value is not None and mode != of:
+                raise InputError(f"{name}={value!r} of a power cut {mode!r}", expected=f"mode {of!r}")
+        default = 50 if mode == "random" else 0
+        chance = default if survive_percent is None else checked.count("survive_percent", survive_percent, 0, 100)
         kept = sorted(
             (
                 checked.count("a survivor's id", name, 0, names.U64_MOST),
