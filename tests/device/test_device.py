@@ -97,6 +97,12 @@ def test_a_device_that_was_closed_does_nothing_to_the_one_that_has_its_number_no
         (lambda dev: dev.journal_start(-1), "journal size=-1"),
         (lambda dev: dev.resize(-1), "capacity=-1"),
         (lambda dev: dev.set_timing("constant", 1.5), "a=1.5"),
+        (lambda dev: dev.set_timing("empirical", bins=5), r"bins=5 \(expected pairs"),
+        (lambda dev: dev.set_timing("empirical", bins=[("a", 1)]), "end of a bin='a'"),
+        (lambda dev: dev.set_timing("empirical", bins=[(5, -1)]), "count of a bin=-1"),
+        (lambda dev: dev.set_faults(lab.Fault(action="error")), r"faults=Fault\(.*expected a list of Fault"),
+        (lambda dev: dev.add_faults([{"action": "error"}]), r"faults=\[\{'action'.*expected a list of Fault"),
+        (lambda dev: dev.mkfs(options="-O quota"), r"options='-O quota' \(expected a list of words, \['-O', 'quota'\]"),
         (lambda dev: dev.tune(read_only="no"), r"read_only='no' \(expected True or False"),
         (lambda dev: dev.power_cut("random", torn="no"), "torn='no'"),
         (lambda _dev: lab.Device(cache="no"), "cache='no'"),  # type: ignore[arg-type]
@@ -153,9 +159,9 @@ def test_a_failing_mount_leaves_no_directory(tmp_path: Path, monkeypatch: pytest
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("probability", [0, -0.1, 1.01, 50, float("nan")])
+@pytest.mark.parametrize("probability", [0, -0.1, 1.01, 50, float("nan"), "0.5"])
 def test_a_faults_chance_is_one(probability: float) -> None:
-    with pytest.raises(lab.InputError, match=f"probability {probability}"):
+    with pytest.raises(lab.InputError, match=f"probability {probability!r}"):
         lab.Fault(action="error", probability=probability).raw()
 
 

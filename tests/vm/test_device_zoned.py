@@ -150,8 +150,13 @@ def test_what_a_device_is_told_of() -> None:
         assert dev.zones()[2] == report[2]
         with pytest.raises(lab.InputError, match=r"'wipe'.*reset, open, close, finish"):
             dev.zone("wipe")
+        for first, count in ((8, 1), (-1, 1), (1.5, 1), (0, 0), (7, 2)):
+            with pytest.raises(lab.InputError, match=r"first=.*from 0 to 7|count=.*from 1 to [18]"):
+                dev.zone("open", first, count)  # type: ignore[arg-type]
     with lab.Device("32M") as dev:
         assert dev.zones() == []
+        with pytest.raises(lab.InputError, match=f"a zone of {dev.path}.*a zoned device"):
+            dev.zone("reset")
 
 
 def test_a_reset_forgets_data_and_memory() -> None:
@@ -310,7 +315,7 @@ def test_what_no_zoned_device_can_be(options: dict[str, object]) -> None:
 def test_what_zones_cannot_be_taken_back_by() -> None:
     with lab.Device("8M", zone="1M") as dev:
         for call in (dev.journal_start, dev.snapshot_take, lambda: dev.resize("16M")):
-            with pytest.raises(OSError, match="not supported") as raised:
+            with pytest.raises(OSError, match=r"not supported: a zoned device.*(journal|snapshots|size)") as raised:
                 call()
             assert raised.value.errno == errno.EOPNOTSUPP
 

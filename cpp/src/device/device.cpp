@@ -316,7 +316,9 @@ sampleblk_config DeviceControl::add(sampleblk_config config) {
     check_config(config);
     call(SAMPLEBLK_IOC_ADD, &config, "SAMPLEBLK_IOC_ADD",
          config.index == SAMPLEBLK_INDEX_ANY ? path_ : device_path(config.index),
-         {{EINVAL, config.numa_node != 0 ? "there is no such node of memory, numa_node" : ""}});
+         {{EINVAL, config.logical_block_bytes > 4096 ? "a logical block above 4096 bytes takes Linux 6.15"
+                   : config.numa_node != 0           ? "there is no such node of memory, numa_node"
+                                                     : ""}});
     return config;
 }
 
@@ -376,12 +378,15 @@ void DeviceControl::resize(std::uint32_t index, std::uint64_t capacity_bytes) {
     resize.capacity_bytes = capacity_bytes;
     call(SAMPLEBLK_IOC_RESIZE, &resize, "SAMPLEBLK_IOC_RESIZE", device_path(index),
          {{EINVAL, "a capacity is a multiple of the logical block, " + format_bytes(SAMPLEBLK_MIN_CAPACITY_BYTES) +
-                       " to " + format_bytes(SAMPLEBLK_MAX_CAPACITY_BYTES) + kBadSectors}});
+                       " to " + format_bytes(SAMPLEBLK_MAX_CAPACITY_BYTES) + kBadSectors},
+          {EOPNOTSUPP, "a zoned device, or one with protection information, keeps its size"}});
 }
 
 sampleblk_tune DeviceControl::tune(sampleblk_tune tune) {
     call(SAMPLEBLK_IOC_TUNE, &tune, "SAMPLEBLK_IOC_TUNE", device_path(tune.index),
-         {{EINVAL, "queues are at least 1, and with the poll_queues at most as many as CPUs"}});
+         {{EINVAL, "queues are at least 1, and with the poll_queues at most as many as CPUs"},
+          {EOPNOTSUPP,
+           "mode bio has no queues; a zoned device, or one with protection information, is not sector_atomic"}});
     return tune;
 }
 
@@ -504,7 +509,9 @@ void DeviceControl::journal_start(std::uint32_t index, std::uint64_t bytes) {
     journal.action = SAMPLEBLK_JOURNAL_START;
     journal.bytes = bytes;
     call(SAMPLEBLK_IOC_JOURNAL, &journal, "SAMPLEBLK_IOC_JOURNAL START", device_path(index),
-         {{EINVAL, "its size is a multiple of the page, 64K to 16G"}, {EBUSY, "it has a journal already"}});
+         {{EINVAL, "its size is a multiple of the page, 64K to 16G"},
+          {EBUSY, "it has a journal already"},
+          {EOPNOTSUPP, "a zoned device, or one with protection information, has no journal"}});
 }
 
 void DeviceControl::journal_stop(std::uint32_t index) {
@@ -550,6 +557,7 @@ sampleblk_snapshot DeviceControl::snapshot(sampleblk_snapshot request) const {
     call(SAMPLEBLK_IOC_SNAPSHOT, &request, "SAMPLEBLK_IOC_SNAPSHOT", device_path(request.index),
          {{EINVAL, take ? kNoSequence : ""},
           {ENOENT, take ? kNoJournal : "it has no such snapshot: snapshots()"},
+          {EOPNOTSUPP, "a zoned device has no snapshots"},
           {EBUSY, take ? "its journal was sought into the past: seek() to the newest" : kInUseOrRecorded},
           {EOVERFLOW, kGap}});
     return request;

@@ -16,7 +16,7 @@ from sampleblk_lab.device.counters import Counters
 from sampleblk_lab.device.filesystem import BusyError, Filesystem
 from sampleblk_lab.device.state import State
 from sampleblk_lab.device.tuning import Tuning
-from sampleblk_lab.errors import UnsupportedError
+from sampleblk_lab.errors import InputError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,7 +145,7 @@ class Device(Tuning, State, ClosesAtEnd):
         capacity: Bytes, or a string such as ``"64M"``. Memory is taken only for what is written.
         queues: Hardware queues; there are never more than CPUs.
         depth: Requests in flight a queue.
-        logical_block: Smallest I/O in bytes, 512 to 4096.
+        logical_block: Smallest I/O in bytes, 512 to 4096; on Linux 6.15 or newer to 65536.
         physical_block: What the device says it writes at once, in bytes; at least the logical block.
         read_only: Refuse writes.
         rotational: Pretend to spin.
@@ -349,10 +349,10 @@ class Device(Tuning, State, ClosesAtEnd):
 
         Args:
             fstype: ext4, xfs, btrfs or f2fs.
-            options: Further options of its mkfs tool.
+            options: Further words for its mkfs tool: ``["-O", "^has_journal"]``.
 
         Raises:
-            InputError: No such type.
+            InputError: No such type; or `options` are no list of words.
             UnsupportedError: Its tool is not installed; names the Debian package.
             ToolError: The tool failed, such as for a device too small for that type.
         """
@@ -389,11 +389,17 @@ class Device(Tuning, State, ClosesAtEnd):
             count: How many.
 
         Raises:
-            InputError: No such action.
+            InputError: No such action or zones, or the device is not zoned.
             OSError: EIO, a zone is conventional or in no condition for that; ETOOMANYREFS or EOVERFLOW, more zones
-                would be open or active than may be; ENOTTY, the device is not zoned.
+                would be open or active than may be.
         """
-        size = self.info().zone_bytes
+        info = self.info()
+        size = info.zone_bytes
+        if not size:
+            raise InputError(f"a zone of {self.path}", expected="a zoned device, Device(zone=…)")
+        all_zones = info.capacity_bytes // size
+        checked.count("first", first, 0, all_zones - 1)
+        checked.count("count", count, 1, all_zones - first)
         zones.manage(self.path, action, first * size, count * size)
 
     def close(self, *, force: bool = False) -> None:

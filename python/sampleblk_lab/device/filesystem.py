@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import subprocess
 import tempfile
 from pathlib import Path
@@ -156,6 +157,8 @@ class Filesystem:
             UnsupportedError: The tool is not installed; names its Debian package.
             ToolError: The tool failed, such as for a device too small.
         """
+        if isinstance(options, str):  # whose letters would be words
+            raise InputError(f"options={options!r}", expected=f"a list of words, {shlex.split(options)}")
         self._check_open()
         command, package = _MKFS[self.fstype]
         run_tool([find_tool(command[0], package), *command[1:], *options, self.device])

@@ -121,8 +121,8 @@ class Fault:
 
     def _check(self) -> None:
         """What the ABI could not tell from something else that is meant, and the driver's rules (core/fault.c)."""
-        if not 0 < self.probability <= 1:
-            raise InputError(f"probability {self.probability}", expected="above 0 and up to 1")
+        if not isinstance(self.probability, (int, float)) or not 0 < self.probability <= 1:
+            raise InputError(f"probability {self.probability!r}", expected="above 0 and up to 1")
         taken = _ARGUMENTS.get(self.action, ())
         foreign = set(chain.from_iterable(_ARGUMENTS.values())).difference(taken)
         for field in dataclasses.fields(self):
@@ -216,6 +216,24 @@ class Latency:
     seed: int = 0
 
 
+def _bins(bins: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    try:
+        pairs = [(end, count) for end, count in bins]
+    except (TypeError, ValueError):
+        raise InputError(f"bins={bins!r:.60}", expected="pairs (end of the bin in ns, count)") from None
+    for end, count in pairs:
+        checked.count("end of a bin", end, 0, names.U64_MOST)
+        checked.count("count of a bin", count, 0, names.U64_MOST)
+    return pairs
+
+
+def _raw(faults: Iterable[Fault]) -> list[dict[str, int]]:
+    rules = [] if isinstance(faults, Fault) else list(faults)
+    if isinstance(faults, Fault) or not all(isinstance(rule, Fault) for rule in rules):
+        raise InputError(f"faults={faults!r:.60}", expected="a list of Fault(…)")
+    return [rule.raw() for rule in rules]
+
+
 class Tuning(Opened):
     """The part of a device that changes how it answers."""
 
@@ -306,7 +324,7 @@ class Tuning(Opened):
             seed: Decides what is drawn.
 
         Raises:
-            InputError: `model` is none of these, or a value no whole number.
+            InputError: `model` is none of these, a value no whole number, or `bins` are no pairs of them.
             OSError: EINVAL for what is no model, or a latency above 60 s.
         """
         self._control.set_timing(
@@ -316,7 +334,7 @@ class Tuning(Opened):
             checked.count("a", a, 0, names.U64_MOST),
             checked.count("b", b, 0, names.U64_MOST),
             checked.count("seed", seed, 0, names.U64_MOST),
-            list(bins),
+            _bins(bins),
         )
 
     def timing(self, op: str = "read") -> Latency:
@@ -393,7 +411,7 @@ class Tuning(Opened):
             OSError: EINVAL for a `sector`, or bad sectors, that the device does not have; EOPNOTSUPP for
                 ``"corrupt_tag"`` on a device without protection information.
         """
-        self._control.set_faults(self.index, [fault.raw() for fault in faults], seed, False)
+        self._control.set_faults(self.index, _raw(faults), seed, False)
 
     def add_faults(self, faults: Sequence[Fault], *, seed: int = 0) -> None:
         """Adds rules after those that are there, which keep their counts, repaired sectors and what they let wait.
@@ -406,7 +424,7 @@ class Tuning(Opened):
             InputError: As :meth:`set_faults`.
             OSError: As :meth:`set_faults`; EINVAL also for more than 256 rules in all.
         """
-        self._control.set_faults(self.index, [fault.raw() for fault in faults], seed, True)
+        self._control.set_faults(self.index, _raw(faults), seed, True)
 
     def faults(self) -> list[Fault]:
         """The fault table with its counts."""
