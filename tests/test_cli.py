@@ -333,6 +333,7 @@ def test_jobs_that_a_signal_ended_are_kept(number: int, tmp_path: Path) -> None:
         (["report", "nowhere"], "nowhere is not a directory"),
         (["report", ""], "RUN '' (expected the directory of a run)"),
         (["report", "-o", "page.html"], "--output 'page.html' without a RUN"),
+        (["record", "--profile", "--hz", "0", "job"], "--hz 0 (expected samples a second, from 1 on)"),
         (["record", "--hz", "99", "job"], "--hz 99 of no profile (expected --profile)"),
         (["kernel", "path", ""], "kernel '' (expected a release or its beginning, a path"),
         (["report", "--runs", "nowhere"], "--runs 'nowhere' is not a directory (expected where tests keep their runs)"),

@@ -87,6 +87,9 @@ def test_a_profiler_says_what_it_could_not_do():
         lab.profile(event="bogomips", pids=os.getpid()).start()
     with pytest.raises(lab.InputError, match="'fp', 'dwarf' or None"):
         lab.profile(callgraph="lbr")
+    for nothing in (0, -1, 1.5):
+        with pytest.raises(lab.InputError, match=f"hz={nothing}"):
+            lab.profile(hz=nothing)
     with pytest.raises(ProcessLookupError):
         lab.profile(pids=2**22 - 1, event="cpu-clock").start()
 

@@ -62,6 +62,8 @@ def configure_record(parser: argparse.ArgumentParser) -> None:
 def _recorded(options: argparse.Namespace) -> dict[str, object]:
     if options.hz is not None and not options.profile:
         raise InputError(f"--hz {options.hz} of no profile", expected="--profile")
+    if options.hz is not None and options.hz < 1:
+        raise InputError(f"--hz {options.hz}", expected="samples a second, from 1 on")
     others = (options.graph, options.functions, options.events, options.block, options.profile)
     return {
         "syscalls": options.syscalls or not any(others),

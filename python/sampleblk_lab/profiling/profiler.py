@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from sampleblk_lab import renamed, run_files, tasks, trust
+from sampleblk_lab import checked, renamed, run_files, tasks, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.blocks import StopsAtEnd
 from sampleblk_lab.errors import InputError
@@ -333,6 +333,9 @@ def profile(
         tasks.require_first_pids("offcpu=True")
         switches = [SampleSource("sched:sched_switch"), SampleSource("sched:sched_waking", stacks=False)]
         sources = switches + [source for source in sources if source.event != "sched:sched_switch"]
+    checked.count("hz", hz, 0, 2**31 - 1)
+    if not hz and not sources:
+        raise InputError(f"hz={hz!r} without events=", expected="samples a second, or what else is sampled, as events")
     names = [source.event for source in sources]
     options: dict[str, Any] = {
         "frequency_hz": hz,
