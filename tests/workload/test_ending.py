@@ -238,6 +238,13 @@ def test_a_missing_directory_is_an_os_error(tmp_path: Path) -> None:
         lab.Job(rw="write", size="1M", filename=tmp_path / "file" / "below").run(progress=False)
 
 
+def test_a_file_system_without_direct_io_is_named() -> None:
+    """What is known beyond the errno comes from the job's process, too."""
+    file = "/sys/devices/system/cpu/online"
+    with pytest.raises(lab.JobError, match=f"open '{file}': Invalid argument: does the file system support direct=1"):
+        lab.Job(rw="read", bs="4k", size="4k", direct=1, filename=file).run()
+
+
 def test_our_threads_take_no_signals(tmp_path: Path) -> None:
     """A signal taken by a helper thread would not end the call that the interpreter's own thread waits in."""
 

@@ -21,11 +21,13 @@ class SystemError : public std::runtime_error {
     [[nodiscard]] const std::string& operation() const noexcept { return operation_; }
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
     [[nodiscard]] int code() const noexcept { return code_; }
+    [[nodiscard]] const std::string& detail() const noexcept { return detail_; }
 
   private:
     std::string operation_;
     std::string path_;
     int code_;
+    std::string detail_;
 };
 
 // Throws SystemError with the current errno.

@@ -52,7 +52,8 @@ SystemError::SystemError(std::string operation, std::string path, int code, cons
     : std::runtime_error(system_message(operation, path, code, detail)),
       operation_(std::move(operation)),
       path_(std::move(path)),
-      code_(code) {}
+      code_(code),
+      detail_(detail) {}
 
 void throw_errno(std::string_view operation, std::string_view path) {
     const int code = errno;

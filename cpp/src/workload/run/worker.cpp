@@ -37,7 +37,7 @@ void Worker::run() noexcept {
             work();
         }
     } catch (const SystemError& error) {
-        control_.fail({error.operation(), error.path(), error.code(), {}});
+        control_.fail({error.operation(), error.path(), error.code(), error.detail()});
     } catch (const std::exception& error) {
         control_.fail({"job", options_.name, EINVAL, error.what()});
     }
