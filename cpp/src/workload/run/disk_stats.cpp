@@ -119,7 +119,8 @@ void SchedulerChanges::change_disk(const std::string& directory, const std::stri
         }
         std::string known = all;
         std::erase_if(known, [](char c) { return c == '[' || c == ']'; });
-        throw InputError("ioscheduler=" + scheduler + " of " + directory, {}, 0, "one that it has, " + known + ", or can load");
+        throw InputError("ioscheduler=" + scheduler + " of " + directory, {}, 0,
+                         "one that it has, " + known + ", or can load");
     }
     changes_.push_back({.file = file, .before = all.substr(open + 1, close - open - 1)});
 }
