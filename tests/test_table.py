@@ -97,6 +97,20 @@ def test_arrow_takes_types_units_metadata_and_dictionaries(table: Table) -> None
     assert pa.schema(table) == arrow.schema
 
 
+def test_text_has_a_line_for_each_row_whatever_is_in_a_cell() -> None:
+    """Such as a traceback, or what somebody called a file: also one that a terminal would obey."""
+    table = Table.of({"file": ["a\nb", "\x1b[2J", "plain"], "count": [1, 22, 3]}, metadata={"of": "\x1b[2J"})
+    assert str(table.text()).splitlines() == [
+        "file     count",
+        "-------  -----",
+        "a\\nb         1",
+        "\\x1b[2J     22",
+        "plain        3",
+        "of: \\x1b[2J",
+    ]
+    assert "\x1b" not in table._repr_html_()
+
+
 def test_text_shows_units_metadata_and_cuts_the_middle(table: Table) -> None:
     text = repr(table)
     assert "usecs_per_call [us]" in text

@@ -17,7 +17,7 @@ import numpy as np
 
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError
-from sampleblk_lab.texts import counted
+from sampleblk_lab.texts import counted, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -442,8 +442,11 @@ class Table:
         text = [line(heads), "  ".join("-" * width for width in widths), *map(line, rows)]
         if len(self) > _REPR_ROWS:
             text.append(f"({len(self)} rows)")
-        text.extend(f"{name}: {value}" for name, value in self.metadata.items())
+        text.extend(self._notes())
         return "\n".join(text)
+
+    def _notes(self) -> list[str]:
+        return [readable(f"{name}: {value}", keep="\n") for name, value in self.metadata.items()]
 
     def _repr_html_(self) -> str:
         heads, rows, numeric = self._cells(_REPR_ROWS)
@@ -455,7 +458,7 @@ class Table:
             )
 
         body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-        notes = "".join(f"<br>{html.escape(f'{name}: {value}')}" for name, value in self.metadata.items())
+        notes = "".join(f"<br>{html.escape(note)}" for note in self._notes())
         return (
             f'<table class="sblk-table"><thead><tr>{cells("th", heads)}</tr></thead><tbody>{body}</tbody></table>'
             f"<small>{counted(len(self), 'row')}{notes}</small>"
@@ -511,4 +514,4 @@ def _shown(value: Value) -> str:
     if isinstance(value, float):
         # Whole numbers to the last digit: they are sectors, times or bytes, beside missing ones.
         return f"{value:.0f}" if value.is_integer() and abs(value) <= 2**53 else f"{value:.6g}"
-    return str(value)
+    return readable(str(value))  # a traceback, or a file's name, is in one line of one width

@@ -39,6 +39,8 @@ def readable(text: str, keep: str = "") -> str:
         text: Any text, also with control characters or halves of surrogate pairs.
         keep: Characters that stay as they are.
     """
+    if text.isprintable():
+        return text
     return "".join(one if one.isprintable() or one in keep else one.encode("unicode_escape").decode() for one in text)
 
 

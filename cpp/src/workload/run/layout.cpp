@@ -216,6 +216,16 @@ void divide_extents(const JobOptions& options, JobPlan& plan) {
             offset_fits(file.size_bytes);
             file.extent_bytes = file.size_bytes - file.offset_bytes;
         }
+        if (file.type == FileType::block) {
+            offset_fits(file.size_bytes);
+            if (const std::uint64_t room = file.size_bytes - file.offset_bytes; file.extent_bytes > room) {
+                // As fio's, a job ends with the device.
+                plan.messages.push_back(
+                    options.name + ": '" + file.path + "' ends at " + std::to_string(file.size_bytes) + ", " +
+                    std::to_string(file.extent_bytes - room) + " bytes before the job's size= does");
+                file.extent_bytes = room;
+            }
+        }
         if (options.size.percent != 0 && options.size.percent != 100 && file.extent_bytes != unlimited) {
             const std::uint64_t whole = file.extent_bytes + file.offset_bytes;
             file.extent_bytes = std::min(whole * options.size.percent / 100, whole - file.offset_bytes);
