@@ -115,7 +115,7 @@ class Graph:
         Args:
             by: ``"function"``, ``"path"`` (root;…;function) or ``"module"``.
             depth: Only calls down to so many levels; the self time of a call on the last level then holds all that
-                it called.
+                it called, also where its own duration is not known: then self is above total.
             fold_modules: Take a module for one function, ``"[module]"``: True for every module, or the names of
                 some. The kernel itself stays unfolded. What a module calls within itself is one call then.
 
