@@ -161,11 +161,11 @@ std::uint64_t start_offset(const JobOptions& options, const FileTarget& file) {
         return file.size_bytes;
     }
     const std::uint64_t increment = options.offset_increment.percent != 0
-                                        ? file.size_bytes * options.offset_increment.percent / 100
+                                        ? percent_of(file.size_bytes, options.offset_increment.percent)
                                         : options.offset_increment.bytes;
     const bool aligned = options.offset.percent != 0 || options.offset_increment.percent != 0;
     std::uint64_t offset =
-        options.offset.percent != 0 ? file.size_bytes * options.offset.percent / 100 : options.offset.bytes;
+        options.offset.percent != 0 ? percent_of(file.size_bytes, options.offset.percent) : options.offset.bytes;
     offset += increment * options.subjob_number;
     if (aligned) {
         const std::uint64_t unit = options.offset_align != 0 ? options.offset_align : options.least_block();
@@ -228,7 +228,7 @@ void divide_extents(const JobOptions& options, JobPlan& plan) {
         }
         if (options.size.percent != 0 && options.size.percent != 100 && file.extent_bytes != unlimited) {
             const std::uint64_t whole = file.extent_bytes + file.offset_bytes;
-            file.extent_bytes = std::min(whole * options.size.percent / 100, whole - file.offset_bytes);
+            file.extent_bytes = std::min(percent_of(whole, options.size.percent), whole - file.offset_bytes);
             file.extent_bytes -= file.extent_bytes % block;
         }
     }
