@@ -51,7 +51,8 @@ def null_blk(size: int, **attributes: int) -> Iterator[str]:
         folder.rmdir()
         if mounted:
             subprocess.run(["umount", "/sys/kernel/config"], check=True)
-        subprocess.run(["modprobe", "-r", "null_blk"], check=True)
+        # Without configfs, whose inodes that of Linux 5.10 frees by RCU, and does not wait for it as it goes.
+        subprocess.run(["rmmod", "null_blk"], check=True)
 
 
 def outcome(call: str, path: str, start: int, length: int, data: bytes) -> int:
@@ -282,7 +283,8 @@ def test_the_write_pointer_is_not_behind_what_a_power_cut_left_unwritten(cramped
     late = Background(write, cramped.dev.path, b"1" * 65536, cramped.START)
     until(lambda: cramped.dev.counters().deferred == 41)
     cramped.dev.power_cut()
-    assert late.error() == errno.EIO
+    # With one CPU it may have been told before the cut that there is no memory.
+    assert late.error() in ((errno.EIO, errno.ENOSPC) if os.cpu_count() == 1 else (errno.EIO,))
     cramped.dev.power_on()
     assert (cramped.zone().condition, cramped.zone().written_bytes) == ("empty", 0)
 
