@@ -75,9 +75,14 @@ def _put(text: str) -> None:
         if error.errno != errno.EIO:
             raise
         # The terminal has gone. Its SIGHUP decides whether the work ends; what waits to be written is discarded.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stderr.fileno())
-        os.close(nowhere)
+        discard(sys.stderr.fileno())
+
+
+def discard(descriptor: int) -> None:
+    """From now on, and when the interpreter ends, what is written there goes nowhere, without an error."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
 
 
 def note(what: str) -> None:

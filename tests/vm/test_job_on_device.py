@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,16 @@ import sampleblk_lab as lab
 BLOCK = 64 << 10
 
 
+def _ios(job: dict[str, Any]) -> int:
+    assert job["error"] == 0
+    return job["read"]["total_ios"] + job["write"]["total_ios"]
+
+
 def _fio(path: str, **options: str) -> int:
     words = [f"--{key}={value}" for key, value in options.items()]
     command = ["fio", "--name=peer", f"--filename={path}", "--direct=1", "--output-format=json", *words]
     [job] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["jobs"]
-    assert job["error"] == 0
-    return job["read"]["total_ios"] + job["write"]["total_ios"]
+    return _ios(job)
 
 
 @pytest.mark.parametrize("rw", ["read", "write", "randread", "randwrite", "randrw"])
@@ -28,16 +33,14 @@ def test_a_job_ends_with_its_device(rw: str) -> None:
         result = lab.Job(rw=rw, bs=BLOCK, size="16M", filename=dev.path, direct=1, name="large").run()
         done = dev.counters() - before
         [job] = result.json()["jobs"]
-        ios = job["read"]["total_ios"] + job["write"]["total_ios"]
-        assert ios == 64 == _fio(dev.path, rw=rw, bs="64k", size="16M")
-        assert job["error"] == 0
+        assert _ios(job) == 64 == _fio(dev.path, rw=rw, bs="64k", size="16M")
         assert done.read_bytes + done.write_bytes == 4 << 20
         [message] = result.messages
         assert message == f"large: '{dev.path}' ends at {4 << 20}, {12 << 20} bytes before the job's size= does"
 
         result = lab.Job(rw=rw, bs=BLOCK, offset="3M", size="4M", filename=dev.path, direct=1).run()
         [job] = result.json()["jobs"]
-        assert job["read"]["total_ios"] + job["write"]["total_ios"] == 16
+        assert _ios(job) == 16
 
         exact = lab.Job(rw=rw, bs=BLOCK, offset="3M", size="1M", filename=dev.path, direct=1).run()
         assert exact.messages == []

@@ -6,13 +6,13 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 import select
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.errors import InputError
+from sampleblk_lab.progress import discard
 
 if TYPE_CHECKING:
     import argparse
@@ -98,7 +98,5 @@ def is_unread(error: OSError) -> bool:
             if broken:
                 # Others get EPIPE of their sockets, and ENOSPC of their files.
                 unread = unread or isinstance(error, BrokenPipeError)
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, descriptor)
-                os.close(nowhere)
+                discard(descriptor)
     return unread

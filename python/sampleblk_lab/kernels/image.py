@@ -28,11 +28,10 @@ _BANNER = re.compile(rb"Linux version ([\w.+~-]+) \(")
 
 
 # All that CONFIG_KERNEL_* offers, by the first bytes: what Python unpacks itself, and which program does the others.
-_LIBRARIES: tuple[tuple[bytes, Callable[[bytes], bytes]], ...] = (
-    (b"\xfd7zXZ\0", lambda packed: lzma.LZMADecompressor().decompress(packed)),
-    (b"\x5d\0\0", lambda packed: lzma.LZMADecompressor().decompress(packed)),
-    (b"\x1f\x8b", lambda packed: zlib.decompressobj(wbits=31).decompress(packed)),
-    (b"BZh", lambda packed: bz2.BZ2Decompressor().decompress(packed)),
+_LIBRARIES: tuple[tuple[tuple[bytes, ...], Callable[[bytes], bytes]], ...] = (
+    ((b"\xfd7zXZ\0", b"\x5d\0\0"), lambda packed: lzma.LZMADecompressor().decompress(packed)),
+    ((b"\x1f\x8b",), lambda packed: zlib.decompressobj(wbits=31).decompress(packed)),
+    ((b"BZh",), lambda packed: bz2.BZ2Decompressor().decompress(packed)),
 )
 _PROGRAMS = ((b"\x28\xb5\x2f\xfd", "zstd"), (b"\x02\x21\x4c\x18", "lz4"), (b"\x89LZO", "lzop"))
 
@@ -53,8 +52,8 @@ def run_decompressor(program: str, packed: bytes, path: Path) -> subprocess.Comp
 
 def _unpack(payload: bytes, path: Path) -> tuple[bytes, str]:
     """The payload unpacked, as far as that goes, and what was wrong with it."""
-    for magic, library in _LIBRARIES:
-        if payload.startswith(magic):
+    for magics, library in _LIBRARIES:
+        if payload.startswith(magics):
             try:
                 return library(payload), ""
             except (lzma.LZMAError, zlib.error, OSError) as error:  # OSError: bz2's

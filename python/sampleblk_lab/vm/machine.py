@@ -203,8 +203,7 @@ class VM(ClosesAtEnd):
         self._prepare()
         # Made by the keeper, who removes it if we are killed: nobody would before there is one.
         self._scratch = Path(tempfile.gettempdir()) / f"sampleblk-vm-{os.urandom(8).hex()}"
-        self._process = os.getpid()
-        self._cleanup = weakref.finalize(self, remove_as, self._process, self._scratch)
+        self._own_scratch()
         self._keeper: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
         self._lifeline = -1
@@ -531,8 +530,7 @@ class VM(ClosesAtEnd):
         if self.run_dir is not None:
             self.run_dir.mkdir(parents=True, exist_ok=True)
         if not self._cleanup.alive:  # it was closed, and is started again
-            self._process = os.getpid()
-            self._cleanup = weakref.finalize(self, remove_as, self._process, self._scratch)
+            self._own_scratch()
         try:
             self._hold_modules()
         except FileNotFoundError:  # others have built drivers since, and this one has gone
@@ -577,6 +575,11 @@ class VM(ClosesAtEnd):
         assert self._link is not None
         self._link.send(word)
         self._await(channel.Begun, end)
+
+    def _own_scratch(self) -> None:
+        """This process removes it, at the latest at its end; a fork of it does not."""
+        self._process = os.getpid()
+        self._cleanup = weakref.finalize(self, remove_as, self._process, self._scratch)
 
     def _stop(self, *, for_good: bool = False) -> None:
         if self._lifeline >= 0:

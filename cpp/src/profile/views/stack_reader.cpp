@@ -138,14 +138,19 @@ const std::string& StackReader::syscall(std::uint32_t leaf) {
     return syscalls_.emplace(leaf, std::move(call)).first->second;
 }
 
-bool StackReader::of_kernel_thread(std::uint32_t leaf) const {
+bool StackReader::of_kernel_thread(std::uint32_t leaf) {
+    const auto [found, fresh] = threads_.emplace(leaf, false);
+    if (!fresh) {
+        return found->second;
+    }
     for (std::uint32_t node = leaf; node != 0; node = profile_.stacks()[node].parent) {
         const Frame& frame = profile_.frames()[profile_.stacks()[node].frame];
         if (frame.kind == FrameKind::kernel && std::ranges::find(kThreads, name(node)) != kThreads.end()) {
-            return true;
+            found->second = true;
+            break;
         }
     }
-    return false;
+    return found->second;
 }
 
 std::int32_t StackReader::caller(std::uint32_t leaf) {

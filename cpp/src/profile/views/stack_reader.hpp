@@ -21,7 +21,7 @@ class StackReader {
     // The system call that the stack is in; empty outside any.
     [[nodiscard]] const std::string& syscall(std::uint32_t leaf);
     // Whether it is one of a kernel thread, or of a worker of io_uring's.
-    [[nodiscard]] bool of_kernel_thread(std::uint32_t leaf) const;
+    [[nodiscard]] bool of_kernel_thread(std::uint32_t leaf);
     // The innermost function that is not the scheduler's own.
     [[nodiscard]] std::int32_t caller(std::uint32_t leaf);
 
@@ -38,6 +38,7 @@ class StackReader {
     const Profile& profile_;
     std::unordered_map<std::uint32_t, Wait> waits_;
     std::unordered_map<std::uint32_t, std::string> syscalls_;
+    std::unordered_map<std::uint32_t, bool> threads_;
     std::unordered_map<std::uint32_t, Lock> locks_;
 };
 

@@ -15,6 +15,7 @@
 #include "pattern/clock.hpp"
 #include "sampleblk/error.hpp"
 #include "sampleblk/fd.hpp"
+#include "sampleblk/text.hpp"
 
 namespace sampleblk::workload {
 
@@ -23,8 +24,7 @@ namespace {
 // What the kernel says of a disk's I/O schedulers; empty where it says nothing, as newer ones of a disk of bios.
 std::string schedulers_of(const std::string& file) {
     try {
-        const std::string all = read_file(file);
-        return all.substr(0, all.find_last_not_of(" \n") + 1);
+        return std::string(trim(read_file(file)));
     } catch (const SystemError& error) {
         if (error.code() != ENOENT) {
             throw;
