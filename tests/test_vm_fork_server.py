@@ -337,6 +337,62 @@ def test_what_is_preloaded_is_there_and_sees_what_is_installed() -> None:
     assert here[0] == "False False"
 
 
+# The guest's init, as far as rehearsals go: it has a process go through a command, or ends it.
+REHEARSAL = """
+import contextlib, ctypes, os, socket, struct, sys
+from sampleblk_lab.vm import fork_server, interpreter
+
+path, number = sys.argv[1], int(sys.argv[2])
+ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER, as init is
+near, far = socket.socketpair()
+if os.fork() == 0:
+    os.dup2(far.fileno(), 3)
+    os.cpu_count = lambda: 2
+    fork_server._REHEARSED = ("-c", f"import sys; open({path!r}, 'w').write(repr(sys.argv))")
+    exec(interpreter.START.format(preload=()))
+far.close()
+pid = struct.unpack("<I", near.recv(4, socket.MSG_WAITALL))[0]
+os.kill(pid, number)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+near.close()
+with contextlib.suppress(ChildProcessError):
+    while True:
+        os.wait()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a fork changes its root")
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_rehearsal_goes_through_a_command_where_it_is_wanted(wanted: bool, tmp_path: Path) -> None:
+    path, number = tmp_path / "rehearsed", signal.SIGCONT if wanted else signal.SIGKILL
+    done = subprocess.run(
+        [sys.executable, "-c", REHEARSAL, path, str(int(number))],
+        env={**os.environ, "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == (f"{0 if wanted else -signal.SIGKILL}\n", "")
+    assert (path.read_text() if path.exists() else "") == ("['-c']" if wanted else "")
+
+
+@pytest.mark.parametrize("idle", [True, False])
+def test_a_clone_keeps_no_process_of_a_rehearsal(idle: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sampleblk_lab.vm.machine._has_idle_processor", lambda: idle)
+    # A bracket, so that it does not find itself.
+    ours = ["sh", "-c", "for i in $(seq 100); do n=$(grep -la '[f]ork_server' /proc/[0-9]*/cmdline | wc -l); "
+            "[ $n -gt 2 ] || break; sleep 0.1; done; echo $n"]  # fmt: skip
+    vm = VM(driver=False)
+    vm.make_template()
+    with vm:
+        assert vm.restored
+        done = vm.run(ours, timeout=60)
+        # The process that forks, and the fork that is there already for the first command.
+        assert (done.stdout, done.stderr) == (b"2\n", b"")
+        assert vm.run([sys.executable, "-c", f"print({FORKED})"], timeout=60).stdout == b"True\n"
+
+
 def test_what_the_guest_has_no_file_of_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     """An editable install finds the plugin where there is no pytest, and so no file of it in the guest either."""
 

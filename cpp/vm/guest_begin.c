@@ -19,9 +19,12 @@
 
 #include "guest_console.h"
 #include "guest_control.h"
+#include "guest_fork_server.h"
 
 #define NINE_P "trans=virtio,version=9p2000.L,msize=512000,"
-#define NEWROOT "/run/newroot"
+#define OURS "/run/sampleblk-init" /* in the initramfs' /run, which nobody sees who is in NEWROOT */
+#define SYSTEM OURS "/system"
+#define NEWROOT OURS "/root"
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static char run_dir[PATH_MAX];
@@ -90,48 +93,54 @@ static bool do_mounts(const struct mount_step *steps, size_t count)
 	return true;
 }
 
+/* Before the machine is saved: emulated, a clone takes milliseconds to mount a file system, and less to move it. */
+void mount_beforehand(void)
+{
+	static const struct mount_step steps[] = {
+		{"tmpfs", OURS "/overlay", "tmpfs", 0, "mode=755,size=75%", false},
+		{"proc", SYSTEM "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, false},
+		{"sysfs", SYSTEM "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, false},
+		{"devtmpfs", SYSTEM "/dev", "devtmpfs", MS_NOSUID, "mode=755", false},
+		{"devpts", SYSTEM "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "gid=5,mode=620,ptmxmode=666", false},
+		{"tmpfs", SYSTEM "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777", false},
+		{"tmpfs", SYSTEM "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755", false},
+		{"cgroup2", SYSTEM "/sys/fs/cgroup", "cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, true},
+		{"debugfs", SYSTEM "/sys/kernel/debug", "debugfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, true},
+		{"tracefs", SYSTEM "/sys/kernel/tracing", "tracefs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, true},
+	};
+
+	if (!do_mounts(steps, COUNT(steps)))
+		return;
+	mkdir(OURS "/overlay/upper", 0755);
+	mkdir(OURS "/overlay/work", 0755);
+	mkdir(SYSTEM "/run/lock", 01777);
+	(void)!symlink("/proc/self/fd", SYSTEM "/dev/fd");
+	(void)!symlink("/proc/self/fd/0", SYSTEM "/dev/stdin");
+	(void)!symlink("/proc/self/fd/1", SYSTEM "/dev/stdout");
+	(void)!symlink("/proc/self/fd/2", SYSTEM "/dev/stderr");
+}
+
 /*
- * The host's root, read-only, under a tmpfs; the kernel's own file systems fresh. Makes it our root. Over the host's
+ * The host's root, read-only, under a tmpfs, with what was mounted beforehand. Makes it our root. Over the host's
  * files are the initramfs' own: copies of some of them, which are opened without asking the host. What else there is of
  * ours is below /run, which is covered.
  */
 static bool enter_root(const char *modules)
 {
-	static const struct mount_step root[] = {
-		{"tmpfs", "/run", "tmpfs", 0, "mode=755", false},
-		{TAG_ROOT, "/run/host", "9p", MS_RDONLY, NINE_P "cache=loose", false},
-		{"tmpfs", "/run/overlay", "tmpfs", 0, "mode=755,size=75%", false},
-	};
-	static const struct mount_step overlay[] = {
+	static const struct mount_step steps[] = {
+		{TAG_ROOT, OURS "/host", "9p", MS_RDONLY, NINE_P "cache=loose", false},
 		{"overlay", NEWROOT, "overlay", 0,
-		 "lowerdir=/:/run/host,upperdir=/run/overlay/upper,workdir=/run/overlay/work", false},
-	};
-	static const struct mount_step system[] = {
-		{"proc", NEWROOT "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, false},
-		{"sysfs", NEWROOT "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, false},
-		{"devtmpfs", NEWROOT "/dev", "devtmpfs", MS_NOSUID, "mode=755", false},
-		{"devpts", NEWROOT "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "gid=5,mode=620,ptmxmode=666", false},
-		{"tmpfs", NEWROOT "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777", false},
-		{"tmpfs", NEWROOT "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755", false},
-		{"cgroup2", NEWROOT "/sys/fs/cgroup", "cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, true},
-		{"debugfs", NEWROOT "/sys/kernel/debug", "debugfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, true},
-		{"tracefs", NEWROOT "/sys/kernel/tracing", "tracefs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, true},
+		 "lowerdir=/:" OURS "/host,upperdir=" OURS "/overlay/upper,workdir=" OURS "/overlay/work", false},
+		{SYSTEM "/proc", NEWROOT "/proc", NULL, MS_MOVE, NULL, false},
+		{SYSTEM "/sys", NEWROOT "/sys", NULL, MS_MOVE, NULL, false},
+		{SYSTEM "/dev", NEWROOT "/dev", NULL, MS_MOVE, NULL, false},
+		{SYSTEM "/run", NEWROOT "/run", NULL, MS_MOVE, NULL, false},
 	};
 	struct utsname kernel;
 	char path[PATH_MAX];
 
-	if (!do_mounts(root, COUNT(root)))
+	if (!do_mounts(steps, COUNT(steps)))
 		return false;
-	mkdir("/run/overlay/upper", 0755);
-	mkdir("/run/overlay/work", 0755);
-	if (!do_mounts(overlay, COUNT(overlay)) || !do_mounts(system, COUNT(system)))
-		return false;
-	mkdir(NEWROOT "/run/lock", 01777);
-	(void)!symlink("/proc/self/fd", NEWROOT "/dev/fd");
-	(void)!symlink("/proc/self/fd/0", NEWROOT "/dev/stdin");
-	(void)!symlink("/proc/self/fd/1", NEWROOT "/dev/stdout");
-	(void)!symlink("/proc/self/fd/2", NEWROOT "/dev/stderr");
-
 	if (run_dir[0]) {
 		/* mmap: writable shared mappings work, and the host sees every write by the time that we sync. */
 		const struct mount_step run = {TAG_RUN, path, "9p", MS_NOSUID | MS_NODEV, NINE_P "cache=mmap", false};
@@ -169,6 +178,9 @@ void begin(const char *payload, uint32_t length)
 
 	while (next_field(&at, end, &field, &text)) {
 		switch (field.type) {
+		case FIELD_REHEARSE:
+			rehearse(text[0] != 0);
+			break;
 		case FIELD_CLOCK:
 			set_clock(text, field.length);
 			break;

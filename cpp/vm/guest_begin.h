@@ -8,6 +8,9 @@
 /* mkdir -p; what is done in them says what failed. */
 void make_directories(const char *path);
 
+/* Mounts what needs none of the host's files, for BEGIN to move. */
+void mount_beforehand(void);
+
 /* The BEGIN frame; answers it. From then on the root is the host's, under a tmpfs. */
 void begin(const char *payload, uint32_t length);
 

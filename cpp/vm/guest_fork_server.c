@@ -20,6 +20,7 @@
 
 static int server = -1;
 static char *program;
+static pid_t rehearsing; /* 0 when there is none, or none any more */
 
 static void __attribute__((noreturn)) server_main(int socket_fd, char **argv, char **envp)
 {
@@ -43,7 +44,7 @@ static void __attribute__((noreturn)) server_main(int socket_fd, char **argv, ch
 static bool start(char **argv, char **envp)
 {
 	int ends[2];
-	char word;
+	uint32_t word;
 	pid_t pid;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
@@ -55,8 +56,9 @@ static bool start(char **argv, char **envp)
 		server_main(ends[1], argv, envp);
 	close(ends[1]);
 	if (poll(&(struct pollfd){.fd = ends[0], .events = POLLIN}, 1, READY_DEADLINE_MS) == 1 &&
-	    read(ends[0], &word, 1) == 1) {
+	    recv(ends[0], &word, sizeof(word), MSG_WAITALL) == (ssize_t)sizeof(word)) {
 		server = ends[0];
+		rehearsing = (pid_t)word;
 		return true;
 	}
 	kill(pid, SIGKILL);
@@ -91,6 +93,18 @@ void prepare(const char *payload, uint32_t length)
 	} else {
 		send_failed("start a Python to fork from");
 	}
+}
+
+void rehearse(bool wanted)
+{
+	if (rehearsing)
+		kill(rehearsing, wanted ? SIGCONT : SIGKILL);
+}
+
+void rehearsal_ended(pid_t pid)
+{
+	if (pid == rehearsing)
+		rehearsing = 0;
 }
 
 bool serves(const char *wanted)

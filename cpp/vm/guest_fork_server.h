@@ -18,6 +18,13 @@
 /* The PREPARE frame: starts it, and answers when it is ready. */
 void prepare(const char *payload, uint32_t length);
 
+/*
+ * Beside what BEGIN does, a process of its own goes through a command, where that is wanted; else it ends. Any process
+ * that ends may be that one.
+ */
+void rehearse(bool wanted);
+void rehearsal_ended(pid_t pid);
+
 /* Whether it is there and runs this program. */
 bool serves(const char *program);
 

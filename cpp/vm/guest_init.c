@@ -176,8 +176,10 @@ static void reap(int signals)
 	pid_t pid;
 
 	(void)!read(signals, &info, sizeof(info));
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		rehearsal_ended(pid);
 		process_ended(pid, status);
+	}
 }
 
 static void __attribute__((noreturn)) serve(int control, int signals)
@@ -217,6 +219,7 @@ int main(void)
 	loopback_up();
 	join_session_keyring();
 	control = open_control();
+	mount_beforehand();
 	open_streams();
 	send_frame(FRAME_READY, &version, sizeof(version));
 	serve(control, signals);

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define PROTOCOL_VERSION 4
+#define PROTOCOL_VERSION 5
 
 /* virtio-serial port names: control frames, and the raw bytes of the command's three standard streams. */
 #define PORT_CONTROL "sampleblk.control"
@@ -56,6 +56,7 @@ struct field {
 };
 
 enum {
+	FIELD_REHEARSE = 'c', /* u8: 1 if the Python that is ready goes through a command meanwhile; the first field */
 	FIELD_CLOCK = 't',    /* i64 seconds, i64 nanoseconds since the epoch */
 	FIELD_ENTROPY = 'e',  /* bytes for the random pool */
 	FIELD_HOSTNAME = 'h', /* text */

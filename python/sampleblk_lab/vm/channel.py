@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Mapping
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 
 CONTROL, STDIN, STDOUT, STDERR = (f"sampleblk.{name}" for name in ("control", "stdin", "stdout", "stderr"))
 PORTS = (CONTROL, STDIN, STDOUT, STDERR)
@@ -98,9 +98,12 @@ def prepare(argv: list[str], env: Mapping[str, str], hostname: str) -> bytes:
     return _frame("P", fields + _field("h", hostname.encode()))
 
 
-def begin(*, clock_ns: int, entropy: bytes, hostname: str, modules: str | None, run_dir: str | None) -> bytes:
-    """The word that the guest waits for."""
-    fields = _field("t", struct.pack("<qq", *divmod(clock_ns, 10**9))) + _field("e", entropy)
+def begin(
+    *, rehearse: bool, clock_ns: int, entropy: bytes, hostname: str, modules: str | None, run_dir: str | None
+) -> bytes:
+    """The word that the guest waits for; `rehearse`: the Python that it has ready goes through a command meanwhile."""
+    fields = _field("c", bytes([rehearse]))
+    fields += _field("t", struct.pack("<qq", *divmod(clock_ns, 10**9))) + _field("e", entropy)
     fields += _field("h", hostname.encode())
     if modules is not None:
         fields += _field("k", modules.encode())

@@ -126,7 +126,7 @@ def print_parts(preload: Sequence[str]) -> None:
     from sampleblk_lab.vm import fork_server, programs
 
     fork_server.import_all(preload)
-    files = {sys.executable, "/etc/ld.so.cache", "/lib64/ld-linux-x86-64.so.2"}
+    files = {sys.executable, "/etc/ld.so.cache", "/etc/localtime", "/lib64/ld-linux-x86-64.so.2"}
     for module in list(sys.modules.values()):
         files.update(str(getattr(module, name, None)) for name in ("__file__", "__cached__"))
     for line in Path("/proc/self/maps").read_text().splitlines():

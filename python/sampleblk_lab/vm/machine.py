@@ -127,6 +127,13 @@ def boot_deadline() -> float:
     return BOOT_DEADLINE_S * min(max(busy, 1.0), _MOST_BUSY)
 
 
+def _has_idle_processor() -> bool:
+    """Whether fewer tasks run than there are processors (proc(5), loadavg)."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0]) < (os.cpu_count() or 1)
+    return False
+
+
 class Completed(subprocess.CompletedProcess[bytes]):
     """A command that has ended; ``interrupted``: Ctrl-C came, which was its own (`grace_s`)."""
 
@@ -423,12 +430,13 @@ class VM(ClosesAtEnd):
         return path
 
     def _clone(self, made: template.Template, timeout_s: float) -> None:
+        rehearse = _has_idle_processor()
         with self._stopped_unless_well():
             end = time.monotonic() + min(timeout_s, _CLONE_DEADLINE_S)
             self._launch(made.options_to_clone())
             assert self._qmp is not None
             made.load(self._qmp, end)
-            self._begin(end)
+            self._begin(end, rehearse=rehearse)
 
     @contextlib.contextmanager
     def _stopped_unless_well(self) -> Iterator[None]:
@@ -564,8 +572,9 @@ class VM(ClosesAtEnd):
         self._link = channel.Link(near_ends, self._died)
         self._qmp = Qmp(near_ends[_QMP])
 
-    def _begin(self, end: float) -> None:
+    def _begin(self, end: float, *, rehearse: bool = False) -> None:
         word = channel.begin(
+            rehearse=rehearse,
             clock_ns=time.time_ns(),
             entropy=os.urandom(64),
             hostname=_HOSTNAME,
