@@ -193,6 +193,27 @@ def test_a_killed_job_is_an_error_with_its_last_numbers(tmp_path: Path) -> None:
     assert result.json()["jobs"][0]["write"]["total_ios"] >= 100
 
 
+@pytest.mark.parametrize("thread", [0, 1])
+def test_a_mapping_of_a_file_that_was_made_shorter_ends_the_job_with_its_reason(thread: int, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    code = (
+        "import os, sys, time, sampleblk_lab as lab\n"
+        f"job = lab.Job(filename=sys.argv[1], rw='randread', size='1M', ioengine='mmap', thread={thread}, time_based=1,"
+        " runtime='30s')\n"
+        "with job.prepare() as run:\n"
+        "    run.start()\n"
+        "    while run.progress().done_ios < 10: time.sleep(0.01)\n"
+        "    os.truncate(sys.argv[1], 4096)\n"
+        "    print(run.wait(timeout_s=20).errors[0][1:])\n"
+    )
+    # As in pytest, whose handler would tell of a crash of this program.
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", code, path], capture_output=True, text=True, check=True, timeout=60
+    )
+    told = "job process: killed by signal 7: its mapping has nothing below it, as where the file was made shorter or"
+    assert (done.stdout, done.stderr) == (f"({errno.EINTR}, '{told} the disk is full')\n", "")
+
+
 @pytest.mark.parametrize("engine", ["psync", "libaio"])
 def test_rates_of_a_job_that_has_not_ended_are_of_its_time_so_far(engine: str, tmp_path: Path) -> None:
     """They were the bytes of a nanosecond in the summary, and 0 in the JSON; also of a job that was killed."""

@@ -43,8 +43,9 @@ void become_job(pid_t parent) {
     for (const int ignored : {SIGINT, SIGQUIT, SIGHUP, SIGTERM, SIGPIPE, SIGTSTP}) {
         (void)::signal(ignored, SIG_IGN);
     }
-    for (const int fatal : {SIGALRM, SIGCHLD, SIGUSR2}) {
-        (void)::signal(fatal, SIG_DFL);
+    // Of whoever embeds us, as Python's faulthandler, which would tell of a crash of its program.
+    for (const int not_ours : {SIGALRM, SIGCHLD, SIGUSR2, SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGABRT}) {
+        (void)::signal(not_ours, SIG_DFL);
     }
     struct sigaction action{};
     action.sa_handler = do_nothing;  // without SA_RESTART, so that the call returns EINTR
@@ -52,6 +53,14 @@ void become_job(pid_t parent) {
     sigset_t none;
     (void)::sigemptyset(&none);
     (void)::pthread_sigmask(SIG_SETMASK, &none, nullptr);
+}
+
+std::string how_it_was_killed(int number) {
+    std::string text = "killed by signal " + std::to_string(number);
+    if (number == SIGBUS) {
+        text += ": its mapping has nothing below it, as where the file was made shorter or the disk is full";
+    }
+    return text;
 }
 
 Clock clock_for(const JobOptions& options) {
@@ -163,9 +172,9 @@ void JobProcesses::reap() {
             const bool killed = got == process.pid && WIFSIGNALED(status);
             if (state.error == 0) {
                 state.error = killed ? EINTR : ECHILD;
-                state.error_operation.set("job process");
+                state.error_operation.set(job_process);
                 if (killed) {
-                    state.error_detail.set("killed by signal " + std::to_string(WTERMSIG(status)));
+                    state.error_detail.set(how_it_was_killed(WTERMSIG(status)));
                 }
             }
             state.measured.stopped_early = 1;

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "pattern/plan.hpp"
@@ -13,6 +14,9 @@
 #include "sampleblk/fd.hpp"
 
 namespace sampleblk::workload {
+
+// The operation of a job whose process has ended; with EINTR, by a signal.
+inline constexpr std::string_view job_process = "job process";
 
 // One process for each job, and one for all that want to be threads (thread=1). A job that only creates its files has
 // none: it is finished from the start.

@@ -73,9 +73,13 @@ std::string error_text(const JobState& state) {
     if (!state.error_path.view().empty()) {
         text += " '" + std::string(state.error_path.view()) + "'";
     }
-    // EILSEQ is what fio ends with too; its text ("multibyte or wide character") would only mislead.
+    // EILSEQ is what fio ends with too, and EINTR stands for a signal that ended a process; their texts ("multibyte or
+    // wide character", "interrupted system call") would only mislead.
     const bool differs = state.error == EILSEQ && state.error_operation.view() == "verify";
-    text += differs ? std::string(": not what was written") : std::string(": ") + std::strerror(state.error);
+    const bool killed = state.error == EINTR && state.error_operation.view() == job_process;
+    if (!killed) {
+        text += differs ? std::string(": not what was written") : std::string(": ") + std::strerror(state.error);
+    }
     if (!state.error_detail.view().empty()) {
         text += ": " + std::string(state.error_detail.view());
     }
