@@ -105,7 +105,7 @@ def test_our_scripts_count_what_driver_job_and_recording_count(sampleblk):
 
 
 @pytest.mark.full
-@pytest.mark.sampleblk(capacity="32M", cache="1M")
+@pytest.mark.sampleblk(capacity="32M", cache=True)
 def test_files_waits_and_flushes_are_those_of_the_recording(sampleblk, tmp_path):
     """Slow files with their names, off-CPU time by reason, and what an fsync waits for."""
     events = ["sched:sched_switch", "sched:sched_process_exec"]
