@@ -155,9 +155,8 @@ def _serve() -> tuple[_Command, list[int]]:
     The fork for the first one is made here, before the machine is saved: an emulated one takes a tenth of a second.
     """
     server = socket.socket(fileno=_SERVER)
-    rehearsing = _rehearsal()
+    rehearsing = _rehearsal(server)
     if rehearsing is None:
-        server.close()
         return _receive(_rehearsed())
     waits, taken = os.pipe()
     if _is_fork():
@@ -196,7 +195,7 @@ def _is_fork() -> bool:
     return False
 
 
-def _rehearsal() -> int | None:
+def _rehearsal(server: socket.socket) -> int | None:
     """Forks a process that waits for SIGCONT; returns its process ID, and in the fork, once that has come, None.
 
     It then does what a fork for a command does, while init mounts the guest's root. Emulated, most of the time that a
@@ -207,6 +206,7 @@ def _rehearsal() -> int | None:
         return 0
     tells, told = os.pipe()
     if _is_fork():
+        server.close()  # init must see the end of the server
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})  # so that one before the wait is not lost
         os.write(told, struct.pack("<I", os.getpid()))
         os.close(tells)
