@@ -377,17 +377,25 @@ def test_a_rehearsal_goes_through_a_command_where_it_is_wanted(wanted: bool, tmp
     assert (path.read_text() if path.exists() else "") == ("['-c']" if wanted else "")
 
 
+# How many processes of the server there are, once there are two, or after ten seconds. The bracket keeps the shell out.
+COUNT_OURS = """
+for i in $(seq 100); do
+    n=$(grep -la '[f]ork_server' /proc/[0-9]*/cmdline | wc -l)
+    [ $n -gt 2 ] || break
+    sleep 0.1
+done
+echo $n
+"""
+
+
 @pytest.mark.parametrize("idle", [True, False])
 def test_a_clone_keeps_no_process_of_a_rehearsal(idle: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sampleblk_lab.vm.machine._has_idle_processor", lambda: idle)
-    # A bracket, so that it does not find itself.
-    ours = ["sh", "-c", "for i in $(seq 100); do n=$(grep -la '[f]ork_server' /proc/[0-9]*/cmdline | wc -l); "
-            "[ $n -gt 2 ] || break; sleep 0.1; done; echo $n"]  # fmt: skip
     vm = VM(driver=False)
     vm.make_template()
     with vm:
         assert vm.restored
-        done = vm.run(ours, timeout=60)
+        done = vm.run(["sh", "-c", COUNT_OURS], timeout=60)
         # The process that forks, and the fork that is there already for the first command.
         assert (done.stdout, done.stderr) == (b"2\n", b"")
         assert vm.run([sys.executable, "-c", f"print({FORKED})"], timeout=60).stdout == b"True\n"

@@ -28,7 +28,7 @@ _HOMES = {
     "runs": "store",
 }
 
-__all__ = ["Comparison", "Measurement", "compare", "compare_sets", "measure", "measure_both", "runs"]
+__all__ = [*sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:

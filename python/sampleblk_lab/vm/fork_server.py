@@ -37,6 +37,7 @@ from importlib.machinery import BuiltinImporter, SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from sampleblk_lab.vm import channel
 from sampleblk_lab.vm.read_once import read_at_start
 
 if TYPE_CHECKING:
@@ -226,12 +227,11 @@ def _rehearsed() -> socket.socket:
     with far:
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         root = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        words = [("a", each) for each in (sys.executable, *_REHEARSED)]
-        variables = [("v", f"{name}={value}") for name, value in os.environ.items()]
-        fields = [(kind, os.fsencode(text)) for kind, text in (*words, *variables, ("d", "/"))]
-        payload = b"".join(struct.pack("<II", ord(kind), len(text)) + text for kind, text in fields)
-        socket.send_fds(far, [struct.pack("<I", len(payload))], [null, null, null, null, root])
-        far.sendall(payload)
+        argv = [os.fsencode(each) for each in (sys.executable, *_REHEARSED)]
+        frame = channel.execute(argv, dict(os.environb), b"/", 0o022, None)
+        # Of the frame init passes on its length, with the descriptors beside it, and what follows.
+        socket.send_fds(far, [frame[4:8]], [null, null, null, null, root])
+        far.sendall(frame[8:])
         os.close(null)
         os.close(root)
     return near
