@@ -95,6 +95,17 @@ def test_the_xml_of_xfstests(tmp_path: Path) -> None:
     assert set(table["fs"]) == {"xfs"}
 
 
+def test_a_log_that_says_otherwise_than_the_xml_is_newer(tmp_path: Path) -> None:
+    """A run without ``-R xunit`` has left the XML of the one before."""
+    log = "Kernel version: 6.12.6\nRan: generic/001 generic/003\nFailures: generic/001\nFailed 1 of 2 tests\n"
+    _put(tmp_path, result_dot_xml=XUNIT, check_dot_log=log, generic__001_dot_out_dot_bad="b\n")
+    table = suites.read_results(tmp_path)
+    assert list(table["status"]) == ["failed", "notrun", "passed"]
+    assert list(table["reason"])[::2] == ["see .out.bad", ""]
+    assert list(table["kernel"]) == ["6.12.6", "6.12.5", "6.12.6"]
+    assert set(table["fs"]) == {"xfs"}
+
+
 def test_the_log_of_xfstests_where_the_last_run_counts(tmp_path: Path) -> None:
     (tmp_path / "check.log").write_text(CHECK_LOG)
     (tmp_path / "check.time").write_text("generic/001 46\ngeneric/005 3\n")

@@ -57,7 +57,9 @@ class Block:
             that saw it, else of the latest. A completion whose request was not seen before (``metadata["unpaired"]``)
             has a row, with pid -1. A zone append (``ZA``, Linux 6.19) has one as it is issued, at the start of its
             zone, and another as it completes, where it was written (``metadata["appends"]``): no event says which
-            belong together. Before 6.19 they are an ``N`` like others.
+            belong together. Before 6.19 they are an ``N`` like others. A bio that may not wait (``RWF_NOWAIT``;
+            io_uring asks for that first) and would have to has a row with error EAGAIN, and its second try another:
+            btt counts both in Q2C, as :meth:`latency` does.
         """
         return self._table
 

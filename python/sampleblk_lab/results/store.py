@@ -249,9 +249,14 @@ def runs(root: str | os.PathLike[str] = "runs", name: str | None = None) -> Tabl
         accelerator, kernel, machine, started, path. pandas, polars and duckdb take it as it is.
 
     Raises:
+        InputError: There are none, or there is no such set.
         FormatError: A file below `root` is not what tests leave.
     """
-    rows = list(_rows(load(root, name)))
+    rows = list(_rows(load(root, name if name is None else check_name(name, "name"))))
+    if not rows:
+        there = sorted({run.set for run in load(root)}) if name is not None else []
+        expected = f"one of its sets: {', '.join(there)}" if there else "a folder in which --sblk-save made a set"
+        raise InputError(f"there are no measurements in {Path(root, name or '')}", expected=expected)
     columns: dict[str, Any] = {}
     for column in _COLUMNS:
         values = [row[column] for row in rows]

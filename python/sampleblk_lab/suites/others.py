@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """What the suites left where somebody else ran them: result folders of xfstests, of blktests, and of kdevops.
 
-kdevops keeps what the suites left as they left it, a folder for each kernel and section. Of xfstests the XML of
-``-R xunit`` counts where there is one (common/report), then ``check.log`` with ``check.time`` (check), and where both
-are missing, as in lists of what failed, the files of single tests. blktests has a file for each test (check). Of a run
-of ours its journal counts: of a test that ended its guest, the suite has left nothing.
+kdevops keeps what the suites left as they left it, a folder for each kernel and section. Of xfstests the tests in the
+XML of ``-R xunit`` count where there is one (common/report), else those in ``check.log`` with ``check.time`` (check),
+and where both are missing, as in lists of what failed, the files of single tests. blktests has a file for each
+test (check). Of a run of ours its journal counts: of a test that ended its guest, the suite has left nothing.
 """
 
 from __future__ import annotations
@@ -92,12 +92,9 @@ def read(root: Path) -> list[Ended]:
         if folders.ABOUT in files and folders.JOURNAL in files:
             names.clear()
             ended: Iterable[Ended] = _of_run(folder, _name(root, folder))
-        elif XUNIT in files:
+        elif XUNIT in files or (LOG in files and not with_own):  # else it repeats what the sections have
             told.add(folder)
-            ended = _of_xunit(folder / XUNIT, _name(root, folder))
-        elif LOG in files and not with_own:  # else it repeats what the sections have
-            told.add(folder)
-            ended = _of_log(folder, _name(root, folder))
+            ended = _of_check(folder, _name(root, folder), files)
         elif told.intersection((folder, *folder.parents)):
             continue
         else:
@@ -129,6 +126,21 @@ def _of_run(path: Path, where: str) -> Iterator[Ended]:
     for test in plan.tests:
         if test not in ended:
             yield Ended(where, test, UNJUDGED, reason="it has not ended", kernel=kernel, fs=fs)
+
+
+def _of_check(folder: Path, where: str, files: Iterable[str]) -> Iterator[Ended]:
+    """What xfstests' check says of a folder's tests: the log, where it differs from the XML.
+
+    The log is never the older one: a run without ``-R xunit`` adds to it only. And a test that check ran several times
+    (``-L``) has failed there if it failed once.
+    """
+    log = {one.test: one for one in _of_log(folder, where)} if LOG in files else {}
+    if XUNIT not in files:
+        yield from log.values()
+        return
+    for one in _of_xunit(folder / XUNIT, where):
+        last = log.get(one.test, one)
+        yield one if one.status == last.status else replace(last, fs=one.fs)
 
 
 def _of_xunit(path: Path, where: str) -> Iterator[Ended]:
