@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from sampleblk_lab import progress
 from sampleblk_lab.progress import Line
 
 
@@ -23,3 +24,21 @@ def test_a_terminal_that_has_gone_ends_no_work(monkeypatch: pytest.MonkeyPatch) 
         line.show("2 of 2")
         line.clear()
         print("generic/002 failed", file=terminal, flush=True)
+
+
+def test_a_log_has_a_line_a_minute_of_what_takes_hours(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The log of a CI's job had nothing of a night's tests until the first failed."""
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    line = Line(logged=True)
+    for second in range(0, 181, 20):
+        now = second
+        line.show(f"{second} of 1000")
+    line.clear()
+    assert capsys.readouterr().err == "60 of 1000\n120 of 1000\n180 of 1000\n"
+    quiet = Line(logged=True, shown=False)
+    now += 100
+    quiet.show("more")
+    assert capsys.readouterr().err == ""

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _state = threading.local()
 
+# Seconds between lines about one long step in what is no terminal, such as the log of a CI's job.
+_IN_LOG_S = 60.0
+
 
 @contextlib.contextmanager
 def step(what: str) -> Iterator[None]:
@@ -38,18 +41,33 @@ def step(what: str) -> Iterator[None]:
         _state.open = "" if outer else None
 
 
+def in_notebook() -> bool:
+    """Whether this is the cell of a notebook, whose stderr is no terminal."""
+    # Asked without importing IPython: whoever runs in a notebook has it loaded.
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return shell is not None and type(shell).__name__ == "ZMQInteractiveShell"
+
+
+def is_watched() -> bool:
+    """Whether stderr is where somebody looks: a terminal, or the cell of a notebook."""
+    return sys.stderr.isatty() or in_notebook()
+
+
 class Line:
     """A line on stderr that is written over and over, and taken away at the end.
 
     Args:
         every_s: Seconds between what is shown; what comes earlier is left out.
         shown: Whether to show it at all.
+        logged: Whether it is of what may take hours: where nobody watches, a new one each minute.
     """
 
-    def __init__(self, *, every_s: float = 0, shown: bool = True) -> None:
+    def __init__(self, *, every_s: float = 0, shown: bool = True, logged: bool = False) -> None:
         self._on = shown
-        self._every_s = every_s
-        self._shown = time.monotonic() if every_s else 0.0
+        self._in_log = logged and not is_watched()
+        self._every_s = _IN_LOG_S if self._in_log else every_s
+        self._shown = time.monotonic() if self._every_s else 0.0
         self._longest = 0
 
     def show(self, what: object) -> None:
@@ -59,6 +77,9 @@ class Line:
             return
         self._shown = now
         text = str(what)
+        if self._in_log:
+            _put(f"{text}\n")
+            return
         self._longest = max(self._longest, len(text))
         _put(f"\r{text:<{self._longest}}")
 

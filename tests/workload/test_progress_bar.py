@@ -42,7 +42,7 @@ def test_a_notebook_without_widgets_gets_tqdm_s_text(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("tqdm")
-    monkeypatch.setattr(run, "_in_notebook", lambda: True)
+    monkeypatch.setattr(run, "in_notebook", lambda: True)
     shown = run._shown()
     assert isinstance(shown, run._Bar)
     shown.show(HALF)
@@ -57,7 +57,7 @@ def test_a_notebook_without_widgets_gets_tqdm_s_text(
 def test_without_tqdm_and_on_a_terminal_it_is_a_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run, "_in_notebook", lambda: True)
+    monkeypatch.setattr(run, "in_notebook", lambda: True)
     shown = run._shown()
     assert isinstance(shown, Line)
     shown.show(HALF)

@@ -85,7 +85,7 @@ def _run(options: argparse.Namespace) -> int:
         found = look(file.spec, workers=workers, client=client)
         show(options, found.json(), found.text())
         return 0
-    made = run(file.spec, workers=workers, client=client, progress=False if options.quiet else None)
+    made = run(file.spec, workers=workers, client=client, progress=not options.quiet)
     show(options, made.json(), made.text())
     if made.interrupted:
         return INTERRUPTED

@@ -7,7 +7,6 @@ import contextlib
 import os
 import shlex
 import shutil
-import sys
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -452,7 +451,7 @@ class Wanted:
 
     def line(self) -> Line:
         """Where progress is shown, if it is."""
-        return Line(every_s=0.5, shown=self.progress and sys.stderr.isatty())
+        return Line(every_s=0.5, shown=self.progress, logged=True)
 
 
 @dataclass(frozen=True)

@@ -385,7 +385,7 @@ class Log:
             order: ``"unlike"``: first one state of each likeness, then two, four and so on. Alike are states in which
                 what is lost and torn, and what was submitted last, are writes of the same kinds: :meth:`kinds`.
                 ``"log"``: as :meth:`states` has them.
-            progress: Show it, on a terminal.
+            progress: Show it; where stderr is neither a terminal nor a notebook's, a line a minute.
 
         Returns:
             What was looked at and found, also when it was interrupted by Ctrl-C.

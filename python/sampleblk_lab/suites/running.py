@@ -325,7 +325,7 @@ class _Loop:
         self._folder = folder
         self._workers = workers
         self._progress = progress
-        self._line = Line(shown=progress and sys.stderr.isatty())
+        self._line = Line(shown=progress, logged=True)
         self._id = uuid.uuid4().hex
         self._running: InFlight[str] = InFlight()
         self._tried: Counter[str] = Counter()

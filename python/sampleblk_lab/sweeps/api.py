@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import html
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sampleblk_lab.errors import InputError
+from sampleblk_lab.progress import is_watched
 from sampleblk_lab.sweeps import store
 from sampleblk_lab.sweeps.place import local_workers, place
 from sampleblk_lab.sweeps.plan import canonical
@@ -180,7 +180,8 @@ def sweep(
         client: Where to run instead: a ``distributed.Client``, the address of its scheduler, or any
             ``concurrent.futures.Executor``.
         folder: Where the results are; None: ``runs/sweeps/NAME``, by the function's name.
-        progress: Whether to show it; None: if standard error is a terminal.
+        progress: Whether to show it; None: if standard error is a terminal or a notebook's. Elsewhere it is a line a
+            minute.
         dry_run: Run nothing; say what would be run.
         axes: Name to values: a list, one value, or a function of other axes that returns a list.
 
@@ -262,7 +263,7 @@ def run(spec: Spec, *, workers: int | None = None, client: Any = None, progress:
         raise InputError(f"workers={workers} with exclusive=True", expected="one of the two")
     with place(client, workers, spec.shape) as where:
         course = spec.build(download=True)
-        shown = sys.stderr.isatty() if progress is None else progress
+        shown = is_watched() if progress is None else progress
         with store.Writer(spec.folder, course.plan) as writer:
             made = Run(spec, course, writer, where, progress=shown)
             made.run()

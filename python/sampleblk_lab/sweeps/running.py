@@ -51,7 +51,7 @@ class Run:
         self._writer = writer
         self._machines = course.machines
         self._place = where
-        self._line = Line(shown=progress)
+        self._line = Line(shown=progress, logged=True)
         self._sweep = uuid.uuid4().hex
         self._function = spec.pickled()
         self._running: InFlight[Trial] = InFlight()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sampleblk_lab import checked, renamed, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.blocks import ClosesAtEnd
-from sampleblk_lab.progress import Line
+from sampleblk_lab.progress import Line, in_notebook, is_watched
 from sampleblk_lab.workload.result import JobError, Result
 
 if TYPE_CHECKING:
@@ -153,13 +153,6 @@ class JobRun(ClosesAtEnd):
         self._run.close()
 
 
-def _in_notebook() -> bool:
-    # Asked without importing IPython: whoever runs in a notebook has it loaded.
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return shell is not None and type(shell).__name__ == "ZMQInteractiveShell"
-
-
 class _Bar:
     """tqdm's progress bar in the cell of a notebook: a widget where there are ipywidgets, else its text."""
 
@@ -182,7 +175,7 @@ class _Bar:
 
 def _shown() -> Line | _Bar:
     """What shows the progress where we run. Without tqdm a notebook's cell gets the line."""
-    if _in_notebook() and importlib.util.find_spec("tqdm") is not None:
+    if in_notebook() and importlib.util.find_spec("tqdm") is not None:
         return _Bar()
     return Line()
 
@@ -190,7 +183,7 @@ def _shown() -> Line | _Bar:
 def run_to_end(run: JobRun, progress: bool | Callable[[Progress], None] | None, check: bool) -> Result:
     """Starts prepared jobs and waits for their end; see :meth:`Workload.run`."""
     if progress is None:
-        progress = sys.stderr.isatty() or _in_notebook()
+        progress = is_watched()
     line = _shown() if progress is True else None
     show = line.show if line is not None else progress if callable(progress) else None
     with run:
