@@ -504,6 +504,19 @@ def test_a_recording_of_the_middle_tells_what_it_saw_of_each_request(form: str, 
         assert {time: least[time] for time, _ in whole} == dict(depths(whole))
 
 
+def test_a_request_that_hangs_is_no_reason_to_count_another_less(tmp_path: Path) -> None:
+    text = (
+        "fio-1 [000] 1.000000: block_rq_issue: 8,0 W 4096 () 8 + 8 [fio]\n"
+        "fio-1 [000] 2.000000: block_rq_complete: 8,0 R () 800 + 8 [0]\n"  # issued before the recording
+        "fio-1 [000] 3.000000: block_rq_issue: 8,0 W 4096 () 88 + 8 [fio]\n"
+        "fio-1 [000] 4.000000: block_rq_complete: 8,0 W () 88 + 8 [0]\n"
+    )
+    run = imported([], "trace_pipe", tmp_path, text)
+    assert [depth for _, depth in depth_of(run)] == [2, 1, 2, 1]
+    chrome = json.loads(run.export_chrome(tmp_path / "run.json").read_text())
+    assert [event["args"]["depth"] for event in chrome["traceEvents"] if event["ph"] == "C"] == [2, 1, 2, 1]
+
+
 @pytest.mark.parametrize("form", FORMS[::3])
 @pytest.mark.parametrize("seed", range(3))
 def test_several_requests_at_one_place_at_once_change_no_count_and_no_sum(form: str, seed: int, tmp_path: Path) -> None:

@@ -29,6 +29,9 @@ _STEPS = (
 # What tells how long the driver has a request, and how long one without requests has a bio.
 _ENDS = frozenset({"block_rq_issue", "block_rq_complete"})
 _BIO_ENDS = frozenset({"block_bio_queue", "block_bio_complete"})
+# Operations whose requests complete where they were issued. "Z" and, before Linux 6.19, "N" may be zone appends; a
+# flush ends twice, once as it was issued for another.
+_PAIRED = ("R", "W", "D")
 _STEP_EVENTS = _ENDS | _BIO_ENDS | {"block_getrq", "block_rq_insert"}
 
 
@@ -122,7 +125,7 @@ class Block:
         and ``metadata["bios_left_out"]`` names the devices of bios: a device mapper's come again beneath it.
 
         Requests of which the recording has one end only, in flight as it began or ended, count to its end or from its
-        beginning; those of a zoned device's appends as few as their ends allow. Where events were lost
+        beginning; those of a zoned device's appends, and flushes, as few as their ends allow. Where events were lost
         (``metadata["lost_events"]``), they are left out: the other end may be among what is missing, and the depth
         would never come down again. Either way ``metadata["unfinished"]`` counts those without completion,
         ``metadata["unpaired"]`` those without issue.
@@ -171,11 +174,17 @@ class Block:
         time = np.concatenate([begin[whole], completed[whole], begin[begun], completed[ended]])
         step = np.repeat([1, -1, 1, -1], [np.count_nonzero(part) for part in (whole, whole, begun, ended)])
         halves = np.repeat([False, True], [2 * np.count_nonzero(whole), np.count_nonzero(begun | ended)])
+        # Of these an end is one of a request that was in flight as the recording began; of others, perhaps of one that
+        # is there as begun.
+        sure = np.isin(self._table["operation"].values, _PAIRED)
+        sures = np.concatenate([sure[part] for part in (whole, whole, begun, ended)])
         # At one moment completions go first, so that the depth is never overstated.
         order = np.lexsort((step, time))
-        time, step, halves = time[order], step[order], halves[order]
+        time, step, halves, sures = time[order], step[order], halves[order], sures[order]
         places = np.concatenate([devices[part] for part in (whole, whole, begun, ended)])[order]
-        before = sum(-min(0, np.cumsum(step[halves & (places == one)]).min()) for one in np.unique(places[halves]))
+        before = np.count_nonzero(halves & sures & (step < 0))
+        unsure = halves & ~sures
+        before += sum(-min(0, np.cumsum(step[unsure & (places == one)]).min()) for one in np.unique(places[unsure]))
         return Table.of(
             {
                 "time": time,

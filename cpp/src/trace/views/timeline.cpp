@@ -175,6 +175,7 @@ class Builder {
     struct Device {
         std::vector<const BlockRequest*> requests;  // that were issued and completed
         Steps halves;                               // of those with one end
+        Steps unsure;                               // the same of appends and flushes
     };
 
     void devices(const BlockSink& sink) {
@@ -194,7 +195,10 @@ class Builder {
             if (whole) {
                 entry->second.requests.push_back(&request);
             } else {
-                entry->second.halves.emplace_back(request.issued + request.completed, request.issued != 0 ? 1 : -1);
+                const bool paired = std::string_view("RWD").find(request.operation) != std::string_view::npos;
+                auto& [own, halves, unsure] = entry->second;
+                (paired ? halves : unsure)
+                    .emplace_back(request.issued + request.completed, request.issued != 0 ? 1 : -1);
             }
         }
         for (const auto& place : order) {
@@ -222,22 +226,23 @@ class Builder {
                 steps.emplace_back(request->issued, 1);
                 steps.emplace_back(request->completed, -1);
             }
-            depth(group, name, std::move(steps), std::move(devices[place].halves));
+            depth(group, name, std::move(steps), devices[place].halves, devices[place].unsure);
         }
     }
 
     // As Block.queue_depth() of analysis/block.py counts.
-    void depth(const std::string& group, const std::string& device, Steps steps, Steps halves) {
+    void depth(const std::string& group, const std::string& device, Steps steps, const Steps& halves, Steps unsure) {
         // At one moment completions go first, so that the depth is never overstated.
-        std::ranges::sort(halves);
+        std::ranges::sort(unsure);
         std::int64_t value = 0;
         std::int64_t lowest = 0;
-        for (const auto& [time, step] : halves) {
+        for (const auto& [time, step] : unsure) {
             lowest = std::min(lowest, value += step);
         }
+        value = std::ranges::count_if(halves, [](const auto& half) { return half.second < 0; }) - lowest;
         steps.insert(steps.end(), halves.begin(), halves.end());
+        steps.insert(steps.end(), unsure.begin(), unsure.end());
         std::ranges::sort(steps);
-        value = -lowest;
         for (auto& [time, step] : steps) {
             step = value += step;
         }
