@@ -338,6 +338,53 @@ def test_a_line_of_no_strace_is_quoted_with_its_number(tmp_path):
     assert lab.read_strace(log, errors="skip").table().metadata["unread_lines"] == "1"
 
 
+@pytest.mark.parametrize("errors", ["strict", "skip"])
+def test_what_a_call_writes_is_no_table_of_strace(tmp_path, errors):
+    log = tmp_path / "log"
+    log.write_text('write(1, "50% time left\\n", 14)          = 14\nclose(1)                                = 0\n')
+    found = lab.read_strace(log, errors=errors)
+    assert list(found.table()["syscall"]) == ["write", "close"]
+    assert len(found.summary()) == 0
+
+
+def test_a_table_of_strace_with_other_columns_is_refused(tmp_path):
+    head = "% time     seconds shortest  usecs/call     calls syscall"
+    log = tmp_path / "log"
+    log.write_text(f"{head}\n------ -----\n 50.00    0.000100 0.000007          50         2 read\n")
+    with pytest.raises(lab.FormatError, match="usecs/call, calls, errors, syscall, in line 1"):
+        lab.read_strace(log)
+
+
+def test_what_ends_among_lost_events_has_the_time_of_no_other(tmp_path):
+    text = tmp_path / "trace"
+    text.write_text(
+        " 0)               |  a() {\n"
+        " 0)               |    b() {\n"
+        " 0)   0.500 us    |      c();\n"
+        "CPU:0 [LOST 3 EVENTS]\n"
+        " 0) ! 200.000 us  |  } /* a */\n"
+        " 0)               |  d() {\n"
+        " 0)               |    e() {\n"
+        "CPU:0 [LOST 3 EVENTS]\n"
+        " 0)   7.000 us    |    } /* f */\n"
+        " 0)   1.000 us    |    g();\n"
+        "CPU:0 [LOST 3 EVENTS]\n"
+        " 0)   2.000 us    |  h();\n"
+    )
+    table = lab.read_funcgraph(text).table()
+    rows = [(row["function"], row["depth"], row["duration"], row["complete"]) for row in table.rows()]
+    assert rows == [
+        ("a", 0, 200_000, 1),
+        ("b", 1, 0, 0),
+        ("c", 2, 500, 1),
+        ("d", 0, 0, 0),
+        ("e", 1, 0, 0),
+        ("g", 1, 1000, 1),
+        ("h", 0, 2000, 1),
+    ]
+    assert table.metadata["unpaired"] == "1"
+
+
 def test_what_the_articles_strace_kept_is_still_read():
     path = DATA / "lktm" / "strace_fio_fs_seq_write_sync_001.log"
     log = lab.read_strace(path)

@@ -130,9 +130,14 @@ class GraphText {
         std::optional<std::uint64_t> duration;
         bool interrupt = false;  // "==========>", "<=========="
     };
+    // A call that has not ended.
+    struct Open {
+        std::size_t row = 0;
+        std::size_t indent = 0;
+    };
     // A task; the idle one is another on each CPU, and so is whoever runs there before a line says who.
     struct Task {
-        std::vector<std::size_t> stack;  // open calls
+        std::vector<Open> stack;
     };
 
     // Takes "TEXT |" off `text` where `is` takes TEXT.
@@ -207,6 +212,7 @@ class GraphText {
         if (may_be_heading && !prologue.pid) {
             return true;
         }
+        const std::size_t indent = std::min(text.find_first_not_of(' '), text.size());
         text = trim(text);
         for (auto arrow = text.find("=>"); prologue.cpu && !prologue.duration && arrow != std::string_view::npos;
              arrow = text.find("=>", arrow + 1)) {
@@ -231,7 +237,7 @@ class GraphText {
         if (!prologue.cpu && (!prologue.pid || *prologue.pid == 0)) {
             return false;
         }
-        return call(prologue, text);
+        return call(prologue, text, indent);
     }
 
     static std::int64_t key_of(std::int32_t pid, std::uint32_t cpu) {
@@ -254,11 +260,33 @@ class GraphText {
         running->second = after;
     }
 
-    bool call(const Prologue& prologue, std::string_view body) {
+    // Takes off what ended among lost events: what is as far to the right as `indent`, or further.
+    void end_lost(std::vector<Open>& stack, std::size_t indent) const {
+        while (lost_ != 0 && indented_ && !stack.empty() && stack.back().indent >= indent) {
+            stack.pop_back();
+        }
+    }
+
+    // Whether "}" with that behind it ends the innermost open call. After lost events it may be of another one, which
+    // the kernel then names.
+    [[nodiscard]] bool ends(const std::vector<Open>& stack, std::size_t indent, std::string_view comment) const {
+        if (stack.empty()) {
+            return false;
+        }
+        if (lost_ == 0) {
+            return true;
+        }
+        comment.remove_prefix(std::min<std::size_t>(comment.find_first_not_of("/* "), comment.size()));
+        const auto name = comment.substr(0, comment.find(' '));
+        return (!indented_ || stack.back().indent == indent) &&
+               (!is_function(name) || name == out_.names->at(out_.function[stack.back().row]));
+    }
+
+    bool call(const Prologue& prologue, std::string_view body, std::size_t indent) {
         const std::uint32_t cpu = prologue.cpu.value_or(0);
         std::int32_t pid = prologue.pid.value_or(0);
         Unknown* unknown = nullptr;
-        std::vector<std::size_t>* open = nullptr;
+        std::vector<Open>* open = nullptr;
         if (prologue.pid) {
             open = &tasks_[key_of(pid, cpu)].stack;
         } else if (const auto running = running_.find(cpu); running != running_.end()) {
@@ -270,14 +298,17 @@ class GraphText {
         }
         auto& stack = *open;
         if (body.front() == '}') {
-            if (const auto rest = trim(body.substr(1)); !rest.empty() && !rest.starts_with("/*")) {
+            const auto rest = trim(body.substr(1));
+            if (!rest.empty() && !rest.starts_with("/*")) {
                 return false;
             }
-            if (stack.empty()) {
+            end_lost(stack, indent + 1);
+            if (!ends(stack, indent, rest)) {
+                end_lost(stack, indent);
                 ++unpaired_;
                 return true;
             }
-            const std::size_t row = stack.back();
+            const std::size_t row = stack.back().row;
             stack.pop_back();
             out_.duration[row] = prologue.duration.value_or(0);
             out_.complete[row] = prologue.duration ? 1 : 0;
@@ -301,9 +332,11 @@ class GraphText {
             stack.size() >= static_cast<std::size_t>(kDeepestCall)) {
             return false;
         }
-        out_.time.push_back(prologue.time ? *prologue.time : stack.empty() ? roots_++ : out_.time[stack.back()]);
+        indented_ = indented_ || (!stack.empty() && indent > stack.back().indent);
+        end_lost(stack, indent);
+        out_.time.push_back(prologue.time ? *prologue.time : stack.empty() ? roots_++ : out_.time[stack.back().row]);
         out_.duration.push_back(prologue.duration.value_or(0));
-        out_.parent.push_back(stack.empty() ? -1 : static_cast<std::int64_t>(stack.back()));
+        out_.parent.push_back(stack.empty() ? -1 : static_cast<std::int64_t>(stack.back().row));
         out_.depth.push_back(static_cast<std::int32_t>(stack.size()));
         out_.function.push_back(out_.names->intern(name));
         out_.module.push_back(module.empty() ? -1 : out_.names->intern(module));
@@ -314,14 +347,14 @@ class GraphText {
             unknown->rows.push_back(out_.size() - 1);
         }
         if (opens) {
-            stack.push_back(out_.size() - 1);
+            stack.push_back({out_.size() - 1, indent});
         }
         return true;
     }
 
     // Rows of a CPU from before a line said who runs there.
     struct Unknown {
-        std::vector<std::size_t> stack;
+        std::vector<Open> stack;
         std::vector<std::size_t> rows;
     };
 
@@ -333,6 +366,7 @@ class GraphText {
     std::map<std::uint32_t, Unknown> unknown_;       // by CPU
     std::uint64_t roots_ = 0;
     std::uint64_t lost_ = 0;
+    bool indented_ = false;  // callees are further to the right than their callers, as the kernel prints them
     std::uint64_t unpaired_ = 0;
     std::uint64_t comments_ = 0;
     std::uint64_t unread_ = 0;

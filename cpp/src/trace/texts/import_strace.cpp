@@ -526,6 +526,21 @@ Table read_strace_log(std::string_view text, const std::string& source, OnError 
     return StraceLog(source, on_error).read(text);
 }
 
+namespace {
+
+constexpr std::string_view kSummaryHead[] = {"%", "time", "seconds", "usecs/call", "calls", "errors", "syscall"};
+
+// Where a line begins with that, which may stand in a call's arguments as well; npos where none does.
+std::size_t line_with(std::string_view text, std::string_view words) {
+    auto at = text.find(words);
+    while (at != std::string_view::npos && at != 0 && text[at - 1] != '\n') {
+        at = text.find(words, at + 1);
+    }
+    return at;
+}
+
+}  // namespace
+
 Table read_strace_summary(std::string_view text, const std::string& source) {
     std::vector<double> percent;
     std::vector<double> seconds;
@@ -534,10 +549,10 @@ Table read_strace_summary(std::string_view text, const std::string& source) {
     std::vector<std::uint64_t> errors;
     std::vector<std::int32_t> name;
     auto names = std::make_shared<StringPool>();
-    Lines lines(text, text.find("% time"));
+    Lines lines(text, line_with(text, "% time"));
     while (lines.next()) {
         auto line = trim(lines.line());
-        if (line.empty() || line.front() == '%' || line.front() == '-') {
+        if (line.empty() || line.front() == '-') {
             continue;
         }
         std::vector<std::string_view> words;
@@ -545,6 +560,14 @@ Table read_strace_summary(std::string_view text, const std::string& source) {
             const auto cut = std::min(line.find(' '), line.size());
             words.push_back(line.substr(0, cut));
             line = trim(line.substr(cut));
+        }
+        if (words.front() == "%") {
+            if (!std::ranges::equal(words, kSummaryHead)) {
+                throw lines.error(source,
+                                  "the head of strace -c, without -U: % time, seconds, usecs/call, calls, "
+                                  "errors, syscall");
+            }
+            continue;
         }
         if (!words.empty() && words.back() == "total") {
             break;
