@@ -605,3 +605,34 @@ def test_a_call_tree_is_nested_without_its_styles():
     assert shown.lines[0][1].endswith("sys_fsync")
     assert max(depth - begin for depth, _ in shown.lines) >= 4
     assert all(re.fullmatch(r"[\d.]+ (ns|us|ms|s) \S+( \[\w+\])?", text) for _, text in shown.lines), shown.lines[:5]
+
+
+def odd(source: Path, target: Path, *words: tuple[bytes, bytes]) -> Path:
+    """A recording in which these words are others of the same length."""
+    data = source.read_bytes()
+    for old, new in words:
+        assert old in data
+        assert len(old) == len(new)
+        data = data.replace(old, new)
+    target.write_bytes(data)
+    return target
+
+
+def test_lines_quote_the_names_of_files_as_strace_does(tmp_path):
+    name = b'/\x1b[m"\n\\<b>\xff\xc2\x9bfgh'
+    run = lab.open_run(odd(DATA / "trace/7.2-io.dat", tmp_path / "odd.dat", (b"/etc/ld.so.cache", name)))
+    lines = list(run.syscalls().lines())
+    assert all(line.isprintable() for line in lines)
+    assert any('openat(AT_FDCWD, "/\\033[m\\"\\n\\\\<b>\\xff\\302\\233fgh", O_RDONLY' in line for line in lines)
+    assert any('close(3</\\033[m\\"\\n\\\\\\074b\\076\\xff\\302\\233fgh>)' in line for line in lines)
+    (tmp_path / "log").write_text("\n".join(lines))
+    assert len(lab.read_strace(tmp_path / "log").table()) == len(lines)
+
+
+def test_a_task_s_name_does_nothing_to_the_terminal(tmp_path):
+    words = [(b" dd\n", b" \x1b<\n"), (b" jbd2/nullb0-8\n", b" jbd2\x9b\xff\x1b[31m-8\n")]
+    run = lab.open_run(odd(DATA / "trace/7.2-fsync.dat", tmp_path / "odd.dat", *words))
+    for view in (run.io_sizes(), run.follow_through("fsync"), run.offsets(), run.syscalls()):
+        assert all(line.isprintable() for line in repr(view).splitlines())
+    assert "\\x1b<" in repr(run.io_sizes())
+    assert "jbd2" in repr(run.follow_through("fsync"))

@@ -117,3 +117,15 @@ def test_without_switches_there_is_no_time_off_the_cpu(canned: tuple[str, lab.Pr
     for view in (profile.off_cpu, profile.waits, profile.wall_clock):
         with pytest.raises(lab.UnsupportedError, match="sched:sched_switch"):
             view()
+
+
+def test_a_task_s_name_takes_no_line_of_its_own(tmp_path: Path) -> None:
+    data = (DATA / "6.1-ours.data").read_bytes()
+    assert b"python3\0" in data
+    (tmp_path / "odd.data").write_bytes(data.replace(b"python3\0", b"a\n\xc2\x9b;<\xff\0"))
+    profile = lab.open_profile(tmp_path / "odd.data", kallsyms=DATA / "6.1-ours.kallsyms", use_paths=False)
+    text = profile.report().text(limit=len(profile.report()))
+    assert len(text.splitlines()) == 1 + len(profile.report()) + len(profile.report().metadata)
+    tree = profile.tree().splitlines()
+    assert any(line.endswith("  a\\n\\xc2\\x9b;<\\xff") for line in tree)
+    assert all(re.fullmatch(r" +\d+\.\d\d +\d+\.\d\d  .*|\(.* left out\)", line) for line in tree[1:])

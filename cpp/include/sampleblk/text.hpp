@@ -13,8 +13,8 @@ namespace sampleblk {
 // `text` itself where it is UTF-8; else with each byte that is not as \xNN.
 [[nodiscard]] std::string printable(std::string_view text);
 
-// The same, on one line of a terminal or in XML: control characters but newline and tab, and U+FFFE and U+FFFF, as
-// \xNN.
+// The same, for a terminal or XML: control characters but newline and tab, those from U+0080 on as well, and U+FFFE and
+// U+FFFF, as \xNN.
 [[nodiscard]] std::string plain_text(std::string_view text);
 
 // plain_text() with & < > " escaped.

@@ -106,7 +106,10 @@ std::string plain_text(std::string_view text) {
         const char c = valid[i];
         const bool control = static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t';
         const std::string_view here = std::string_view(valid).substr(i, 3);
-        if (here == "\xef\xbf\xbe" || here == "\xef\xbf\xbf") {
+        if (c == '\xc2' && here.size() > 1 && static_cast<unsigned char>(here[1]) < 0xa0) {
+            append_byte(out, c);
+            append_byte(out, valid[++i]);
+        } else if (here == "\xef\xbf\xbe" || here == "\xef\xbf\xbf") {
             for (const char each : here) {
                 append_byte(out, each);
             }

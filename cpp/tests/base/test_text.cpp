@@ -35,6 +35,9 @@ TEST(Printable, ShowsEveryOtherByte) {
 
 TEST(PlainText, ShowsWhatATerminalOrXmlCannotCarry) {
     EXPECT_EQ(plain_text("a\x1b[31m\tb\nc\x7f\xff"), "a\\x1b[31m\tb\nc\\x7f\\xff");
+    EXPECT_EQ(plain_text("\xc2\x9b"
+                         "31m \xc2\xa0\xc3\x9b"),
+              "\\xc2\\x9b31m \xc2\xa0\xc3\x9b");
     EXPECT_EQ(plain_text("\xef\xbf\xbe \xef\xbf\xbf \xef\xbf\xbd"), "\\xef\\xbf\\xbe \\xef\\xbf\\xbf \xef\xbf\xbd");
     EXPECT_EQ(xml_text("<a & \"b\">\x01"), "&lt;a &amp; &quot;b&quot;&gt;\\x01");
 }

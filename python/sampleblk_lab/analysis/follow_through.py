@@ -10,8 +10,10 @@ import numpy as np
 
 from sampleblk_lab._native import core
 from sampleblk_lab.analysis.buffers import of_one_buffer
+from sampleblk_lab.analysis.notebook import lines as notes
 from sampleblk_lab.analysis.notebook import rows_html
 from sampleblk_lab.table import Table
+from sampleblk_lab.texts import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -127,7 +129,7 @@ class FollowThrough:
                 f"{core.duration_mark(node.duration)} {core.duration_text(node.duration)}" if node.timed else " " * 14
             )
             lines.append(f"+{at:>9s} {time}|  {'  ' * depth}{node.name}{self._who(node)}")
-        lines.extend(f"{name}: {value}" for name, value in self.metadata.items())
+        lines.extend(notes(self.metadata))
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -160,7 +162,7 @@ class _Story:
         self._worked: set[int] = set()  # trees of other tasks that have their place
 
     def name(self, pid: int) -> str:
-        return f"{self._run.file.commands.get(pid, '<idle>' if pid == 0 else '?')}-{pid}"
+        return readable(f"{self._run.file.commands.get(pid, '<idle>' if pid == 0 else '?')}-{pid}")
 
     def tell(self, root: Node, metadata: dict[str, str]) -> int | None:
         requests = self._requests()

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sampleblk_lab.analysis.buffers import of_one_buffer
+from sampleblk_lab.analysis.notebook import lines as notes
 from sampleblk_lab.analysis.notebook import preformatted
 from sampleblk_lab.table import Table
+from sampleblk_lab.texts import readable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,7 +95,7 @@ class IoSizes:
         for row in self.summary().rows():
             number = {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
             lines.append(
-                f"{row['name']!s:>16s} {number['open']:8.0f} "
+                f"{readable(str(row['name'])):>16s} {number['open']:8.0f} "
                 f"{number['read']:8.0f} {number['read_bytes'] // 1024:8.0f} {number['read_avg']:8.0f} "
                 f"{number['write']:8.0f} {number['write_bytes'] // 1024:8.0f} {number['write_avg']:8.0f}"
             )
@@ -104,7 +106,7 @@ class IoSizes:
                 continue
             lines += ["", f"{kind.capitalize()} I/O size (bytes):", ""]
             lines += _bars(table["value"].codes, counts)
-        lines += ["", *(f"{name}: {value}" for name, value in self._metadata.items())]
+        lines += ["", *notes(self._metadata)]
         return "\n".join(lines)
 
     def __repr__(self) -> str:

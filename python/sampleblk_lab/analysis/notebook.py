@@ -7,6 +7,7 @@ import html
 from typing import TYPE_CHECKING
 
 from sampleblk_lab._native import core
+from sampleblk_lab.texts import readable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,9 +25,14 @@ def notes(metadata: Mapping[str, str]) -> str:
     return "".join(f"<br><small>{html.escape(f'{name}: {value}')}</small>" for name, value in metadata.items())
 
 
+def lines(metadata: Mapping[str, str]) -> list[str]:
+    """The same as lines of text."""
+    return [readable(f"{name}: {value}", keep="\n") for name, value in metadata.items()]
+
+
 def text_lines(metadata: Mapping[str, str]) -> str:
     """The same as text, each line with its end."""
-    return "".join(f"{name}: {value}\n" for name, value in metadata.items())
+    return "".join(f"{line}\n" for line in lines(metadata))
 
 
 def preformatted(text: str) -> str:

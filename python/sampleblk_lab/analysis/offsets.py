@@ -10,6 +10,7 @@ import numpy as np
 from sampleblk_lab import checked
 from sampleblk_lab._native import core
 from sampleblk_lab.analysis.buffers import of_one_buffer
+from sampleblk_lab.analysis.notebook import lines as notes
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Offsets:
         span, unit = int(edges_time[-1] - edges_time[0]), self._table["time"].unit
         shown = core.format_duration(span) if unit == "ns" else f"{span} {unit}"
         lines.append(" " * 11 + "0" + shown.rjust(columns - 1))
-        lines.extend(f"{name}: {value}" for name, value in self._table.metadata.items())
+        lines.extend(notes(self._table.metadata))
         return "\n".join(lines)
 
     def __repr__(self) -> str:

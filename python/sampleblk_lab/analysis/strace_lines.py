@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import bisect
 import errno
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sampleblk_lab._native import core
+from sampleblk_lab.texts import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -100,6 +102,28 @@ def _flags(value: int, names: Mapping[int, str], first: list[str]) -> str:
 
 def _signed(value: int, bits: int = 64) -> int:
     return value - (1 << bits) if value >= 1 << (bits - 1) else value
+
+
+_ESCAPES = {"\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
+
+
+def _escaped(path: str, ends: str = "") -> str:
+    """As strace writes it (string_quote() in its util.c), but UTF-8 as it is, and what is none as the core has it.
+
+    Args:
+        path: Any text.
+        ends: What may not stand in it, beside a quote.
+    """
+
+    def escape(found: re.Match[str]) -> str:
+        one = found[0]
+        if one in '"\\':
+            return f"\\{one}"
+        return _ESCAPES.get(one) or "".join(f"\\{byte:03o}" for byte in one.encode())
+
+    if path.isprintable() and not any(one in path for one in f'"\\{ends}'):
+        return path
+    return readable(re.sub(rf'["\x00-\x1f\x7f-\x9f{ends}]|\\(?!x[0-9a-f]{{2}})', escape, path))
 
 
 class _Recorded(NamedTuple):
@@ -196,10 +220,10 @@ def _argument(kind: str, value: int, file: str | None, call: _Call, paths: _Path
             descriptor = _signed(value & 0xFFFFFFFF, 32)
             if kind == "F" and descriptor == -100:
                 return "AT_FDCWD"
-            return str(descriptor) if file is None else f"{descriptor}<{file}>"
+            return str(descriptor) if file is None else f"{descriptor}<{_escaped(file, '<>')}>"
         case "s":
             path = paths.text(call, value)
-            return f'"{path}"' if path is not None else (hex(value) if value else "NULL")
+            return f'"{_escaped(path)}"' if path is not None else (hex(value) if value else "NULL")
         case "p":
             return hex(value) if value else "NULL"
         case "n":

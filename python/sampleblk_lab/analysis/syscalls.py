@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sampleblk_lab._native import core
 from sampleblk_lab.analysis.buffers import of_one_buffer
 from sampleblk_lab.table import Table
+from sampleblk_lab.texts import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,14 +27,17 @@ class SyscallSummary(Table):
         rule = "------ ----------- ----------- --------- --------- ----------------"
         names = [str(name) for name in self["syscall"]]
         if "buffer" in self:
-            names = [f"{name} [{buffer or 'top level'}]" for name, buffer in zip(names, self["buffer"], strict=True)]
+            names = [
+                readable(f"{name} [{buffer or 'top level'}]")
+                for name, buffer in zip(names, self["buffer"], strict=True)
+            ]
         numbers = (self[column].values.tolist() for column in ("percent_time", "seconds", "calls", "errors"))
         rows = [_line(*row) for row in zip(*numbers, names, strict=True)]
         seconds, calls, errors = (self[column].codes.sum() for column in ("seconds", "calls", "errors"))
         total = _line(100.0 if calls else 0.0, float(seconds), int(calls), int(errors), "total")
-        notes = [f"{name}: {value}" for name, value in self.metadata.items()]
+
         return "\n".join(
-            ["% time     seconds  usecs/call     calls    errors syscall", rule, *rows, rule, total, *notes]
+            ["% time     seconds  usecs/call     calls    errors syscall", rule, *rows, rule, total, *self._notes()]
         )
 
     def __repr__(self) -> str:

@@ -15,6 +15,7 @@ from sampleblk_lab.paths import in_home
 from sampleblk_lab.profiling.heatmap import HeatMap
 from sampleblk_lab.profiling.stacks import FlameGraph, Stacks
 from sampleblk_lab.table import Table
+from sampleblk_lab.texts import readable
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -37,11 +38,12 @@ class Report(Table):
             if number == limit:
                 lines.append(f"({len(self) - limit} rows more)")
                 break
+            comm, module, symbol = (readable(str(row[name])) for name in ("comm", "module", "symbol"))
             lines.append(
-                f"{row['children']:9.2f}% {row['self']:8.2f}%  {row['comm']!s:15}  "
-                f"{_base_name(str(row['module'])):20}  [{row['space']}] {row['symbol']}"
+                f"{row['children']:9.2f}% {row['self']:8.2f}%  {comm:15}  "
+                f"{_base_name(module):20}  [{row['space']}] {symbol}"
             )
-        lines.extend(f"# {name}: {value}" for name, value in self.metadata.items())
+        lines.extend(f"# {line}" for line in self._notes())
         return "\n".join(lines)
 
     def __repr__(self) -> str:

@@ -316,7 +316,12 @@ std::string tree_text(const StackTree& tree, double min_percent, std::size_t max
         const std::string self = percent(node.self, whole);
         out.append(8 - std::min<std::size_t>(8, total.size()), ' ').append(total);
         out.append(8 - std::min<std::size_t>(8, self.size()), ' ').append(self);
-        out.append(2 * step.depth, ' ').append(tree.label(node)).append("\n");
+        out.append(2 * step.depth, ' ');
+        // A task may have named itself so.
+        for (const char c : tree.label(node)) {
+            c == '\n' ? out.append("\\n") : out.append(1, c);
+        }
+        out += '\n';
         push(step.node, step.depth + 1);
     }
     if (hidden != 0) {
