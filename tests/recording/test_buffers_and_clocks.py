@@ -113,6 +113,18 @@ def test_views_find_their_events_in_any_buffer_and_never_join_over_two(tmp_path)
     assert repr(run.block(buffer="twin").latency()) == repr(once.block().latency())
 
 
+@pytest.mark.parametrize("source", ["7.2-fsync", "6.12-graph"])
+def test_a_page_says_which_views_take_one_buffer(source, tmp_path):
+    file = version6.read(DATA / f"{source}.dat")
+    file.instances = {"twin": file.cpus}
+    file.write(tmp_path / "trace.dat")
+    (tmp_path / "counters.json").write_text('{"write_bytes": 4096}')
+    page = run_page(tmp_path).html()
+    assert "over the buffers &#x27;&#x27;, &#x27;twin&#x27;" in page
+    assert "<h2>Events</h2>" in page
+    assert "requests, driver" not in page
+
+
 def test_only_instances_are_no_empty_recording(tmp_path):
     file = version6.read(DATA / "6.1-graph.dat")
     file.instances, file.cpus = {"only": file.cpus}, [b""] * len(file.cpus)

@@ -347,10 +347,15 @@ def test_counts_are_held_against_each_other(tmp_path: Path) -> None:
     assert bad["bytes write: requests, driver"][1] == "differs"
     # What the driver did before the recording began.
     assert checks(writes, written + 512)["bytes write: requests, driver"][1] == "partly recorded"
-    discards = lab.Table.of({"device": ["259,0"] * 2, "operation": ["D", "D"], "sectors": [8, 8]})
+    two = {"device": ["259,0"] * 2, "sectors": [8, 8]}
+    discards = lab.Table.of({**two, "operation": ["D", "D"], "rwbs": ["D", "DS"]})
     for driver, verdict in ((4096, "differs"), (8192, "agrees")):
         (found,) = _requests_against_driver(discards, {"discard_bytes": driver})
         assert (found.verdict, found.is_doubt) == (verdict, verdict == "differs")
+    # Of zeroes the driver has another counter.
+    zeroes = lab.Table.of({**two, "operation": ["W", "W"], "rwbs": ["WS", "WZ"]})
+    (found,) = _requests_against_driver(zeroes, {"write_bytes": 4096})
+    assert found.verdict == "agrees"
     # An engine that submits without a call each is not held against calls.
     assert "write calls: job, recording" not in checks(writes, written, "io_uring")
     # Nor is a job that makes calls which it does not count.

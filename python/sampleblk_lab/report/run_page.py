@@ -72,6 +72,15 @@ class _Sections:
     def table(self, heading: str, table: Table, note: str = "", **how: Any) -> None:
         self.page.add_table(heading, table, self.note(heading, note), **how)
 
+    def view(self, heading: str, make: Callable[[], Table], note: str = "", **how: Any) -> None:
+        """The table of a view; why there is none, such as of ticks of a clock or of several buffers, in its place."""
+        try:
+            table = make()
+        except (InputError, UnsupportedError) as error:
+            self.page.add_text(heading, str(error), self.note(heading, "There is no table."))
+            return
+        self.table(heading, table, note, **how)
+
     def picture(self, heading: str, make: Callable[[], Plot], note: str = "") -> None:
         """A plot in both themes; without matplotlib, or without what it would show, the page does without."""
         try:
@@ -180,12 +189,9 @@ def run_page(directory: Path) -> Page:
         )
         sections.picture("Offsets", lambda: plot.offset_heatmap(offsets))
     if calls is not None:
-        try:
-            sections.table("System calls", calls.calls, names=_CALL_NAMES, bar="seconds")
-        except UnsupportedError as error:  # of a clock's ticks nothing says how many are a second
-            sections.page.add_text("System calls", str(error), sections.note("System calls", "There is no table."))
+        sections.view("System calls", lambda: calls.calls, names=_CALL_NAMES, bar="seconds")
         sizes = "Bytes moved by each read and write call, in powers of two."
-        sections.table("I/O sizes", calls.run.io_sizes().histogram(), sizes, bar="writes")
+        sections.view("I/O sizes", lambda: calls.run.io_sizes().histogram(), sizes, bar="writes")
     if graph is not None:
         _calls(sections, graph.run, str(spec.get("target") or _TARGET))
     if requests is not None:
@@ -294,9 +300,12 @@ def trust_checks(
 
 def _requests_against_driver(requests: Table, counters: dict[str, int]) -> list[Check]:
     found: list[Check] = []
-    if len(set(requests["device"].values)) != 1:  # the counters are of one
+    # The counters are of one device; several buffers may have the same requests.
+    if len(set(requests["device"].values)) != 1 or "buffer" in requests:
         return found
     operations, sectors = requests["operation"].values, requests["sectors"].values
+    # "WZ" (Linux 7.0): of zeroes the driver has a counter of its own.
+    operations = np.where(np.char.find(requests["rwbs"].values.astype(str), "WZ") >= 0, "WZ", operations)
     for direction, letter in (("read", "R"), ("write", "W"), ("discard", "D")):
         counter = f"{direction}_bytes"
         seen = 512 * int(sectors[operations == letter].sum())
@@ -311,6 +320,8 @@ def _requests_against_driver(requests: Table, counters: dict[str, int]) -> list[
 
 def _calls_against_job(result: FioResult, calls: Table) -> list[Check]:
     """What the jobs counted against the system calls that were recorded, for engines that make one for each I/O."""
+    if "buffer" in calls:  # several may have the same calls
+        return []
     about = result.json()
     shared = about.get("global options") or {}
     for job in about["jobs"]:
@@ -388,17 +399,16 @@ def _calls(sections: _Sections, run: Run, target: str) -> None:
     reached = f" The path to the first of {outline.target_calls} calls of {target}" if outline.target_calls else ""
     note = f"The longest call, of {outline.calls:,} recorded below it.{reached}{' is unfolded.' if reached else ''}"
     sections.page.add_outline("Call tree", outline, sections.note("Call tree") or note)
-    totals = run.graph().aggregate()
-    table = totals.head(_FUNCTIONS)
-    sections.table(
-        "Functions", table, f"The {len(table)} of {len(totals)} with the most time of their own.", bar="self"
-    )
+    table = run.graph().table()
+    of = np.unique(np.stack([table[name].codes for name in ("function", "module")]), axis=1).shape[1]
+    note = f"The {min(of, _FUNCTIONS)} of {of} with the most time of their own."
+    sections.view("Functions", lambda: run.graph().aggregate().head(_FUNCTIONS), note, bar="self")
 
 
 def _block(sections: _Sections, block: Block) -> None:
     if not len(block):
         return
-    sections.table("Block requests", block.latency(), "Where requests spend their time, in btt's words.")
+    sections.view("Block requests", block.latency, "Where requests spend their time, in btt's words.")
     sections.picture("Life of requests", lambda: plot.block_life(block))
     sections.picture("Queue depth", lambda: plot.queue_depth(block))
 
