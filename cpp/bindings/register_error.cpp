@@ -17,9 +17,14 @@ py::object error_class(const char* name) {
     return py::module_::import("sampleblk_lab.errors").attr(name);
 }
 
-// A message may quote bytes of a recording; those that are not UTF-8 come out as \xNN, as in a table.
+// A message may quote bytes of a recording; control characters and what is not UTF-8 come out as \xNN, as in a table.
 py::str text_of(const std::string& text) {
-    return py::str(printable(text));
+    return py::str(plain_text(text));
+}
+
+// Of a path only the latter: the file is looked for by it.
+py::str path_of(const std::string& path) {
+    return py::str(printable(path));
 }
 
 void raise(const py::object& exception) {
@@ -36,10 +41,10 @@ void translate(std::exception_ptr pointer) {
         const py::object path = error.path().empty() ? py::object(py::none()) : py::cast(error.path());
         raise(os_error(error.code(), text_of(error.what()), path));
     } catch (const InputError& error) {
-        raise(error_class("InputError")(text_of(error.message()), text_of(error.source()), error.line(),
+        raise(error_class("InputError")(text_of(error.message()), path_of(error.source()), error.line(),
                                         text_of(error.expected())));
     } catch (const FormatError& error) {
-        raise(error_class("FormatError")(text_of(error.path()), error.offset(), text_of(error.expected())));
+        raise(error_class("FormatError")(path_of(error.path()), error.offset(), text_of(error.expected())));
     } catch (const UnsupportedError& error) {
         raise(error_class("UnsupportedError")(text_of(error.feature()), text_of(error.reason()),
                                               text_of(error.remedy())));

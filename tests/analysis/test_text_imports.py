@@ -338,6 +338,14 @@ def test_a_line_of_no_strace_is_quoted_with_its_number(tmp_path):
     assert lab.read_strace(log, errors="skip").table().metadata["unread_lines"] == "1"
 
 
+def test_an_error_quotes_a_line_without_doing_anything_to_the_terminal(tmp_path):
+    (tmp_path / "log").write_bytes(b"no \x1b[31mred\x1b]0;title\x07 \xc2\x9b \xff call\n")
+    with pytest.raises(lab.FormatError) as error:
+        lab.read_strace(tmp_path / "log")
+    assert str(error.value).isprintable()
+    assert r"no \x1b[31mred\x1b]0;title\x07 \xc2\x9b \xff call" in str(error.value)
+
+
 @pytest.mark.parametrize("errors", ["strict", "skip"])
 def test_what_a_call_writes_is_no_table_of_strace(tmp_path, errors):
     log = tmp_path / "log"
