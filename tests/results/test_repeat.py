@@ -77,6 +77,9 @@ def test_variants_have_names() -> None:
     assert made.text().startswith("bfq against none: slower: ratio 2.000 [2.000, 2.000]")
     assert made._repr_html_().startswith("<p>bfq against none: <b>slower</b>: ratio 2.000")
     assert measure_both(lambda: 1.0, lambda: 2.0, max_repeats=10).text().startswith("slower: ratio 2.000")
+    odd = measure_both(lambda: 1.0, lambda: 2.0, names=("a<b>\n", "b"), max_repeats=10)
+    assert odd.text().startswith("b against a<b>\\n: slower: ratio 2.000")
+    assert odd._repr_html_().startswith("<p>b against a&lt;b&gt;\\n: <b>slower</b>: ratio 2.000")
     for names in (("one",), ("one", "one"), ("one", ""), "ab", ("a", "b", "c"), (1, 2), None):
         with pytest.raises(InputError, match="expected two names that differ"):
             measure_both(lambda: 1.0, lambda: 2.0, names=names)

@@ -103,6 +103,18 @@ def test_other_kernels_are_refused_unless_asked_for(tmp_path: Path) -> None:
         _compared(tmp_path, across=("cpu",))
 
 
+def test_what_a_set_says_does_nothing_to_the_terminal(tmp_path: Path) -> None:
+    odd = {"name": "here", "cpu": "x\x1b[31m\n"}
+    _save(tmp_path, "a", DATA[0]["fast"], at=1, test="t.py::\x1b[2J\n")
+    _save(tmp_path, "b", DATA[0]["fast"], at=2, test="t.py::\x1b[2J\n", host=odd)
+    for across in ((), ("machine",)):
+        told = text([_compared(tmp_path, across=across)])
+        assert len(told) in (2, 4)
+        assert all(line.isprintable() for line in told)
+        assert told[0] == r"t.py::\x1b[2J"
+        assert r"x\x1b[31m\n" in "".join(told)
+
+
 def test_a_point_release_is_the_same_kernel_with_a_note(tmp_path: Path) -> None:
     _save(tmp_path, "a", DATA[0]["fast"], at=1, kernel="6.1.0-55-amd64")
     _save(tmp_path, "b", [1.3 * value for value in DATA[0]["fast"]], at=2, kernel="6.1.0-56-amd64")

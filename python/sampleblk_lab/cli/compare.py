@@ -11,6 +11,7 @@ from pathlib import Path
 from sampleblk_lab import interrupts
 from sampleblk_lab.cli.output import add_json, show
 from sampleblk_lab.errors import InputError
+from sampleblk_lab.texts import readable
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -91,5 +92,5 @@ def run(options: argparse.Namespace) -> int:
     if not options.fail_slower or not failing:
         return 0
     for row in failing:
-        print(f"sampleblk-lab compare: {row.name}: {row.refused or row.verdict}", file=sys.stderr)
+        print(readable(f"sampleblk-lab compare: {row.name}: {row.refused or row.verdict}"), file=sys.stderr)
     return 1

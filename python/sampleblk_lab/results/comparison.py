@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sampleblk_lab import checked
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.results import stats
+from sampleblk_lab.texts import readable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +50,7 @@ class Comparison:
     def subject(self) -> str:
         """``"AFTER against BEFORE"``, by their names; empty where they have none of their own."""
         before, after = self.names
-        return "" if self.names == NAMES else f"{after} against {before}"
+        return "" if self.names == NAMES else readable(f"{after} against {before}")
 
     @property
     def different(self) -> bool:
@@ -82,7 +83,7 @@ class Comparison:
             f"[{low}, {high}] at {self.ratio.sure}, "
             f"Cliff's delta {self.effect:+.2f}, {count} {how}"
         )
-        return "\n".join([line, *(f"  note: {note}" for note in self.notes)])
+        return "\n".join([line, *(readable(f"  note: {note}") for note in self.notes)])
 
     def __str__(self) -> str:
         return self.text()

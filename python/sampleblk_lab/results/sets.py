@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.results import machine, stats
 from sampleblk_lab.results.comparison import SLOWER, Comparison, compare
+from sampleblk_lab.texts import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -191,8 +192,8 @@ def text(rows: Iterable[Row]) -> list[str]:
     """Lines for a terminal: a heading for each test, its verdict and notes below."""
     lines = []
     for row in rows:
-        lines.append(row.name)
-        said = row.comparison.text() if row.comparison else f"{NOT_COMPARED}: {row.refused}"
+        lines.append(readable(row.name))
+        said = row.comparison.text() if row.comparison else readable(f"{NOT_COMPARED}: {row.refused}")
         lines.extend(f"  {line}" for line in said.splitlines())
     return lines
 
