@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.errors import InputError
 
@@ -22,6 +22,12 @@ def count(name: str, value: int, least: int = 1, most: int = 1 << 20) -> int:
     if isinstance(value, bool) or not least <= number <= most:
         raise InputError(f"{name}={value!r}", expected=f"a whole number from {least} to {most}")
     return number
+
+
+def moments(selection: dict[str, Any]) -> None:
+    """The times from and to which a selection goes, in ns. Raises InputError."""
+    for name in selection.keys() & {"start", "stop"}:
+        selection[name] = count(name, selection[name], 0, (1 << 64) - 1)
 
 
 def flag(name: str, value: bool) -> bool:

@@ -56,6 +56,24 @@ def test_cpus_are_numbers_and_not_none_of_them(run: lab.Run, cpus: Any) -> None:
             view(cpus=cpus)
 
 
+@pytest.mark.parametrize("time", [-1, 1 << 64, 1.5e9, "now", True])
+def test_a_time_is_a_whole_number_of_ns(run: lab.Run, time: Any) -> None:
+    profile = lab.open_profile(DATA.parent / "profile/6.1-ours.data", use_paths=False)
+    for view in (run.counts, run.tables, run.syscalls, run.graph, profile.samples, profile.stacks):
+        for name in ("start", "stop"):
+            with pytest.raises(
+                lab.InputError, match=rf"^{name}=.* \(expected a whole number from 0 to 18446744073709551615"
+            ):
+                view(**{name: time})
+
+
+def test_what_selects_samples_is_a_name_or_yes_or_no() -> None:
+    profile = lab.open_profile(DATA.parent / "profile/6.1-ours.data", use_paths=False)
+    for wrong in ({"comm": 5}, {"event": b"cpu-clock"}, {"idle": "no"}, {"children": 2}):
+        with pytest.raises(lab.InputError, match=r"\(expected (a name|True or False)\)"):
+            profile.samples(**wrong)
+
+
 def test_events_of_a_process_are_those_of_each_way_to_name_it(run: lab.Run) -> None:
     pids = sorted(set(run.events(EVENT)["common_pid"].values.tolist()))
     each = [len(run.events(EVENT, pids=pid)) for pid in pids]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sampleblk_lab import renamed, run_files, tasks
+from sampleblk_lab import checked, renamed, run_files, tasks
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.results import machine
@@ -233,6 +233,7 @@ class Run:
             out["pids"] = self._tasks(out["pids"])
         if "cpus" in out:
             out["cpus"] = tasks.cpus(out["cpus"])
+        checked.moments(out)
         return out
 
     # -- events

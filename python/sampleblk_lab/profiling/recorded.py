@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab import checked, renamed, tasks
 from sampleblk_lab._native import core
+from sampleblk_lab.errors import InputError
 from sampleblk_lab.paths import in_home
 from sampleblk_lab.profiling.heatmap import HeatMap
 from sampleblk_lab.profiling.stacks import FlameGraph, Stacks
@@ -258,6 +259,12 @@ def _selection(fields: dict[str, Any]) -> dict[str, Any]:
         out["pids"] = tasks.ids(out["pids"], jobs_by="pids")
     if "cpus" in out:
         out["cpus"] = tasks.cpus(out["cpus"])
+    checked.moments(out)
+    for name in out.keys() & {"children", "idle"}:
+        checked.flag(name, out[name])
+    for name in out.keys() & {"comm", "event"}:
+        if not isinstance(out[name], str):
+            raise InputError(f"{name}={out[name]!r:.60}", expected="a name")
     return out
 
 
