@@ -636,3 +636,15 @@ def test_a_task_s_name_does_nothing_to_the_terminal(tmp_path):
         assert all(line.isprintable() for line in repr(view).splitlines())
     assert "\\x1b<" in repr(run.io_sizes())
     assert "jbd2" in repr(run.follow_through("fsync"))
+
+
+def test_a_difference_to_no_calls_is_all_of_them():
+    run = lab.open_run(DATA / "trace/6.1-graph.dat")
+    whole, none = run.graph(), run.graph("nonesuch")
+    names = set(whole.aggregate()["function"])
+    assert (len(none.diff(none)), set(none.diff(whole)["function"])) == (0, names)
+    assert set(none.diff(whole)["change"].values) <= {np.inf}
+    gone = whole.diff(none)
+    assert set(gone["function"]) == names
+    assert gone["calls_after"].codes.sum() == 0
+    assert gone["calls_before"].codes.sum() == len(whole)

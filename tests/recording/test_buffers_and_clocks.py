@@ -125,6 +125,21 @@ def test_a_page_says_which_views_take_one_buffer(source, tmp_path):
     assert "requests, driver" not in page
 
 
+def test_a_time_that_goes_back_is_no_duration(tmp_path):
+    file = version6.read(DATA / "6.1-syscalls.dat")
+    pages, at = bytearray(file.cpus[1]), 5 * 4096  # a call lies across the beginning of that page
+    struct.pack_into("<Q", pages, at, struct.unpack_from("<Q", pages, at)[0] - 5 * 10**9)
+    file.cpus = [file.cpus[0], bytes(pages)]
+    file.write(tmp_path / "trace.dat")
+    calls = lab.open_run(tmp_path / "trace.dat").syscalls()
+    once = lab.open_run(DATA / "6.1-syscalls.dat").syscalls().table()
+    table = calls.table()
+    assert table["duration"].codes.max() <= once["duration"].codes.max()
+    assert table.metadata["gaps"] == "1"
+    assert len(table) == calls.summary()["calls"].codes.sum() == len(once) - 1
+    assert [int(table.metadata[name]) - int(once.metadata[name]) for name in ("unpaired", "unfinished")] == [1, 1]
+
+
 def test_only_instances_are_no_empty_recording(tmp_path):
     file = version6.read(DATA / "6.1-graph.dat")
     file.instances, file.cpus = {"only": file.cpus}, [b""] * len(file.cpus)

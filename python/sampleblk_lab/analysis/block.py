@@ -71,7 +71,7 @@ class Block:
 
     def _spans(self, step: str, source: str, target: str) -> NDArray[Any]:
         begin, end = (self._table[name].codes.astype(np.int64) for name in (source, target))
-        there = (begin > 0) & (end > 0)
+        there = (begin > 0) & (end >= begin)  # else of a damaged page, whose time nobody can tell
         if step == "G2D":
             there &= self._table["inserted"].codes == 0
         spans: NDArray[Any] = (end - begin)[there]

@@ -25,6 +25,7 @@ DRIVER = "driver"
 _HTML_NODES = 1000
 # ns
 _AFTER = 1_000_000
+_MOST = 2**64 - 1
 
 
 @dataclass
@@ -74,7 +75,7 @@ class FollowThrough:
             raise IndexError(f"call {index} of {len(rows)} calls of {syscall}")
         row = int(rows[index])
         start, duration, task = (int(calls[name].codes[row]) for name in ("time", "duration", "pid"))
-        story = _Story(run, start, start + duration, task)
+        story = _Story(run, start, min(start + duration, _MOST - _AFTER), task)
         root = Node(f"{syscall} = {int(calls['ret'].codes[row])}", start, duration, story.name(task))
         metadata = dict(calls.metadata)
         off_cpu = story.tell(root, metadata)
@@ -100,7 +101,7 @@ class FollowThrough:
             "other tasks": _covered(others),
         }
         return Table.of(
-            {"where": list(columns), "time": np.array(list(columns.values()), dtype=np.int64)},
+            {"where": list(columns), "time": np.clip(list(columns.values()), 0, 2**63 - 1).astype(np.int64)},
             units={"time": "ns"},
             metadata=self.metadata,
             key="where",
@@ -168,7 +169,7 @@ class _Story:
         requests = self._requests()
         last = max((request.node.start + request.node.duration for request in requests), default=0)
         # Others go on for a moment after the call, and after the completion, that they worked for.
-        functions = self._functions(max(self._stop, last) + _AFTER)
+        functions = self._functions(min(max(self._stop, last) + _AFTER, _MOST))
         root.children = [node for node in functions.pop(self._task, []) if node.start < self._stop]
         for request in requests:
             queuer = self._worker(root, functions.get(request.pids["pid"], []), request.node.start)
@@ -226,10 +227,11 @@ class _Story:
         waited = moments["inserted"] or moments["gotten"] or moments["queued"]
         if moments["issued"] and waited:
             # Issued by the task that queued it, or by a worker of kblockd.
-            node.children.append(Node("to issue", waited, moments["issued"] - waited, self.name(pids["issuer"])))
+            span = max(moments["issued"] - waited, 0)
+            node.children.append(Node("to issue", waited, span, self.name(pids["issuer"])))
             self._worker(node, functions.get(pids["issuer"], []), moments["issued"])
         if moments["issued"] and moments["completed"]:
-            span = moments["completed"] - moments["issued"]
+            span = max(moments["completed"] - moments["issued"], 0)
             node.children.append(Node("issue to completion", moments["issued"], span, DRIVER))
             self._worker(node, functions.get(pids["completer"], []), moments["completed"])
 
@@ -257,7 +259,7 @@ class _Story:
             if before == self._task:
                 left = time
             elif after == self._task and left:
-                waits.append(Node("off CPU", left, time - left, context))
+                waits.append(Node("off CPU", left, max(time - left, 0), context))
                 left = 0
         return sum(wait.duration for wait in waits), waits
 

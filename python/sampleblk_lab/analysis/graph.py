@@ -178,8 +178,14 @@ class Graph:
         sides = []
         for side in (before, after):
             places = {name: row for row, name in enumerate(side[by])}
-            rows = np.array([places.get(name, -1) for name in names])
-            sides.append([np.where(rows >= 0, side[column].codes[rows], 0) for column in ("calls", "average", "total")])
+            rows = np.array([places.get(name, -1) for name in names], dtype=np.int64)
+            there = rows >= 0
+            values = []
+            for column in ("calls", "average", "total"):
+                of = side[column].codes
+                values.append(np.zeros(len(names), dtype=of.dtype))
+                values[-1][there] = of[rows[there]]
+            sides.append(values)
         (calls0, average0, total0), (calls1, average1, total1) = sides
         with np.errstate(divide="ignore", invalid="ignore"):
             change = np.where(np.isnan(average0), np.nan, np.where(average0 > 0, average1 / average0, np.inf))

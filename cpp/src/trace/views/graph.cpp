@@ -148,17 +148,21 @@ void GraphSink::leave(const Event& event) {
     while (!here.stack.empty() && here.stack.back().depth > depth) {
         here.stack.pop_back();
     }
-    // The kernel takes both from one clock in ns, whatever the buffer's is.
+    // The kernel takes both from one clock in ns, whatever the buffer's is. Each is of its CPU: a task that went to
+    // another one may be back before it began.
     const bool timed = exit_.call && exit_.ret;
-    const std::uint64_t duration = timed ? exit_.ret.get(event.data) - exit_.call.get(event.data) : 0;
+    const std::uint64_t called = timed ? exit_.call.get(event.data) : 0;
+    const std::uint64_t returned = timed ? exit_.ret.get(event.data) : 0;
+    const std::uint64_t duration = returned > called ? returned - called : 0;
     if (!here.stack.empty() && here.stack.back().depth == depth && here.stack.back().function == function) {
         const std::size_t row = here.stack.back().row;
         here.stack.pop_back();
-        out_.duration[row] = timed ? duration : event.time - out_.time[row];
-        out_.complete[row] = 1;
+        const bool known = timed ? returned >= called : event.time >= out_.time[row];
+        out_.duration[row] = timed || !known ? duration : event.time - out_.time[row];
+        out_.complete[row] = known ? 1 : 0;
         return;
     }
-    const std::uint64_t began = ns_ ? event.time - duration : event.time;
+    const std::uint64_t began = ns_ && duration <= event.time ? event.time - duration : event.time;
     const std::size_t row = add_row(began, event.place, pid, function, -1, 0);
     out_.duration[row] = duration;
     // Callees end before their caller does: those one level down since it began are its own.

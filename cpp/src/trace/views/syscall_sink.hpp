@@ -124,6 +124,13 @@ class SyscallSink : public PlainSink {
         }
         found->second.live = false;
         SyscallRow& call = found->second.call;
+        // Of a damaged page, whose time nobody can tell.
+        if (event.time < call.time) [[unlikely]] {
+            Counts& counts = counts_[event.place.buffer << 1U | (role->raw ? 1U : 0U)];
+            ++counts.unpaired;
+            ++counts.unfinished;
+            return;
+        }
         call.duration = event.time - call.time;
         call.ret = static_cast<std::int64_t>(role->value.get(event.data));
         take_(call);
