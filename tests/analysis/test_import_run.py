@@ -243,6 +243,13 @@ def test_biosnoop_s_lines_are_requests(tmp_path: Path) -> None:
     assert about["format"] == "biosnoop or iosnoop"
 
 
+def test_a_disk_named_like_a_number_keeps_its_name(tmp_path: Path) -> None:
+    text = BIOSNOOP.replace("xvda1  ", "007    ").replace("nvme0n1", "\N{SUPERSCRIPT TWO}      ")
+    run = lab.import_run(written(tmp_path / "text", text.splitlines()), directory=tmp_path / "run")
+    about = run.options["imported"]
+    assert (about["device 0,1"], about["device 0,2"]) == ("007", "\N{SUPERSCRIPT TWO}")
+
+
 def test_biosnoop_counts_from_the_first_completion(tmp_path: Path) -> None:
     """So the first request begins before 0, and completions that other CPUs saw before have negative times."""
     text = """\

@@ -66,7 +66,11 @@ def import_run(*sources: str | os.PathLike[str], directory: str | os.PathLike[st
         if made:
             target.rmdir()
         raise
-    facts = {name: int(value) if value.isdigit() else value for name, value in found.items()}
+    # A device's name may look like a number, also of another alphabet.
+    facts = {
+        name: int(value) if value.isdigit() and not name.startswith("device ") else value
+        for name, value in found.items()
+    }
     about = {"imported": facts, "sources": [str(file) for file in files]}
     (target / "recording.json").write_text(json.dumps(about, indent=1) + "\n")
     return open_run(target)
