@@ -162,3 +162,21 @@ def test_a_ratio_is_not_written_as_1_where_the_verdict_says_that_it_is_not() -> 
     assert made.text().startswith("slower: ratio 1.0004 [1.0004, 1.0004] at 98%")
     assert compare([1e9, 1.1e9] * 3, [1.0, 1.1] * 3).text().startswith("faster: ratio 0.000000001 [")
     assert compare([1.0, 1.1] * 3, [2.0, 2.2] * 3).text().startswith("slower: ratio 2.000 [")
+
+
+def test_many_samples_are_drawn_in_parts_that_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(4)
+    first, second = (np.exp(rng.normal(0, 0.3, count)) for count in (50, 31))
+    at_once = stats.interval(first), stats.ratio(first, second)
+    most = 0
+
+    def drawn(values: np.ndarray, **how: object) -> np.ndarray:
+        nonlocal most
+        most = max(most, values.size)
+        return sort(values, **how)
+
+    sort = np.sort
+    monkeypatch.setattr(stats, "_DRAWN", 1234)
+    monkeypatch.setattr(np, "sort", drawn)
+    assert (stats.interval(first), stats.ratio(first, second)) == at_once
+    assert most <= 1234

@@ -34,6 +34,8 @@ MIN_SAMPLES = 6
 CONFIDENCE = 0.98
 
 _RESAMPLES = 4000
+# Values that are drawn at a time: 64 MiB.
+_DRAWN = 1 << 23
 
 
 @dataclass(frozen=True)
@@ -119,8 +121,12 @@ def _pivots(values: Floats, rng: np.random.Generator, grain: float) -> tuple[flo
     (Sheppard's correction): a resample that has one value only would say that it knows the mean for sure.
     """
     mean, error = _trimmed(np.sort(values))
-    drawn = np.sort(rng.choice(values, size=(_RESAMPLES, len(values))), axis=-1)
-    means, errors = _trimmed(drawn)
+    rows = max(_DRAWN // len(values), 1)
+    parts = [
+        _trimmed(np.sort(rng.choice(values, size=(min(rows, _RESAMPLES - done), len(values))), axis=-1))
+        for done in range(0, _RESAMPLES, rows)
+    ]
+    means, errors = (np.concatenate(part) for part in zip(*parts, strict=True))
     rounding = grain / np.sqrt(12 * len(values))
     return float(mean), float(np.hypot(error, rounding)), means, np.hypot(errors, rounding)
 
