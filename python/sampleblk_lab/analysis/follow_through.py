@@ -100,8 +100,9 @@ class FollowThrough:
             "driver": _covered(node for node in self.root.walk() if node.context == DRIVER),
             "other tasks": _covered(others),
         }
+        times = [min(max(time, 0), 2**63 - 1) for time in columns.values()]  # whatever a damaged page says
         return Table.of(
-            {"where": list(columns), "time": np.clip(list(columns.values()), 0, 2**63 - 1).astype(np.int64)},
+            {"where": list(columns), "time": np.array(times, dtype=np.int64)},
             units={"time": "ns"},
             metadata=self.metadata,
             key="where",
