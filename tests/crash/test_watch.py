@@ -15,6 +15,7 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import threading
@@ -29,6 +30,7 @@ from crash.logs import at_any_time, with_marks
 from sampleblk_lab import InputError, UnsupportedError, crash
 
 RWF_APPEND = 0x10  # linux/fs.h
+RENAME_EXCHANGE, RENAME_WHITEOUT = 2, 4
 
 
 class Watch:
@@ -272,6 +274,50 @@ def test_a_folder_moves_with_all_that_is_in_it(watch: Watch) -> None:
     (watch.left / "moved").rename(watch.left / "folder")
     assert watch.said(before) == ""
     assert watch.said() == "folder is there, which was removed"
+
+
+def rename(old: str, new: str, flags: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.renameat2(-100, old.encode(), -100, new.encode(), flags) == 0, os.strerror(ctypes.get_errno())
+
+
+def test_what_is_below_a_folder_goes_where_that_is_exchanged(watch: Watch) -> None:
+    watch(lambda: rename("old", "folder", RENAME_EXCHANGE))
+    assert watch.said() == ""
+    (watch.left / "old/inner").unlink()
+    assert watch.said() == ""
+    (watch.left / "old").rmdir()
+    assert watch.said() == "old is gone"
+
+
+def test_a_rename_that_leaves_a_whiteout_leaves_one(watch: Watch) -> None:
+    def move() -> None:
+        rename("old", "moved", RENAME_WHITEOUT)
+        Path("old").unlink()
+
+    watch(move)
+    os.mkfifo(watch.left / "old")
+    assert watch.said(2) == ""
+
+
+def test_the_name_of_a_socket_is_made(watch: Watch) -> None:
+    def listen() -> None:
+        with socket.socket(socket.AF_UNIX) as one, socket.socket(socket.AF_UNIX) as other:
+            one.bind("folder/socket")
+            other.bind("\0abstract")
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", 0))
+        put("new", b"n")
+        Path("folder/socket").unlink()
+
+    watch(listen)
+    assert watch.found.events[1]["changes"] == [["folder/socket", "?"]]
+    assert watch.said() == ""
+    os.mkfifo(watch.left / "folder/socket")
+    (watch.left / "new").unlink()
+    assert watch.said(2) == ""
+    (watch.left / "folder/socket").rename(watch.left / "abstract")
+    assert watch.said(2) == "abstract is there, which never was"
 
 
 def test_what_was_removed_is_back_or_not_until_it_is_synced(watch: Watch) -> None:
@@ -802,6 +848,39 @@ def test_options_that_make_every_call_durable_are_told(tmp_path: Path, below: st
     finally:
         subprocess.run(["umount", place], check=True)
     assert found.unjudged == ["what the mount option sync promises"]
+
+
+def test_a_subvolume_is_of_the_same_file_system(tmp_path: Path) -> None:
+    """It has a device number of its own."""
+    for tool in ("mkfs.btrfs", "btrfs", "mount"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"no {tool} here")
+    with (tmp_path / "image").open("wb") as image:
+        image.truncate(130 << 20)
+    subprocess.run(["mkfs.btrfs", "-q", image.name], check=True, capture_output=True)
+    place = tmp_path / "mount"
+    place.mkdir()
+    try:
+        subprocess.run(["mount", "-o", "loop", image.name, place], check=True, capture_output=True)
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"nothing is mounted here: {error.stderr!r}")
+    volume = place / "volume"
+
+    def program() -> None:
+        put(str(volume / "old"), b"x", sync=False, offset=100)
+        put(str(volume / "new"), b"n" * 200)
+
+    marks: list[str] = []
+    try:
+        subprocess.run(["btrfs", "-q", "subvolume", "create", volume], check=True, capture_output=True)
+        (volume / "old").write_bytes(b"o" * 200)
+        check = crash.as_watched(crash.watched(program, place, marks.append))
+        check(place, with_marks(*marks))
+        (volume / "new").write_bytes(b"")
+        with pytest.raises(AssertionError, match="volume/new has 0 bytes, not 200"):
+            check(place, with_marks(*marks))
+    finally:
+        subprocess.run(["umount", place], check=True)
 
 
 def test_what_cannot_be_watched_is_refused_with_enosys(watch: Watch) -> None:

@@ -24,6 +24,7 @@ import hashlib
 import mmap
 import os
 import resource
+import socket
 import stat
 import time
 from array import array
@@ -76,7 +77,7 @@ _SEEN = (
     *_REMOVES,
     *_WRITES,
     *_COPIES,
-    *("truncate", "mmap", "mprotect", "pkey_mprotect", "ioctl", "open_by_handle_at", "chroot"),
+    *("truncate", "mmap", "mprotect", "pkey_mprotect", "ioctl", "open_by_handle_at", "chroot", "bind"),
     # Writes that no call of the program's makes. Programs that find these missing use others.
     *("io_uring_setup", "io_setup"),
 )
@@ -93,7 +94,8 @@ _HARMLESS = (
     *(0x80086601, 0x80087601, 0xC020660B, 0x801C581F, 0xC0185879),
 )
 _GET_FLAGS = 0x80086601
-_EXCHANGE = 2
+_EXCHANGE, _WHITEOUT = 2, 4
+_FAMILY_BYTES, _MOST_OF_ADDRESS = 2, 110  # linux/un.h
 _AT_SYMLINK_FOLLOW, _AT_EMPTY_PATH = 0x400, 0x1000
 _REALTIME_COARSE = 5  # linux/time.h
 
@@ -185,6 +187,7 @@ class _Watcher:
     def __init__(self, top: Path, mark: Callable[[str], object], rule: str, auto_da_alloc: bool) -> None:
         self._top = top
         self._device = top.stat().st_dev
+        self._mount = _mount_of(top)
         self._mark = mark
         self._replaces = auto_da_alloc
         self.found = Watched(rule)
@@ -238,7 +241,7 @@ class _Watcher:
         event: Event = {"by": call.name, "open": self._on_their_way(call.thread)}
         descriptor = -1 if call.name == "sync" else call.borrow(call.number(0, 32))
         try:
-            if descriptor >= 0 and os.fstat(descriptor).st_dev != self._device:
+            if descriptor >= 0 and not self._is_ours(os.getpid(), descriptor):
                 return None, None
             if whole:
                 event.update(names=_names(self._top), facts=self._all_facts())
@@ -328,9 +331,7 @@ class _Watcher:
     @staticmethod
     def _opened_as(call: Call, descriptor: int | None = None) -> dict[str, str]:
         """What /proc says of an open file, unless told the one that a call's first argument is: flags, pos."""
-        number = call.number(0, 32) if descriptor is None else descriptor
-        lines = proc.text(call.thread, f"fdinfo/{number}").splitlines()
-        return dict(line.split(":", 1) for line in lines if ":" in line)
+        return _about_descriptor(call.thread, call.number(0, 32) if descriptor is None else descriptor)
 
     def _look_at_flags(self, path: Path) -> None:
         """Whether a file has chattr's +S or +D, which make calls promise what is not looked at."""
@@ -425,7 +426,7 @@ class _Watcher:
         if name == "chroot":
             self._unjudged("whose files paths are after chroot(2)")
             return None
-        return self._named(call)
+        return self._bound(call) if name == "bind" else self._named(call)
 
     def _mapped(self, way: str | None) -> Event | None:
         event = self._touched(way, 0, None)
@@ -462,9 +463,8 @@ class _Watcher:
             way = self._descriptor(call, descriptor)
             self._not_through(call, descriptor, way)
             return self._touched(way, 0, None)
-        way = f"/proc/{call.thread}/fd/{descriptor}"
-        if request not in _HARMLESS and os.stat(way).st_dev == self._device:  # noqa: PTH116
-            path = self._relative(str(Path(way).readlink()))
+        if request not in _HARMLESS and self._is_ours(call.thread, descriptor):
+            path = self._relative(str(Path(f"/proc/{call.thread}/fd/{descriptor}").readlink()))
             self._unjudged(f"what ioctl(2) 0x{request:x} of {path or 'a file without a name'} changes or promises")
         return None
 
@@ -479,8 +479,14 @@ class _Watcher:
     def _descriptor(self, call: Call, descriptor: int) -> str | None:
         """A way to a regular file of ours that the program has open."""
         way = f"/proc/{call.thread}/fd/{descriptor}"
-        status = os.stat(way)  # noqa: PTH116
-        return way if status.st_dev == self._device and stat.S_ISREG(status.st_mode) else None
+        is_file = stat.S_ISREG(os.stat(way).st_mode)  # noqa: PTH116
+        return way if is_file and self._is_ours(call.thread, descriptor) else None
+
+    def _is_ours(self, process: int, descriptor: int) -> bool:
+        if os.stat(f"/proc/{process}/fd/{descriptor}").st_dev == self._device:  # noqa: PTH116
+            return True
+        # Each subvolume of a btrfs has a device number of its own.
+        return _about_descriptor(process, descriptor)["mnt_id"] == self._mount
 
     def _touched(
         self, way: str | None, first: int, last: int | None, *, size: int | None = None, end: int = 0
@@ -554,8 +560,8 @@ class _Watcher:
             if name in _LINKS:
                 there = old is not None and old in (names := _names(self._top))
                 return {"changes": [[new, names[old] if there and old is not None else _ANY]]}
-            exchange = name == "renameat2" and call.arguments[4] & _EXCHANGE
-            return None if old is None else self._renamed(old, new, bool(exchange))
+            flags = call.arguments[4] if name == "renameat2" else 0
+            return None if old is None else self._renamed(old, new, flags)
         index = (_MAKES | _REMOVES)[name]
         # The folder's descriptor is before the path.
         place = self._place(call, index - 1 if name.endswith("at") else None, index)
@@ -563,17 +569,35 @@ class _Watcher:
             return None
         return {"changes": [[place, _ANY if name in _MAKES else None]]}
 
-    def _renamed(self, old: str, new: str, exchange: bool) -> Event | None:
+    def _bound(self, call: Call) -> Event | None:
+        """A local socket's address is a name, which is made."""
+        size = call.number(2, 32)
+        if not _FAMILY_BYTES < size <= _MOST_OF_ADDRESS:
+            return None
+        address = call.bytes(1, size)
+        path = os.fsdecode(address[_FAMILY_BYTES:].split(b"\0", 1)[0])  # empty: an abstract one
+        if int.from_bytes(address[:_FAMILY_BYTES], "little") != socket.AF_UNIX or not path:
+            return None
+        place = self._placed(self._begun(call, None, path))
+        return None if place is None else {"changes": [[place, _ANY]]}
+
+    def _renamed(self, old: str, new: str, flags: int) -> Event | None:
         names = _names(self._top)
         if old not in names:
             return None
+        exchange = bool(flags & _EXCHANGE)
         changes: list[list[str | None]] = []
+        gone = []
         for there, here in ((old, new), (new, old)) if exchange else ((old, new),):
             for path in names:
                 if path == there or path.startswith(f"{there}/"):
                     changes.append([here + path[len(there) :], names[path]])
-                    if not exchange:
-                        changes.append([path, None])
+                    gone.append(path)
+        # Of two that are exchanged, one may have below it what the other has not.
+        come = {path for path, _ in changes}
+        changes += [[path, None] for path in gone if path not in come]
+        if flags & _WHITEOUT:
+            changes.append([old, _ANY])
         event: Event = {"changes": changes}
         if not exchange:
             event["moves"] = [old, new, names[old]]
@@ -599,12 +623,17 @@ class _Watcher:
 
     def _place(self, call: Call, folder: int | None, index: int) -> str | None:
         """The name that a path is, below the top."""
-        path = self._absolute(call, folder, index)
+        return self._placed(self._absolute(call, folder, index))
+
+    def _placed(self, path: str) -> str | None:
         parent, name = os.path.split(path.rstrip("/"))
         return self._relative(os.path.join(os.path.realpath(parent), name))  # noqa: PTH118
 
     def _absolute(self, call: Call, folder: int | None, index: int | None) -> str:
-        path = "" if index is None else call.text(index)
+        return self._begun(call, folder, "" if index is None else call.text(index))
+
+    @staticmethod
+    def _begun(call: Call, folder: int | None, path: str) -> str:
         for alias, meant in _OWN:
             if path == alias or path.startswith(f"{alias}/"):
                 # Of the program, not of us.
@@ -621,6 +650,20 @@ class _Watcher:
         if path == str(self._top):
             return "."
         return path[len(str(self._top)) + 1 :] if path.startswith(f"{self._top}/") else None
+
+
+def _about_descriptor(process: int, descriptor: int) -> dict[str, str]:
+    lines = proc.text(process, f"fdinfo/{descriptor}").splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def _mount_of(top: Path) -> str:
+    """The number of its mount, as /proc has it."""
+    descriptor = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return _about_descriptor(os.getpid(), descriptor)["mnt_id"]
+    finally:
+        os.close(descriptor)
 
 
 def _sync_all(_: int) -> None:
