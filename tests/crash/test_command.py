@@ -130,8 +130,8 @@ def test_a_disk_that_breaks_its_promises_is_asked_for(capsys: pytest.CaptureFixt
         (["explore", ".", "--check", "accounts:number"], "'accounts:number' is not a function"),
         (["explore", ".", "--check", "no_such_module:f"], "No module named 'no_such_module'"),
         (["explore", ".", "--check", "accounts:fine", "--model", "sample"], "a sample without an end"),
-        (["explore", ".", "--check", "accounts:fine", "--workers", "0"], "workers 0"),
-        (["explore", ".", "--check", "accounts:fine", "--failures", "0"], "failures 0"),
+        (["explore", ".", "--check", "accounts:fine", "--workers", "0"], "workers=0"),
+        (["explore", ".", "--check", "accounts:fine", "--failures", "0"], "failures=0"),
         (["explore", ".", "--check", "accounts:fine", "--model", "torn", "--block", "100"], "a block of 100 bytes"),
         (["explore", ".", "--check", "accounts:fine", "--complete-up-to", "99"], "at most 24"),
         (["import", "log", "new"], "what the disk held before is not known"),
@@ -162,8 +162,8 @@ def test_files_that_are_not_there_are_named(folder: Path, capsys: pytest.Capture
     ("options", "said"),
     [
         (["--seconds", "nan"], "seconds=nan (expected seconds, 0 or more"),
-        (["--states", "-1"], "states -1 (expected 0 or more)"),
-        (["--failures", "0"], "failures 0 (expected 1 or more)"),
+        (["--states", "-1"], "states=-1 (expected a whole number from 0"),
+        (["--failures", "0"], "failures=0 (expected a whole number from 1"),
     ],
 )
 @pytest.mark.usefixtures("folder")

@@ -8,6 +8,7 @@ import hashlib
 import itertools
 import os
 import random
+import re
 import signal
 import struct
 import sys
@@ -424,6 +425,17 @@ def test_states_that_cannot_be_are_refused(tmp_path: Path) -> None:
             image.take(core.CrashState(2, [], torn))
 
 
+def test_a_write_that_a_state_names_twice_is_refused(tmp_path: Path) -> None:
+    log = _log(tmp_path, journal([Op("write", 1, data=_fill(1, 3)), Op("write", 2, sector=1, data=_fill(2, 2))]))
+    image = log.image("")
+    for lost, torn in (([1, 1], []), ([1], [(1, 0, 1)]), ([2, 1, 2], [])):
+        state = log.state(2, lost=lost, torn=torn)
+        with pytest.raises(InputError, match="a state of 2 submissions"):
+            image.take(state.native)
+        with pytest.raises(InputError, match="a state of 2 submissions"):
+            assert state.marks
+
+
 def test_torn_writes_that_cannot_be_are_refused(tmp_path: Path) -> None:
     ops = [Op("write", 1, data=_fill(1, 3)), Op("write", 2, sector=3, data=_fill(2, 3), atomic=True)]
     log = _log(tmp_path, journal(ops))
@@ -567,8 +579,38 @@ def test_an_endless_model_needs_an_end(tmp_path: Path) -> None:
     for model in (crash.Torn(block_bytes=100), crash.Reorder(complete_up_to=25), crash.Torn(places=0)):
         with pytest.raises(InputError):
             _two_transfers(tmp_path).explore(_both_or_none, model=model)
-    with pytest.raises(InputError, match="workers 0"):
+    with pytest.raises(InputError, match="workers=0"):
         _two_transfers(tmp_path).explore(_both_or_none, workers=0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"check": None}, "check=None"),
+        ({"states": 2.5}, "states=2.5"),
+        ({"states": float("nan")}, "states=nan"),
+        ({"states": "5"}, "states='5'"),
+        ({"failures": None}, "failures=None"),
+        ({"workers": 1.5}, "workers=1.5"),
+        ({"workers": 100_000}, "workers=100000 (expected a whole number from 1 to 4096)"),
+        ({"model": crash.Prefix}, "(expected Prefix(), Reorder(), Torn() or Sample())"),
+        ({"model": ""}, "model=''"),
+        ({"model": crash.Torn(block_bytes="4096")}, "a block of '4096' bytes"),  # type: ignore[arg-type]
+        ({"model": crash.Torn(block_bytes=1 << 45)}, "a block of 35184372088832 bytes"),
+        ({"vm": "6.12"}, "vm='6.12' (expected True, or a dict"),
+    ],
+)
+def test_what_no_exploration_is_asked_for_by_is_named(tmp_path: Path, asked: dict[str, Any], said: str) -> None:
+    log = _two_transfers(tmp_path)
+    with pytest.raises(InputError, match=re.escape(said)):
+        log.explore(**{"check": _both_or_none, **asked})
+
+
+@pytest.mark.parametrize("size", [-1, 0, "24M", 1 << 70])
+def test_a_size_that_no_disk_has_is_named(tmp_path: Path, size: Any) -> None:
+    (tmp_path / "log").write_bytes(log_writes())
+    with pytest.raises(InputError, match=re.escape(f"size_bytes={size!r}")):
+        crash.Log(tmp_path / "log", base="zeros", size_bytes=size)
 
 
 # --- in several processes --------------------------------------------------------------------------------------------

@@ -341,8 +341,10 @@ void check_of(const Log& log, const State& state) {
         const std::uint64_t sectors = write.sectors();
         return tear.sectors > 0 && tear.sectors < sectors && tear.first <= sectors - tear.sectors && !write.atomic;
     };
+    const auto is_lost = [&](const Tear& tear) { return std::ranges::binary_search(state.lost, tear.write); };
     if (state.submitted > log.writes().size() || !std::ranges::all_of(state.lost, can_be) ||
-        !std::ranges::all_of(state.torn, can_tear) ||
+        std::ranges::adjacent_find(state.lost, std::ranges::greater_equal{}) != state.lost.end() ||
+        !std::ranges::all_of(state.torn, can_tear) || std::ranges::any_of(state.torn, is_lost) ||
         std::ranges::adjacent_find(state.torn, std::ranges::greater_equal{}, &Tear::write) != state.torn.end()) {
         throw InputError("a state of " + std::to_string(state.submitted) + " submissions", {}, 0,
                          "one of this log, of " + std::to_string(log.writes().size()));

@@ -7,6 +7,7 @@ import contextlib
 import os
 import shlex
 import shutil
+import sys
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,10 +18,11 @@ from sampleblk_lab._native import core
 from sampleblk_lab.crash.checks import Check, ask
 from sampleblk_lab.crash.disks import ImageFile, cloned
 from sampleblk_lab.crash.log import State, some
-from sampleblk_lab.crash.model import Sample
+from sampleblk_lab.crash.model import Sample, native_model
 from sampleblk_lab.crash.resident import ResidentTools
 from sampleblk_lab.crash.shares import Share
 from sampleblk_lab.crash.timeline import by_text, missing, missing_table
+from sampleblk_lab.crash.under_way import MOST_WORKERS
 from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
 from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.progress import Line
@@ -427,17 +429,16 @@ class Wanted:
     progress: bool
 
     def __post_init__(self) -> None:
+        native_model(self.model)
         if isinstance(self.model, Sample) and self.states is None and self.seconds is None:
             raise InputError("a sample without an end", expected="states=, or seconds=")
         if self.seconds is not None:
             checked.seconds("seconds", self.seconds, none=True)
-        for name, value, least in (
-            ("states", self.states, 0),
-            ("workers", self.workers, 1),
-            ("failures", self.failures, 1),
-        ):
-            if value is not None and value < least:
-                raise InputError(f"{name} {value}", expected=f"{least} or more")
+        if self.states is not None:
+            checked.count("states", self.states, 0, sys.maxsize)
+        if self.workers is not None:
+            checked.count("workers", self.workers, 1, MOST_WORKERS)
+        checked.count("failures", self.failures, 1, sys.maxsize)
         if self.order not in ORDERS:
             raise InputError(f"order={self.order!r}", expected=" or ".join(map(repr, ORDERS)))
 

@@ -7,20 +7,22 @@ import functools
 import os
 import re
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sampleblk_lab import checked
 from sampleblk_lab._native import core
 from sampleblk_lab.crash import submitters
-from sampleblk_lab.crash.model import Reorder
+from sampleblk_lab.crash.model import Reorder, native_model
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from sampleblk_lab.crash.explore import Exploration
     from sampleblk_lab.crash.model import Model
@@ -182,7 +184,9 @@ class Log:
                 expected="base=IMAGE, or base='zeros' for nothing",
             )
         self.base = None if base == "zeros" else Path(base)
-        if size_bytes is None:
+        if size_bytes is not None:
+            checked.count("size_bytes", size_bytes, 512, 1 << 62)
+        else:
             size_bytes = self.base.stat().st_size if self.base else self.native.end_sector * 512
         self.size_bytes = size_bytes
         self._files = {file: _identity(file) for file in (self.path, self.base) if file is not None}
@@ -205,13 +209,13 @@ class Log:
 
     def states(self, model: Model | None = None) -> Iterator[State]:
         """The states, one after another, the same ones each time; :class:`Reorder` unless said."""
-        states = core.CrashStates(self.native, (model or Reorder()).native())
+        states = core.CrashStates(self.native, native_model(Reorder() if model is None else model))
         while (state := states.next()) is not None:
             yield State(self, state)
 
     def count(self, model: Model | None = None) -> float:
         """How many states a model has; infinity above 1.8e308. Of :class:`Sample`: those without a torn write."""
-        return core.CrashStates(self.native, (model or Reorder()).native()).count()
+        return core.CrashStates(self.native, native_model(Reorder() if model is None else model)).count()
 
     def state(
         self,
@@ -230,9 +234,9 @@ class Log:
             InputError: There is no such write.
         """
         index = {int(sequence): write for write, sequence in enumerate(self.sequences)}
+        checked.count("submitted", submitted, 0, len(self))
         wanted = [*lost, *(sequence for sequence, _, _ in torn)]
-        unknown = [sequence for sequence in wanted if sequence not in index]
-        if unknown or not 0 <= submitted <= len(self):
+        if any(sequence not in index for sequence in wanted):
             raise InputError(
                 f"a state after {submitted} submissions without {wanted}",
                 str(self.path),
@@ -403,14 +407,19 @@ class Log:
         """
         from sampleblk_lab.crash.explore import Wanted, explore
 
+        if not callable(check):
+            raise InputError(f"check={check!r}", expected="a function of an image's path and a state")
         self.check_files()
-        wanted = Wanted(model or Reorder(), states, seconds, failures, workers, clones, resume, order, progress)
+        model = Reorder() if model is None else model
+        wanted = Wanted(model, states, seconds, failures, workers, clones, resume, order, progress)
         if vm is None or vm is False:
             return explore(self, check, wanted, client)
         from sampleblk_lab.crash.guests import explore_in_vms
 
         if client is not None:
             raise InputError("a VM beside a client", expected="one of them")
+        if vm is not True and not isinstance(vm, Mapping):
+            raise InputError(f"vm={vm!r}", expected="True, or a dict such as {'kernel': '6.12'}")
         return explore_in_vms(self, check, wanted, {} if vm is True else vm)
 
     def __len__(self) -> int:

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 
 from sampleblk_lab._native import core
+from sampleblk_lab.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -71,17 +73,24 @@ class Sample:
 Model = Prefix | Reorder | Torn | Sample
 
 
-def _sectors(block_bytes: int) -> int:
-    from sampleblk_lab.errors import InputError
+def native_model(model: Model) -> core.CrashModel:
+    """The model of the core. Raises InputError for what is none, such as a model's class or name."""
+    if not isinstance(model, Model):
+        raise InputError(f"model={model!r}", expected="Prefix(), Reorder(), Torn() or Sample()")
+    return model.native()
 
-    if block_bytes < 512 or block_bytes % 512:
-        raise InputError(f"a block of {block_bytes} bytes", expected="a multiple of 512")
-    return block_bytes // 512
+
+def _sectors(block_bytes: int) -> int:
+    try:
+        size = operator.index(block_bytes)
+    except TypeError:
+        size = 0
+    if not 512 <= size < 1 << 32 or size % 512:
+        raise InputError(f"a block of {block_bytes!r} bytes", expected="a multiple of 512, below 4 GiB")
+    return size // 512
 
 
 def _model(kind: core.CrashModelKind, **fields: int) -> core.CrashModel:
-    from sampleblk_lab.errors import InputError
-
     made = core.CrashModel()
     made.kind = kind
     for name, value in fields.items():

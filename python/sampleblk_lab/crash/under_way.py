@@ -14,7 +14,8 @@ from pathlib import Path
 #: What a watchdog says on the console before it ends the kernel.
 HANGS = "sampleblk-lab: one state has been checked for"
 
-_MOST_WORKERS = 4096
+#: Of one exploration.
+MOST_WORKERS = 4096
 
 
 class UnderWay:
@@ -28,7 +29,7 @@ class UnderWay:
     """
 
     def __init__(self, path: Path, deadline_s: float) -> None:
-        self._since_ns = memoryview(mmap.mmap(-1, 8 * _MOST_WORKERS)).cast("Q")
+        self._since_ns = memoryview(mmap.mmap(-1, 8 * MOST_WORKERS)).cast("Q")
         # Past the guest's page cache, which a panic takes with it. QEMU leaves the host's to the file.
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_DIRECT | os.O_CLOEXEC, 0o600)
         parent = os.getpid()

@@ -31,7 +31,7 @@ struct State {
 };
 
 // Throws InputError for a state that is not of the log: it loses what is not submitted by then, or durable; or it tears
-// an atomic write, or leaves nothing, all or more of a torn one.
+// an atomic write, or leaves nothing, all or more of a torn one; or it names a write twice.
 void check_of(const Log& log, const State& state);
 
 // How many of the log's marks are set at the last moment at which a crash may leave a state's contents. Writes that
