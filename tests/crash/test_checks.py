@@ -166,6 +166,27 @@ def test_sqlite_has_equal_rows_as_often_as_they_were_acknowledged(root: Path) ->
     assert _fails(check, root, with_marks("one", "all")) == ""
 
 
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: crash.promised({"one": {"/etc/hostname": None}}), "file '/etc/hostname' (expected its name below"),
+        (lambda: crash.promised({"one": {"a": b"", "../a": b"1"}}), "file '../a'"),
+        (lambda: crash.promised({"one": {"a": (None, "1")}}), "a has '1' (expected bytes"),
+        (lambda: crash.promised({"one": ["a"]}), "'one' promises ['a']"),
+        (lambda: crash.replaced("/a", b"1", b"2"), "file '/a'"),
+        (lambda: crash.replaced("a", "1", b"2"), "a has '1'"),
+        (lambda: crash.appended("/a", b"", {}), "file '/a'"),
+        (lambda: crash.appended("a", "1", {}), "a has '1'"),
+        (lambda: crash.appended("a", b"1", {"one": 2}), "acknowledged['one']=2 (expected a whole number from 0 to 1)"),
+        (lambda: crash.sqlite("/a", "SELECT 1", {}), "file '/a'"),
+    ],
+)
+def test_what_no_file_of_the_state_can_keep_is_refused(make: Callable[[], object], said: str) -> None:
+    """A name from the root would be this machine's own file."""
+    with pytest.raises(InputError, match=re.escape(said)):
+        make()
+
+
 @pytest.mark.parametrize("empty", [crash.all_of, lambda: crash.promised({}), lambda: crash.promised({"begin": {}})])
 def test_a_check_that_cannot_fail_is_refused(empty: Callable[[], object]) -> None:
     with pytest.raises(InputError, match=r"no checks|nothing is promised"):

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 
-from sampleblk_lab import leftovers, trust
+from sampleblk_lab import checked, leftovers, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.crash import resident
 from sampleblk_lab.device.filesystem import BusyError, ToolError, checker, find_tool, holders, run_tool
@@ -320,6 +320,15 @@ def _set(state: State, promises: Mapping[str, Any]) -> dict[str, Any]:
     return {mark: promises[mark] for mark in reversed(latest) if mark in promises}
 
 
+def _check_promise(name: str, *contents: object) -> None:
+    """Raises InputError for a file of this machine's own, and for contents that no file has."""
+    if not isinstance(name, (str, os.PathLike)) or Path(name).is_absolute() or ".." in Path(name).parts:
+        raise InputError(f"file {name!r}", expected="its name below the mount point, such as 'folder/file'")
+    for content in contents:
+        if not isinstance(content, (bytes, bytearray, type(None))):
+            raise InputError(f"{name} has {content!r}", expected="bytes, such as b'text', or None")
+
+
 def _content(path: Path) -> bytes | None:
     """What a file holds; None when there is none."""
     try:
@@ -350,10 +359,16 @@ def promised(
         check: Called with the path and the part of `promises` whose marks had been set for certain.
 
     Raises:
-        InputError: Nothing is promised, which every state would keep.
+        InputError: Nothing is promised, which every state would keep; a name that is not below the mount point, or
+            contents that are not bytes.
     """
     if not isinstance(promises, Mapping) or not promises or (check is None and not any(promises.values())):
         raise InputError(f"nothing is promised by {promises!r}", expected="mark -> what holds from there on")
+    for mark, promise in promises.items() if check is None else ():
+        if not isinstance(promise, Mapping):
+            raise InputError(f"{mark!r} promises {promise!r}", expected="a file's name -> what it holds")
+        for name, wanted in promise.items():
+            _check_promise(name, *(wanted if isinstance(wanted, tuple) else (wanted,)))
 
     def run(path: Path, state: State) -> None:
         due = _set(state, promises)
@@ -386,7 +401,11 @@ def replaced(
         new: What it holds after.
         begun: A mark: before it nothing is asked. None: always.
         done: A mark: after it the file is the new one.
+
+    Raises:
+        InputError: A name that is not below the mount point, or contents that are not bytes.
     """
+    _check_promise(name, old, new)
 
     def run(path: Path, state: State) -> None:
         due = _set(state, dict.fromkeys(mark for mark in (begun, done) if mark is not None))
@@ -410,7 +429,14 @@ def appended(name: str, content: bytes, acknowledged: Mapping[str, int]) -> Call
         name: The file.
         content: All that was written to it, in the end.
         acknowledged: Mark -> the bytes that were there for certain when it was set.
+
+    Raises:
+        InputError: A name that is not below the mount point, contents that are not bytes, or more acknowledged than
+            was appended.
     """
+    _check_promise(name, content)
+    for mark, least in acknowledged.items():
+        checked.count(f"acknowledged[{mark!r}]", least, 0, len(content))
 
     def run(path: Path, state: State) -> None:
         due = _set(state, acknowledged)
@@ -443,8 +469,10 @@ def sqlite(name: str, query: str, acknowledged: Mapping[str, Sequence[Any]]) -> 
             row that is there twice is listed twice.
 
     Raises:
-        InputError: A row is not a tuple or a list: a text would be a row of its letters.
+        InputError: A row is not a tuple or a list: a text would be a row of its letters; a name that is not below the
+            mount point.
     """
+    _check_promise(name)
     for mark, rows in acknowledged.items():
         for row in [rows] if isinstance(rows, (str, bytes)) else rows:
             if not isinstance(row, (tuple, list)):
