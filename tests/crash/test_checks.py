@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -237,6 +238,84 @@ def test_the_files_of_a_recovered_ext4_are_checked_without_its_kernel(ext4: cras
         ext4.check(ext4.state(2), check)
     with pytest.raises(InputError, match="the files of a btrfs"):
         crash.recovers("btrfs", check)
+
+
+@pytest.fixture
+def orphans(tmp_path: Path) -> Path:
+    """What a crash leaves of an ext4 with an orphan file, of which a file was removed that is still open."""
+    mkfs = find_program("mkfs.ext4")
+    assert mkfs is not None
+    disk, place = tmp_path / "disk.img", tmp_path / "mount"
+    disk.touch()
+    os.truncate(disk, 16 << 20)
+    if subprocess.run([mkfs, "-q", "-O", "orphan_file", disk], check=False, capture_output=True).returncode:
+        pytest.skip("an e2fsprogs without orphan files")
+    place.mkdir()
+    if subprocess.run(["mount", "-o", "loop", disk, place], check=False, capture_output=True).returncode:
+        pytest.skip("nothing is mounted here")
+    try:
+        with (place / "open").open("wb") as file:
+            file.write(bytes(50000))
+            file.flush()
+            os.fsync(file.fileno())
+            (place / "open").unlink()
+            fd = os.open(place, os.O_RDONLY)
+            os.fsync(fd)
+            os.close(fd)
+            shutil.copy(disk, tmp_path / "crashed.img")
+    finally:
+        subprocess.run(["umount", place], check=True)
+    return tmp_path / "crashed.img"
+
+
+def test_what_released_orphans_leave_in_their_file_is_no_failure(orphans: Path) -> None:
+    log = orphans.with_name("log")
+    log.write_bytes(log_writes())
+    found = crash.Log(log, base=orphans).explore(crash.recovers("ext4"), progress=False)
+    assert found.ok, found.text()
+    assert found.checked == 1
+
+
+ORPHAN_FILE = """e2fsck 1.47.0 (5-Feb-2023)
+Pass 1: Checking inodes, blocks, and sizes
+Pass 5: Checking group summary information
+Free blocks count wrong (33522, counted=33472).
+Fix? no
+
+Orphan file (inode 12) block 13 is not clean.
+Clear? no
+
+Failed to initialize orphan file.
+Recreate? no
+
+
+disk.img: ********** WARNING: Filesystem still has errors **********
+
+disk.img: 11/10240 files (0.0% non-contiguous), 7438/40960 blocks
+"""
+CLEARED = "disk.img: recovering journal\nClearing orphaned inode 13 (uid=0, gid=0, mode=0100644, size=50000)\n"
+
+
+@pytest.mark.parametrize(
+    ("replayed", "said", "passes"),
+    [
+        (CLEARED, ORPHAN_FILE, True),
+        ("disk.img: recovering journal\n", ORPHAN_FILE, False),
+        (CLEARED, ORPHAN_FILE.replace("Pass 5", "Inode bitmap differences: -13\nFix? no\n\nPass 5"), False),
+        (CLEARED, ORPHAN_FILE.replace("block 13 is not clean", "block 13 has wrong magic"), False),
+        (CLEARED, f"{ORPHAN_FILE}Segmentation fault\n", False),
+    ],
+)
+def test_whatever_else_is_wrong_beside_released_orphans_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replayed: str, said: str, passes: bool
+) -> None:
+    def check(command: list[str], _image: str) -> None:
+        raise ToolError(command, 4, said)
+
+    monkeypatch.setattr("sampleblk_lab.crash.resident.run", lambda *_, **__: replayed)
+    monkeypatch.setattr("sampleblk_lab.crash.resident.check", check)
+    with contextlib.nullcontext() if passes else pytest.raises(ToolError):
+        crash.recovers("ext4")(tmp_path / "disk.img", with_marks("one"))
 
 
 # --- failures written out --------------------------------------------------------------------------------------------
