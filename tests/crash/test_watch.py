@@ -28,6 +28,7 @@ import pytest
 
 from crash.logs import at_any_time, with_marks
 from sampleblk_lab import InputError, UnsupportedError, crash
+from sampleblk_lab.crash.checks import plain_only
 
 RWF_APPEND = 0x10  # linux/fs.h
 RENAME_EXCHANGE, RENAME_WHITEOUT = 2, 4
@@ -318,6 +319,27 @@ def test_the_name_of_a_socket_is_made(watch: Watch) -> None:
     assert watch.said(2) == ""
     (watch.left / "folder/socket").rename(watch.left / "abstract")
     assert watch.said(2) == "abstract is there, which never was"
+
+
+def test_a_fifo_is_not_missed_where_files_are_written_out_without_it(watch: Watch) -> None:
+    def make() -> None:
+        os.mkfifo("fifo")
+        sync(".")
+        Path("fifo").rename("moved")
+        put("new", b"n")
+        Path("moved").unlink()
+
+    watch(make)
+    renamed, synced = 4, len(watch.marks) - 1
+    token = plain_only.set(True)
+    try:
+        assert watch.said(synced) == ""
+        assert watch.said(renamed) == "new is there, which never was"
+        (watch.left / "new").unlink()
+        assert watch.said(renamed) == ""
+    finally:
+        plain_only.reset(token)
+    assert watch.said(renamed) == "neither fifo nor moved is the file that was renamed from one to the other"
 
 
 def test_what_was_removed_is_back_or_not_until_it_is_synced(watch: Watch) -> None:

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab import leftovers, proc
 from sampleblk_lab.crash import intercept
-from sampleblk_lab.crash.checks import check_marks, ready
+from sampleblk_lab.crash.checks import check_marks, plain_only, ready
 from sampleblk_lab.errors import InputError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -780,6 +780,11 @@ class _Contents:
         return ""
 
 
+def _is_left_out(value: str | None) -> bool:
+    """Whether what a name stands for is not looked at, as nobody could have written it there."""
+    return value is not None and value.startswith("o") and plain_only.get()
+
+
 def _overlaps(event: Event, first: int, last: int) -> bool:
     return bool(event["first"] < last and (event["last"] is None or event["last"] > first))
 
@@ -850,14 +855,14 @@ class _Known:
                 return said
         for old, new, value, number in self.moves:
             later = any(changed in (old, new) for changed, _, at in self.pending if at > number)
-            if not later and old not in there and self._differs(new, value, there.get(new)):
+            if not later and old not in there and not _is_left_out(value) and self._differs(new, value, there.get(new)):
                 return f"neither {old} nor {new} is the file that was renamed from one to the other"
         return ""
 
     def _wrong_name(self, path: str, found: Path | None) -> str:
         allowed = [self.names.get(path), *(value for name, value, _ in self.pending if name == path)]
         if found is None:
-            if None in allowed or _ANY in allowed:
+            if None in allowed or _ANY in allowed or any(_is_left_out(value) for value in allowed):
                 return ""
             return f"{path} is gone"
         if _ANY in allowed:
