@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from crash.logs import SECTOR, SECTORS, log_writes, picky, recorded, told
+from crash.logs import MARK, SECTOR, SECTORS, log_writes, picky, recorded, told
 from sampleblk_lab import InputError, SampleblkError, ToolError, UnsupportedError, crash
 from sampleblk_lab.cli import main
 from sampleblk_lab.crash import cluster as explorer
@@ -59,6 +59,19 @@ def test_any_executor_finds_what_one_process_finds(tmp_path: Path, asked: dict[s
         there = log.explore(picky, client=executor, **asked)
     assert told(there) == told(here)
     assert here.checked > 10 or asked["failures"] == 1
+
+
+def promised_at_the_end(image: Path, state: crash.State) -> None:
+    assert "end" not in state.marks or image.read_bytes()[0]
+
+
+def test_what_a_later_crash_loses_is_told_of_a_state_that_loses_nothing(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(log_writes((0, 0, b"\1" * SECTOR), (MARK, 0, b"end")))
+    log = crash.Log(tmp_path / "log", base="zeros")
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
+        there = log.explore(promised_at_the_end, model=crash.Prefix(), client=executor)
+    assert told(there) == told(log.explore(promised_at_the_end, model=crash.Prefix()))
+    assert there.failures[0].reduced.lost == [1]
 
 
 def test_a_short_draw_ends_where_nothing_new_comes(tmp_path: Path) -> None:

@@ -274,7 +274,8 @@ class _Cluster:
             state = State.of(self._task.log, one.states[index])
             reduced = State.of(self._task.log, bare)
             self._reached[number] = looked_at, Failure(state, reduced, unpacked(error), self._task.check)
-            if not one.reducing and (state.native.lost or state.native.torn):
+            late = state.at_last_mark().native
+            if not one.reducing and (late.lost or late.torn):
                 # Reduced where it was found, and by a call of its own: what Ctrl-C ends is not the finding.
                 worker = outcome.facts["worker"]
                 self._waiting.appendleft(_Range(number, [one.states[index]], [looked_at], reducing=True, to=worker))
