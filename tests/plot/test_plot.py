@@ -41,6 +41,7 @@ def block() -> Block:
     queued = 1000 * np.arange(1, n + 1, dtype=np.uint64)
     columns = {
         "device": ["259,0"] * n,
+        "operation": ["W"] * n,
         "queued": queued,
         "gotten": queued,
         "inserted": np.where(np.arange(n) % 2, queued + 100, 0).astype(np.uint64),
