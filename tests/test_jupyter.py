@@ -24,6 +24,7 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+from traitlets.config import Config
 
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.jupyter import frames, guest, host, magics
@@ -432,7 +433,8 @@ class _Recorded:
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InteractiveShell:
     """A shell whose magics record nothing."""
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
-    shell = InteractiveShell()
+    # It would write its history as pytest ends, when the folder has gone.
+    shell = InteractiveShell(config=Config(HistoryManager={"enabled": False}))
     shell.register_magics(magics.SampleblkMagics)
     monkeypatch.setattr(magics.lab, "record", _Recorded)
     monkeypatch.setattr(magics.lab, "profile", _Recorded)

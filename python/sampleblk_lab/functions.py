@@ -51,6 +51,22 @@ def named(text: str, option: str, *, files_in: Path | None = None) -> Callable[.
     return found  # type: ignore[no-any-return]
 
 
+def check_takes(function: object, what: str, *arguments: str) -> None:
+    """Raises InputError for what cannot be called with so many arguments: each call would fail, whatever it is of."""
+    expected = f"a function of {', '.join(arguments)}"
+    if not callable(function):
+        raise InputError(f"{what}={function!r}", expected=expected)
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError):  # not every one of C has it
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        raise InputError(f"{what}={name}{signature}", expected=expected) from None
+
+
 def check_ran(said: object, what: str) -> None:
     """Raises InputError where nothing of a function that returned `said` has run, as of an async one or a generator."""
     if not (inspect.isgenerator(said) or inspect.isasyncgen(said) or inspect.isawaitable(said)):

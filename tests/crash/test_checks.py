@@ -188,6 +188,38 @@ def test_what_no_file_of_the_state_can_keep_is_refused(make: Callable[[], object
         make()
 
 
+def test_a_symbolic_link_of_a_state_leads_to_no_file_of_this_machine(log: crash.Log, root: Path) -> None:
+    own = root.parent / "own"
+    own.write_bytes(b"own")
+    (root / "folder").mkdir()
+    (root / "folder/file").write_bytes(b"state")
+    for name, target in (("from-root", "/folder/file"), ("up", f"../../../{own}"), ("folder/beside", "../from-root")):
+        (root / name).symlink_to(target)
+    (root / "one").symlink_to("two")
+    (root / "two").symlink_to("one")
+    state = log.state(2)
+    for name, said in (("from-root", b"state"), ("folder/beside", b"state"), ("up", None)):
+        crash.promised({"one": {name: said}})(root, state)
+    assert "there is no such file" in _fails(crash.replaced("up", b"old", b"own", done="two"), root, state)
+    with pytest.raises(OSError, match="Too many levels"):
+        crash.appended("one", b"x", {"one": 1})(root, state)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: crash.mounted("ext4", lambda _folder: None),
+        lambda: crash.recovers("ext4", lambda: None),
+        lambda: crash.promised({"one": 1}, lambda _folder, _due, _more: None),
+        lambda: crash.all_of(lambda *_: None, print, lambda _state, /: None),
+    ],
+)
+def test_a_check_of_other_arguments_is_no_finding(make: Callable[[], object]) -> None:
+    """Each state failed by a TypeError of the call."""
+    with pytest.raises(InputError, match=r"check=.*lambda.* \(expected a function of folder, "):
+        make()
+
+
 @pytest.mark.parametrize("empty", [crash.all_of, lambda: crash.promised({}), lambda: crash.promised({"begin": {}})])
 def test_a_check_that_cannot_fail_is_refused(empty: Callable[[], object]) -> None:
     with pytest.raises(InputError, match=r"no checks|nothing is promised"):

@@ -209,8 +209,10 @@ def test_more_than_all_was_not_checked_before(tmp_path: Path, way: str) -> None:
 
 def test_where_nothing_can_be_written_nothing_is_explored(tmp_path: Path) -> None:
     log = recorded(tmp_path / "log")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(InputError, match="no such folder/file"):
         log.explore(_never, resume=tmp_path / "no such folder/file")
+    with pytest.raises(OSError, match="/proc/"):
+        log.explore(_never, resume="/proc/file")
 
 
 def _never(_image: Path, _state: crash.State) -> None:

@@ -385,6 +385,8 @@ def test_bases_that_cannot_be_are_named(tmp_path: Path) -> None:
         log = crash.Log(tmp_path / "log", base=tmp_path / "base")
         with pytest.raises(InputError, match=said):
             log.write(log.state(1), tmp_path / "image")
+    with pytest.raises(InputError, match=r"base='/dev/null' is not a file"):
+        crash.Log(tmp_path / "log", base="/dev/null")
 
 
 def test_a_log_or_a_base_that_became_another_is_no_state_s(tmp_path: Path) -> None:
@@ -587,6 +589,12 @@ def test_an_endless_model_needs_an_end(tmp_path: Path) -> None:
     ("asked", "said"),
     [
         ({"check": None}, "check=None"),
+        ({"check": lambda _image: True}, "(_image) (expected a function of image, state)"),
+        ({"check": os.getcwd}, "check=getcwd()"),
+        (
+            {"resume": "/nowhere/explored.json"},
+            "resume='/nowhere/explored.json' (expected a file in a folder that exists)",
+        ),
         ({"states": 2.5}, "states=2.5"),
         ({"states": float("nan")}, "states=nan"),
         ({"states": "5"}, "states='5'"),

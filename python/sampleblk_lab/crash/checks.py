@@ -37,7 +37,7 @@ from sampleblk_lab._native import core
 from sampleblk_lab.crash import resident
 from sampleblk_lab.device.filesystem import BusyError, ToolError, checker, find_tool, holders, run_tool
 from sampleblk_lab.errors import InputError, UnsupportedError
-from sampleblk_lab.functions import check_ran
+from sampleblk_lab.functions import check_ran, check_takes
 from sampleblk_lab.paths import scratch_directory
 
 if TYPE_CHECKING:
@@ -69,6 +69,9 @@ _LEFT_BY_ORPHANS = re.compile(
     r"|.*: \d+/\d+ files \(.* non-contiguous\), \d+/\d+ blocks\n"
     r"|\n)*"
 )
+
+# As Linux follows (namei(7), MAXSYMLINKS).
+_MOST_LINKS = 40
 
 # debugfs has one exit status; what it complains of it says on standard error, after a line with its version.
 _DUMPED = "debugfs "
@@ -179,7 +182,7 @@ def recovers(
 
     Raises:
         InputError: Another file system: only the kernel replays its log, see :func:`mounted`. The same with `check` for
-            all but ext4.
+            all but ext4. Or `check` is no function of two arguments.
         UnsupportedError: The tool is not installed.
     """
     if fstype not in _REPLAY:
@@ -190,6 +193,8 @@ def recovers(
     whole = checker(fstype)
     if check is not None and fstype != "ext4":
         raise InputError(f"the files of a {fstype} without its kernel", expected="ext4; for others crash.mounted()")
+    if check is not None:
+        check_takes(check, "check", "folder", "state")
     debugfs = "" if check is None else find_tool("debugfs", package)
 
     def run(image: Path, state: State) -> None:
@@ -236,8 +241,11 @@ def mounted(
             would read anything that it has not read before.
 
     Raises:
+        InputError: `check` is no function of two arguments.
         UnsupportedError: The tool that checks it is not installed.
     """
+    if check is not None:
+        check_takes(check, "check", "folder", "state")
     whole = [*checker(fstype), *_CHEAPLY.get(fstype, ())]
     # Two states have the UUID of their file system in common; and what is looked at shall not change by that.
     ours = ["nouuid"] * (fstype == "xfs") + ["noatime"] * (not _ATIMES & set(options.split(",")))
@@ -317,10 +325,12 @@ def all_of(*checks: Callable[[Path, State], object]) -> Callable[[Path, State], 
     """A check that all of these pass, one after another.
 
     Raises:
-        InputError: There is none, which every state would pass.
+        InputError: There is none, which every state would pass; or one is no function of two arguments.
     """
     if not checks:
         raise InputError("all_of() has no checks", expected="one or more")
+    for each in checks:
+        check_takes(each, "check", "folder", "state")
 
     def run(path: Path, state: State) -> None:
         for check in checks:
@@ -352,6 +362,23 @@ def _check_promise(name: str, *contents: object) -> None:
     for content in contents:
         if not isinstance(content, (bytes, bytearray, type(None))):
             raise InputError(f"{name} has {content!r}", expected="bytes, such as b'text', or None")
+
+
+def _in(top: Path, name: str | os.PathLike[str]) -> Path:
+    """Where a file is, as after chroot(2): no symbolic link of a state leads to this machine's own files."""
+    place, rest, links = top, list(reversed(Path(name).parts)), 0
+    while rest:
+        part = rest.pop()
+        if part in ("/", ".."):
+            place = top if part == "/" or place == top else place.parent
+        elif (place / part).is_symlink():
+            links += 1
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(name))
+            rest.extend(reversed((place / part).readlink().parts))
+        else:
+            place /= part
+    return place
 
 
 def _content(path: Path) -> bytes | None:
@@ -389,6 +416,8 @@ def promised(
     """
     if not isinstance(promises, Mapping) or not promises or (check is None and not any(promises.values())):
         raise InputError(f"nothing is promised by {promises!r}", expected="mark -> what holds from there on")
+    if check is not None:
+        check_takes(check, "check", "folder", "promises")
     for mark, promise in promises.items() if check is None else ():
         if not isinstance(promise, Mapping):
             raise InputError(f"{mark!r} promises {promise!r}", expected="a file's name -> what it holds")
@@ -404,7 +433,7 @@ def promised(
         for mark, promise in due.items():
             files.update({name: (mark, wanted) for name, wanted in promise.items()})
         for name, (mark, wanted) in files.items():
-            found = _content(path / name)
+            found = _content(_in(path, name))
             allowed = wanted if isinstance(wanted, tuple) else (wanted,)
             if found not in allowed:
                 raise AssertionError(
@@ -436,7 +465,7 @@ def replaced(
         due = _set(state, dict.fromkeys(mark for mark in (begun, done) if mark is not None))
         if begun is not None and begun not in due and done not in due:
             return
-        found = _content(path / name)
+        found = _content(_in(path, name))
         if found == new or (found == old and done not in due):
             return
         if found == old:
@@ -466,7 +495,7 @@ def appended(name: str, content: bytes, acknowledged: Mapping[str, int]) -> Call
     def run(path: Path, state: State) -> None:
         due = _set(state, acknowledged)
         least = max(due.values(), default=0)
-        found = _content(path / name)
+        found = _content(_in(path, name))
         if found is None:
             if due:
                 raise AssertionError(f"{name} is gone, of which {least} bytes were acknowledged")
@@ -508,11 +537,12 @@ def sqlite(name: str, query: str, acknowledged: Mapping[str, Sequence[Any]]) -> 
         wanted: Counter[tuple[Any, ...]] = Counter()
         for rows in due.values():
             wanted |= Counter(map(tuple, rows))
-        if not (path / name).exists():
+        file = _in(path, name)
+        if not file.exists():
             if due:
                 raise AssertionError(f"{name} is gone, of which {wanted.total()} rows were acknowledged")
             return
-        base = sqlite3.connect(path / name)
+        base = sqlite3.connect(file)
         try:
             said = [row[0] for row in base.execute("PRAGMA integrity_check")]
             if said != ["ok"]:

@@ -439,6 +439,8 @@ class Wanted:
         if self.workers is not None:
             checked.count("workers", self.workers, 1, MOST_WORKERS)
         checked.count("failures", self.failures, 1, sys.maxsize)
+        if self.resume is not None and not Path(self.resume).absolute().parent.is_dir():
+            raise InputError(f"resume={os.fspath(self.resume)!r}", expected="a file in a folder that exists")
         if self.order not in ORDERS:
             raise InputError(f"order={self.order!r}", expected=" or ".join(map(repr, ORDERS)))
 

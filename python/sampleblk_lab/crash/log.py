@@ -18,6 +18,7 @@ from sampleblk_lab._native import core
 from sampleblk_lab.crash import submitters
 from sampleblk_lab.crash.model import Reorder, native_model
 from sampleblk_lab.errors import InputError
+from sampleblk_lab.functions import check_takes
 from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.table import Table
 
@@ -184,6 +185,8 @@ class Log:
                 expected="base=IMAGE, or base='zeros' for nothing",
             )
         self.base = None if base == "zeros" else Path(base)
+        if self.base is not None and not stat.S_ISREG(self.base.stat().st_mode):
+            raise InputError(f"base={os.fspath(base)!r} is not a file", str(path), expected="an image of one")
         if size_bytes is not None:
             checked.count("size_bytes", size_bytes, 512, 1 << 62)
         else:
@@ -337,6 +340,7 @@ class Log:
         """Builds one state and checks it, as :meth:`explore` does each. What the check raises is raised."""
         from sampleblk_lab.crash.checks import ask
 
+        check_takes(check, "check", "image", "state")
         with scratch_directory("crash-state") as folder:
             path = folder / "disk.img"
             self.write(state, path)
@@ -396,9 +400,10 @@ class Log:
 
         Raises:
             FormatError: `resume` is another file, or damaged.
-            InputError: A model, or an endless one without `states` or `seconds`; another `order`; `resume` is of
-                another log, model, check, order or kernel, or the check cannot be told from others; `client` is none of
-                these, or there are `workers`, `clones` or a `vm` beside it; the check cannot be sent.
+            InputError: `check` is no function of two arguments; a model, or an endless one without `states` or
+                `seconds`; another `order`; `resume` is in no folder, or of another log, model, check,
+                order or kernel, or the check cannot be told from others; `client` is none of these, or there are
+                `workers`, `clones` or a `vm` beside it; the check cannot be sent.
             OSError: The image cannot be written.
             SampleblkError: A worker was killed; with `client`, a range of states could not be checked, however often it
                 was tried.
@@ -407,8 +412,7 @@ class Log:
         """
         from sampleblk_lab.crash.explore import Wanted, explore
 
-        if not callable(check):
-            raise InputError(f"check={check!r}", expected="a function of an image's path and a state")
+        check_takes(check, "check", "image", "state")
         self.check_files()
         model = Reorder() if model is None else model
         wanted = Wanted(model, states, seconds, failures, workers, clones, resume, order, progress)
