@@ -11,6 +11,9 @@ import pytest
 # A test that takes longer than this hangs.
 DEADLINE_S = 300.0
 
+# As good as for ever; time_t, in which select(2) waits, ends somewhere above it.
+_FOR_EVER_S = 1e9
+
 # What may share a VM, from the least to the most.
 FRESH = ("test", "module", "session")
 
@@ -164,11 +167,11 @@ def seconds(name: str, value: object) -> float | None:
     """A deadline; 0 stands for none."""
     try:
         number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = -1.0
     if not 0 <= number < float("inf"):
         raise pytest.UsageError(f"{name} {value!r} (expected seconds, or 0 for no deadline)")
-    return number or None
+    return number if 0 < number < _FOR_EVER_S else None
 
 
 def fresh(name: str, value: object) -> str:
@@ -182,6 +185,16 @@ def fresh(name: str, value: object) -> str:
 _VALUES = ("memory", "cpus", "deadline", "fresh", "pool", "scheduler", "runs", "save", "compare")
 
 
+def _check_memory(name: str, memory: str) -> None:
+    from sampleblk_lab.errors import InputError
+    from sampleblk_lab.vm.options import mebibytes
+
+    try:
+        mebibytes(name, memory)
+    except InputError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
 def _read(config: pytest.Config) -> Settings:
     for name in _VALUES:
         if config.getoption(f"--sblk-{name}") == "":  # a shell's variable that is not set is not as if none were given
@@ -189,11 +202,16 @@ def _read(config: pytest.Config) -> Settings:
     given = config.getoption("--sblk-kernel")
     if given is not None and config.getoption("--sblk-host"):
         raise pytest.UsageError("--sblk-kernel and --sblk-host: this machine has the kernel that it runs")
-    named = str(given) if given is not None else ",".join(config.getini("sblk_kernels"))
+    in_file: list[object] = config.getini("sblk_kernels")
+    if wrong := [kernel for kernel in in_file if not isinstance(kernel, str)]:  # in TOML 6.10 is 6.1
+        raise pytest.UsageError(f'sblk_kernels {wrong[0]!r} (expected strings, such as "6.1")')
+    named = str(given) if given is not None else ",".join(map(str, in_file))
     kernels = tuple(dict.fromkeys(kernel for word in named.split(",") if (kernel := word.strip())))
     if given is not None and not kernels:
         raise pytest.UsageError(f"--sblk-kernel {given!r} names no kernel")
-    _, memory = _value(config, "memory")
+    name, memory = _value(config, "memory")
+    if memory is not None:
+        _check_memory(name, memory)
     name, cpus = _value(config, "cpus")
     if cpus is not None and not (cpus.isdecimal() and int(cpus) > 0):
         raise pytest.UsageError(f"{name} {cpus!r} (expected a number above 0)")
@@ -212,6 +230,8 @@ def _read(config: pytest.Config) -> Settings:
         if runs
         else config.rootpath / (str(config.getini("sblk_runs")).strip() or "runs")
     )
+    if (runs or config.getini("sblk_runs")) and folder.exists() and not folder.is_dir():
+        raise pytest.UsageError(f"{'--sblk-runs' if runs else 'sblk_runs'} {str(folder)!r} (expected a folder)")
     return Settings(
         kernels=kernels,
         memory=memory,
