@@ -56,6 +56,34 @@ def test_keep_keeps_all(pytester: pytest.Pytester) -> None:
     assert notes == ["kept?"]
 
 
+def test_what_a_test_puts_among_its_logs_is_kept(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_it="""
+        import os
+
+        def test_fails(sampleblk_folder):
+            (sampleblk_folder / "folder.log").mkdir()
+            (sampleblk_folder / "link.log").symlink_to("nowhere")
+            os.mkfifo(sampleblk_folder / "pipe.log")
+            assert 0
+
+        def test_after(): pass
+        """
+    )
+    pytester.runpytest_subprocess(*QUICK, timeout=60).assert_outcomes(failed=1, passed=1)
+    assert len(list(pytester.path.glob("runs/latest/0001/*/*.log"))) == 3
+
+
+@pytest.mark.parametrize("workers", ["-n0", "-n2"])
+def test_run_directories_that_cannot_be_kept_fail_the_session(pytester: pytest.Pytester, workers: str) -> None:
+    (pytester.path / "runs").write_text("a file of the project's")
+    result = _run(pytester, 100, workers)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["sampleblk: run directories could not be kept in */runs/latest: *Not a directory*"])
+    assert "Traceback" not in result.stderr.str()
+
+
 @pytest.mark.parametrize("workers", ["-n0", "-n2"])
 def test_saved_and_compared(pytester: pytest.Pytester, workers: str) -> None:
     for _ in range(2):

@@ -58,6 +58,8 @@ class Session:
         self.not_run: dict[str, int] = {}
         #: The folder that the session's run directories were moved to.
         self.kept: Path | None = None
+        #: Why they were not.
+        self.lost = ""
         #: With ``--sblk-compare``: what it compares with, the verdicts, and those that `--sblk-fail-slower` fails for.
         self.base: list[Stored] = []
         self.rows: list[Row] | None = None
@@ -125,6 +127,7 @@ class Session:
                 "extension": "txt",
             }
             for path in sorted(directory.glob("*.log"))
+            if path.is_file() and os.access(path, os.R_OK)  # a test may have put anything there
         ]
         report.extras = [*getattr(report, "extras", ()), *extras]  # type: ignore[attr-defined]
 
@@ -138,7 +141,13 @@ class Session:
         if staying:
             from sampleblk_lab.results import store
 
-            self.kept = store.add_round(self.runs, self.name, staying)
+            try:
+                self.kept = store.add_round(self.runs, self.name, staying)
+            except OSError as error:
+                self.lost = f"run directories could not be kept in {self.runs / self.name}: {error}"
+                if session.exitstatus == pytest.ExitCode.OK:
+                    session.exitstatus = pytest.ExitCode.TESTS_FAILED
+                return
         if self.config.getoption("--sblk-compare") is None:
             return
         if self.config.option.collectonly:
@@ -233,6 +242,8 @@ class Session:
         if self.failures and (self.config.getoption("--sblk-fail-slower") or self.rows is None):
             for line in self.failures:
                 terminalreporter.write_line(f"sampleblk: against {base}: {line}", red=True)
+        if self.lost:
+            terminalreporter.write_line(f"sampleblk: {self.lost}", red=True)
         if self.kept is not None:
             terminalreporter.write_line(f"sampleblk: run directories in {self.kept}")
 
