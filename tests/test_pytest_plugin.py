@@ -266,6 +266,7 @@ def test_a_log_that_ran_over_is_said(pytester: pytest.Pytester) -> None:
         ("kernel_warning('')", "kernel_warning('') (expected regular expressions, such as 'at fs/btrfs/')"),
         ("kernel_warning(match='btrfs')", "kernel_warning(match='btrfs') (expected regular expressions, *"),
         ("kernel_warning('[btrfs')", "kernel_warning('[[]btrfs'): unterminated character set at position 0 *"),
+        ("kernel_warning(b'btrfs')", "kernel_warning(b'btrfs'): cannot use a bytes pattern on a string-like object *"),
         ("kernel_warning(7)", "kernel_warning(7): first argument must be string or compiled pattern (expected *"),
     ],
 )

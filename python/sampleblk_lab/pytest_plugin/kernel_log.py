@@ -46,7 +46,9 @@ def allowed(item: pytest.Item) -> list[re.Pattern[str]]:
             )
         for text in mark.args:
             try:
-                patterns.append(re.compile(text))
+                pattern = re.compile(text)
+                pattern.search("")  # one of bytes is none for text
+                patterns.append(pattern)
             except (re.error, TypeError) as error:
                 raise pytest.UsageError(
                     f"{item.nodeid}: kernel_warning({text!r}): {error} (expected regular expressions)"
