@@ -105,7 +105,7 @@ class _Order:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     """Sends a VM test to the VM; in a VM, notes where the kernel's log is when a test begins."""
-    if selection.in_vm():
+    if selection.in_guest(item.config):
         from sampleblk_lab.pytest_plugin import kernel_log
 
         kernel_log.begin(item)
@@ -169,7 +169,7 @@ def pytest_runtest_makereport(
         report.outcome, report.longrepr = "failed", f"{item.nodeid}: {said}"
     if report.failed:
         item.stash[FAILED] = True
-    if selection.in_vm():
+    if selection.in_guest(item.config):
         from sampleblk_lab.pytest_plugin import kernel_log
 
         kernel_log.check(item, report)

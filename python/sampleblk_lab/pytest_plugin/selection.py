@@ -34,9 +34,14 @@ def in_vm() -> bool:
     return IN_VM in os.environ
 
 
+def in_guest(config: pytest.Config) -> bool:
+    """The same of a session, whose tests may change the environment."""
+    return IN_GUEST in config.stash or in_vm()
+
+
 def delegates(config: pytest.Config) -> bool:
     """Whether this process hands VM tests to another one."""
-    return not (config.getoption("--sblk-host") or in_vm())
+    return not (config.getoption("--sblk-host") or in_guest(config))
 
 
 def _matrix(config: pytest.Config) -> tuple[str, ...]:
