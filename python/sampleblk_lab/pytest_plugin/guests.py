@@ -564,7 +564,7 @@ def _setup(
     return Setup(
         args=_arguments(config, items, {*choice.left_out, *(name for name, _ in choice.load)}),
         options={dest: pickle.dumps(value) for dest, value in values.items() if dest not in left},
-        plugins=[("sampleblk", "sampleblk_lab.pytest_plugin"), *choice.load],
+        plugins=[plugins.own(config), *choice.load],
         inis=choice.inis,
         tests=[selection.key_of(item) for item in items],
         shared=_fresh_of(items[0]) != "test",
@@ -586,7 +586,9 @@ def _arguments(config: pytest.Config, items: Sequence[pytest.Item], decided: set
     early = internals.early_options(config)
     arguments = ["-c", str(config.inipath or os.devnull), f"--rootdir={config.rootpath}"]
     arguments += [f"--confcutdir={early.confcutdir}"] if early.confcutdir else []
-    arguments += [f"--import-mode={known.importmode}", f"--assert={known.assertmode}", f"--capture={known.capture}"]
+    modes = {"import-mode": "importmode", "assert": "assertmode", "capture": "capture"}
+    # -p no:capture takes its option with it.
+    arguments += [f"--{name}={getattr(known, dest)}" for name, dest in modes.items() if hasattr(known, dest)]
     arguments += ["--noconftest"] if known.noconftest else []
     for name in known.plugins:
         if name.removeprefix("no:") not in decided or name.startswith("no:"):
@@ -724,7 +726,9 @@ class Guests:
         mine = [
             one
             for one in item.session.items
-            if selection.needs_guest(one) and self._unit_of(one) == unit and one.nodeid not in self._done
+            if selection.needs_guest(one)
+            and self._unit_of(one) == unit
+            and (one is item or one.nodeid not in self._done)  # --keep-duplicates has one twice
         ]
         return Guest(self._config, selection.kernel_of(item), mine)
 

@@ -186,6 +186,12 @@ def choose(config: pytest.Config, items: Iterable[pytest.Item]) -> Choice:
     return Choice(load, left_out, inis)
 
 
+def own(config: pytest.Config) -> tuple[str, str]:
+    """Ours, by the name that it has here: where entry points are not loaded, -p or a conftest names the module."""
+    module = "sampleblk_lab.pytest_plugin"
+    return config.pluginmanager.get_name(sys.modules[module]) or _OURS, module
+
+
 def named(config: pytest.Config) -> list[str]:
     """The plugins given to pytest.main(plugins=…) that another process can import."""
     given = config.invocation_params.plugins or ()
