@@ -264,6 +264,9 @@ def test_the_ini_file_has_the_options(
     [
         (["--sblk-cpus", "some"], "*--sblk-cpus 'some' (expected a number above 0)*"),
         (["--sblk-deadline", "-1"], "*--sblk-deadline '-1' (expected seconds, or 0 for no deadline)*"),
+        (["--sblk-memory", "big"], "*--sblk-memory 'big' is not a size*"),
+        (["--sblk-runs", "stand_in.py"], "*--sblk-runs '*/stand_in.py' (expected a folder)*"),
+        (["-o", "sblk_runs=stand_in.py"], "*sblk_runs '*/stand_in.py' (expected a folder)*"),
         (["-o", "sblk_deadline=soon"], "*sblk_deadline 'soon' (expected seconds*"),
         (["--sblk-fresh", "often"], "*--sblk-fresh 'often' (expected test, module or session)*"),
         (["--sblk-pool", "all"], "*--sblk-pool 'all' (expected a number, or 0 for none)*"),
@@ -286,6 +289,8 @@ def test_options_that_cannot_be_are_named(run: Callable[..., pytest.RunResult], 
         ("in_vm(dedline=5)", "*test_it: in_vm(dedline=5) (expected the keywords deadline and fresh only)"),
         pytest.param("in_vm(5)", "*test_it: in_vm(5) (expected the keywords *", marks=slow),
         pytest.param("in_vm(deadline=float('nan'))", "*test_it: in_vm(deadline=) nan (expected seconds*", marks=slow),
+        pytest.param("in_vm(deadline=10**400)", "*test_it: in_vm(deadline=) 1000*0 (expected seconds*", marks=slow),
+        ("in_vm(deadline=1e300)", ""),
         pytest.param("in_vm(fresh=None, deadline=None)", "", marks=slow),
     ],
 )
@@ -297,6 +302,15 @@ def test_marks_that_cannot_be_are_named(
     assert result.parseoutcomes() == ({} if said else {"passed": 1})
     assert result.ret == (pytest.ExitCode.USAGE_ERROR if said else 0)
     result.stderr.fnmatch_lines([said] if said else [])
+
+
+def test_kernels_of_the_ini_file_that_are_no_names_are_refused(
+    pytester: pytest.Pytester, run: Callable[..., pytest.RunResult]
+) -> None:
+    pytester.makepyprojecttoml("[tool.pytest.ini_options]\nsblk_kernels = [6.10, 6.12]\n")
+    result = run()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*sblk_kernels 6.1 (expected strings, such as *"])
 
 
 # --- what a VM test is -----------------------------------------------------------------------------------------------
@@ -570,6 +584,80 @@ def test_a_test_that_takes_its_process_down_fails_alone(
     result.stdout.fnmatch_lines(["test_it.py::test_after PASSED*", "*_ test_it _*", said])
     assert len(starts()) == 2
     assert len(list(ET.parse(pytester.path / "j.xml").getroot().iter("testcase"))) == 3
+
+
+def test_a_fork_that_comes_back_from_a_test_has_no_say(
+    pytester: pytest.Pytester, run: Callable[..., pytest.RunResult]
+) -> None:
+    pytester.makepyfile(
+        test_it="""
+        import os, pytest
+        pytestmark = pytest.mark.in_vm
+
+        @pytest.fixture
+        def made():
+            yield
+            print("ended by", os.getpid())
+
+        def test_child_passes(made):
+            if (child := os.fork()) == 0:
+                return
+            os.waitpid(child, 0)
+            assert 0, f"in {os.getpid()}"
+
+        def test_child_fails():
+            if (child := os.fork()) == 0:
+                assert 0, "of the child"
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+
+        def test_child_interrupts():
+            if (child := os.fork()) == 0:
+                raise KeyboardInterrupt
+            os.waitpid(child, 0)
+
+        def test_after(): pass
+        """
+    )
+    result = run("-v", "--sblk-deadline", "60")
+    result.assert_outcomes(passed=3, failed=1)
+    text = result.stdout.str()
+    assert "AssertionError: of the child" in text
+    assert re.findall(r"ended by (\d+)", text) == re.findall(r"^E +AssertionError: in (\d+)", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("plugins", [["-p", "sampleblk_lab.pytest_plugin"], []])
+def test_the_plugin_may_be_named_by_its_module(
+    pytester: pytest.Pytester,
+    starts: Callable[[], list[dict[str, str]]],
+    monkeypatch: pytest.MonkeyPatch,
+    plugins: list[str],
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    if not plugins:
+        pytester.makeconftest("pytest_plugins = ['sampleblk_lab.pytest_plugin']")
+    pytester.makepyfile(test_it="import pytest\n@pytest.mark.in_vm\ndef test_it(): pass\n")
+    pytester.runpytest_subprocess("-p", "stand_in", *plugins, timeout=300).assert_outcomes(passed=1)
+    assert len(starts()) == 1
+
+
+@pytest.mark.parametrize("name", ["capture", "assertion"])
+def test_pytest_s_own_plugins_may_be_left_out(
+    pytester: pytest.Pytester, run: Callable[..., pytest.RunResult], name: str
+) -> None:
+    pytester.makepyfile(test_it="import pytest\n@pytest.mark.in_vm\ndef test_it(): pass\n")
+    run("-p", f"no:{name}").assert_outcomes(passed=1)
+
+
+def test_a_test_that_is_named_twice_runs_twice(pytester: pytest.Pytester, run: Callable[..., pytest.RunResult]) -> None:
+    pytester.makepyfile(
+        test_it="import pytest\n@pytest.mark.in_vm\ndef test_a(): pass\n@pytest.mark.in_vm\ndef test_b(): pass\n"
+    )
+    run("--keep-duplicates", "--sblk-fresh", "test", "test_it.py", "test_it.py").assert_outcomes(passed=4)
+
+
+def test_a_test_may_empty_its_environment(pytester: pytest.Pytester, run: Callable[..., pytest.RunResult]) -> None:
+    pytester.makepyfile(test_it=THREE.format(it="os.environ.clear()"))
+    run().assert_outcomes(passed=3)
 
 
 KEPT = """

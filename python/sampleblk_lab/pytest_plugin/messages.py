@@ -44,21 +44,30 @@ class Link:
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self.read_fd = read_fd
         self._write_fd = write_fd
+        self._process = os.getpid()
         self._lock = threading.Lock()
 
+    def is_ours(self) -> bool:
+        """Whether this is the process that made it, and no fork of that, which nobody has asked anything."""
+        return os.getpid() == self._process
+
     def send(self, *message: Any) -> None:
-        """Sends one message whole. Raises BrokenPipeError when nobody is there."""
+        """Sends one message whole; a fork of the process sends none. Raises BrokenPipeError when nobody is there."""
         self.send_packed(packed(*message))
 
     def send_packed(self, messages: bytes) -> None:
         """Sends what :func:`packed` made."""
+        if not self.is_ours():
+            return
         left = memoryview(messages)
         with self._lock:
             while left:
                 left = left[os.write(self._write_fd, left) :]
 
     def receive(self) -> Message:
-        """Waits for one message. Raises EOFError when the other end is gone."""
+        """Waits for one message. Raises EOFError when the other end is gone, and in a fork of the process."""
+        if not self.is_ours():
+            raise EOFError
         length, _ = _HEADER.unpack(self._read(_HEADER.size))
         message: Message = pickle.loads(self._read(length))
         return message

@@ -240,6 +240,11 @@ class Worker:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Sends a report back."""
+        if not self._link.is_ours():
+            # The test's result, its fixtures and the tests to come are its parent's.
+            if report.failed:
+                os.write(2, f"in a fork of {report.nodeid}:\n{report.longreprtext}\n".encode(errors="replace"))
+            os._exit(1 if report.failed else 0)
         # Which is where a test fails by its subtests, and they are counted here.
         self._config.hook.pytest_report_teststatus(report=report, config=self._config)
         report.user_properties = [
