@@ -167,7 +167,8 @@ def test_what_the_command_line_leaves_out_need_not_be_measured(pytester: pytest.
     pytester.makepyfile(test_it=both, test_other=both)
     run = (*QUICK, workers)
     pytester.runpytest_subprocess(*run, "--sblk-save", "before")
-    for chosen in (["-k", "one"], ["test_it.py"], ["test_it.py::test_speed[two]"], ["--ignore", "test_other.py"]):
+    named = (["-k", "one"], ["test_it.py"], ["test_it.py::test_speed[two]"])
+    for chosen in (*named, ["--ignore", "test_other.py"], ["--ignore-glob", "*_other.py"]):
         assert pytester.runpytest_subprocess(*run, *GATE, *chosen).ret == 0, chosen
     # What is covered and gone is not left out.
     pytester.makepyfile(test_it=both.replace('"one", "two"', '"one", "three"'))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fnmatch
 import hashlib
 import os
 import re
@@ -223,6 +224,9 @@ class Session:
         path = config.rootpath / name
         ignored = [Path(config.invocation_params.dir, one) for one in config.getoption("ignore", None) or ()]
         if any(path.is_relative_to(one) for one in ignored):
+            return False
+        globs = [str(Path(config.invocation_params.dir, one)) for one in config.getoption("ignore_glob", None) or ()]
+        if any(fnmatch.fnmatch(str(one), glob) for glob in globs for one in (path, *path.parents)):
             return False
         return any(selection.covers(config, named, (path, inner)) for named in selection.arguments(config))
 
