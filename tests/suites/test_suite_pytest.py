@@ -62,6 +62,10 @@ def test_the_page_s_tests_run_as_the_suite_says(
         ('xfstests("generic/001", fs="ntfs")', "--fs 'ntfs' (expected ext2"),
         ('xfstests("generic/001", filesystem="ext4")', "has no 'filesystem'; there are group, without, fs"),
         ('xfstests("generic/001", group="quik")', "no test is in group 'quik'"),
+        ('xfstests("generic/001", group=5)', "group 5 (expected a string, or a list of them)"),
+        ('xfstests("generic/001", without={1})', "without {1} (expected a string, or a list of them)"),
+        ('xfstests("generic/001", capacity=None)', "'None' is not a size"),
+        ("xfstests(7)", "tests (7,) (expected a string, or a list of them)"),
         ('xfstests("generic/001", without="generic")', "without='generic') leaves no test of those that it names"),
     ],
 )

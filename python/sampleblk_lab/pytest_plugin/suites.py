@@ -37,8 +37,14 @@ def _variable(suite: str) -> str:
     return f"SAMPLEBLK_BUILT_{suite.upper()}"
 
 
-def _words(value: Any) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
+def _words(name: str, value: Any) -> tuple[str, ...]:
+    from sampleblk_lab.errors import InputError
+
+    if isinstance(value, str):
+        return (value,)
+    if not (isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value)):
+        raise InputError(f"{name} {value!r}", expected="a string, or a list of them")
+    return tuple(value)
 
 
 def parametrize(metafunc: pytest.Metafunc) -> None:
@@ -67,10 +73,11 @@ def _parameters(mark: pytest.Mark, where: str) -> list[Any]:
             )
     suite = SUITES[mark.name]
     deadline = given.pop("deadline", DEADLINE_S)
-    selection = Selection(mark.args, _words(given.pop("group", ())), (), _words(given.pop("without", ())))
-    capacity = given.pop("capacity", "2G")
+    capacity = str(given.pop("capacity", "2G"))
     given.setdefault("fs", "ext4" if suite.name == "xfstests" else "")
     try:
+        groups, without = (_words(name, given.pop(name, ())) for name in ("group", "without"))
+        selection = Selection(_words("tests", mark.args), groups, (), without)
         setup = Setup(capacity_bytes=core.parse_bytes(capacity, "capacity"), **given)
         suite.check_setup(setup)
         folder = _folder(suite.name)
