@@ -219,3 +219,48 @@ def test_what_a_pattern_alone_means_is_fios(keys: dict[str, str], headers: bool,
 def test_blocks_without_room_for_a_header_are_refused(tmp_path: Path) -> None:
     with pytest.raises(lab.InputError, match="no room for its header"):
         lab.Job(rw="write", bs="64", size="4k", verify="sha512", filename=tmp_path / "f").run(progress=False)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"rw": "write", "loops": 3},
+        {"rw": "randrw", "loops": 2, "number_ios": 20},
+        {"rw": "randwrite", "io_size": "500k", "verify_backlog": 3},
+        {"rw": "write", "number_ios": 20, "verify_backlog": 1},
+        {"rw": "randwrite", "norandommap": 1, "loops": 2, "verify_backlog": 5, "ioengine": "libaio", "iodepth": 8},
+    ],
+    ids=lambda keys: "-".join(str(value) for value in keys.values()),
+)
+def test_verify_only_checks_what_all_passes_left(keys: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    job = {**keys, "bs": "4k", "size": "100k", "verify": "crc32c", "filename": path}
+    log = lab.Job(**job, io_log_entries=1000).run(progress=False).io_log()
+    (told,) = lab.Job(**job, verify_only=1).run(progress=False).json()["jobs"]
+    blocks = told["sampleblk"]["verify"]["blocks"]
+    assert (told["write"]["total_ios"], blocks) == (0, told["read"]["total_ios"])
+    assert blocks > 0
+    written = next(int(at) for at, way in zip(log["offset"], log["direction"], strict=True) if way == "write")
+    corrupt(path, written + 2000)
+    with pytest.raises(lab.JobError, match=f"1 blocks differ, the first at offset {written + 2000}"):
+        lab.Job(**job, verify_only=1).run(progress=False)
+
+
+def test_verify_only_of_a_replay_checks_what_was_replayed(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    log = tmp_path / "log"
+    calls = ["add", "open", "write 4096 4096", "write 0 4096", "write 4096 4096", "close"]
+    log.write_text("\n".join(["fio version 2 iolog", *(f"{path} {call}" for call in calls)]) + "\n")
+    job = {"read_iolog": log, "verify": "crc32c"}
+    lab.Job(**job).run(progress=False)
+    (told,) = lab.Job(**job, verify_only=1).run(progress=False).json()["jobs"]
+    assert told["sampleblk"]["verify"] == {"blocks": 2, "errors": 0, "mismatches": []}
+    corrupt(path, 5000)
+    with pytest.raises(lab.JobError, match="1 blocks differ, the first at offset 5000"):
+        lab.Job(**job, verify_only=1).run(progress=False)
+
+
+def test_verify_only_refuses_a_run_of_which_nobody_knows_how_often_it_wrote(tmp_path: Path) -> None:
+    keys = {"rw": "write", "size": "64k", "verify": "crc32c", "filename": tmp_path / "f"}
+    with pytest.raises(lab.InputError, match="verify_only cannot know how often a time_based run wrote"):
+        lab.Job(**keys, verify_only=1, time_based=1, runtime=1).run(progress=False)

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "data/buffers.hpp"
 #include "data/digest.hpp"
@@ -113,18 +114,18 @@ void Verifier::fill_block(std::span<std::byte> block, std::uint64_t offset, std:
     swap_header(block, header, options_.verify_offset_bytes);
 }
 
-void Verifier::erase_overlapped(const Io& io) {
+void Verifier::erase_overlapped(std::map<Place, Piece>& pieces, const Io& io) {
     const std::uint32_t file = io.file->number;
-    auto at = by_place_.upper_bound({file, io.offset});
-    if (at != by_place_.begin()) {
+    auto at = pieces.upper_bound({file, io.offset});
+    if (at != pieces.begin()) {
         const auto before = std::prev(at);
         const Piece& piece = before->second;
         if (piece.file == file && piece.offset + piece.length > io.offset) {
             at = before;
         }
     }
-    while (at != by_place_.end() && at->first < Place{file, io.offset + io.length}) {
-        at = by_place_.erase(at);
+    while (at != pieces.end() && at->first < Place{file, io.offset + io.length}) {
+        at = pieces.erase(at);
     }
 }
 
@@ -135,10 +136,14 @@ void Verifier::note(Io& io) {
     }
     const Piece piece{.file = io.file->number, .offset = io.offset, .length = io.length, .sequence = io.sequence};
     if (overlapping_) {
-        erase_overlapped(io);
+        erase_overlapped(by_place_, io);
         by_place_.insert_or_assign(Place{piece.file, piece.offset}, piece);
     } else {
         in_order_.push_back(piece);
+    }
+    if (options_.verify_only) {
+        erase_overlapped(of_all_passes_, io);
+        of_all_passes_.insert_or_assign(Place{piece.file, piece.offset}, piece);
     }
 }
 
@@ -159,8 +164,11 @@ void Verifier::fill(Io& io) {
 }
 
 void Verifier::forget(const Io& io) {
+    if (options_.verify_only) {
+        erase_overlapped(of_all_passes_, io);
+    }
     if (overlapping_) {
-        erase_overlapped(io);
+        erase_overlapped(by_place_, io);
     } else {
         std::erase_if(in_order_, [&](const Piece& piece) {
             return piece.file == io.file->number && piece.offset < io.offset + io.length &&
@@ -172,6 +180,12 @@ void Verifier::forget(const Io& io) {
 void Verifier::forget_all() noexcept {
     in_order_.clear();
     by_place_.clear();
+}
+
+void Verifier::recall() {
+    in_order_.clear();
+    by_place_ = std::exchange(of_all_passes_, {});
+    overlapping_ = true;
 }
 
 bool Verifier::next(Io& io, std::vector<FileState>& files) {

@@ -35,6 +35,9 @@ class Verifier {
     // What lies there is no longer known: a write that failed, a trim.
     void forget(const Io& io);
     void forget_all() noexcept;
+    // After the dry run of verify_only: all that its passes have left in the files is to be read back, in the order of
+    // the offsets, whatever was taken in between.
+    void recall();
 
     // Checks a buffer that was read, and records what is wrong. False: verify_fatal ends the job.
     [[nodiscard]] bool check(const Io& io);
@@ -53,7 +56,7 @@ class Verifier {
     };
     using Place = std::pair<std::uint32_t, std::uint64_t>;  // file, offset
 
-    void erase_overlapped(const Io& io);
+    static void erase_overlapped(std::map<Place, Piece>& pieces, const Io& io);
     [[nodiscard]] std::uint64_t interval_of(const Io& io) const noexcept;
     void fill_block(std::span<std::byte> block, std::uint64_t offset, std::uint64_t seed, std::uint64_t sequence) const;
     [[nodiscard]] bool check_block(std::span<const std::byte> block, std::uint64_t offset,
@@ -74,6 +77,7 @@ class Verifier {
     // What is to be read back: one of the two.
     std::deque<Piece> in_order_;
     std::map<Place, Piece> by_place_;
+    std::map<Place, Piece> of_all_passes_;  // of verify_only
     std::vector<std::byte> expected_;
     std::vector<std::byte> unswapped_;
     std::uint32_t dumped_ = 0;

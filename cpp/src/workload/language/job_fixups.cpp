@@ -114,6 +114,9 @@ void complete_verify(JobOptions& job) {
         }
         return;
     }
+    if (job.verify_only && job.writes && job.time_based) {
+        refuse("verify_only cannot know how often a time_based run wrote", "loops instead of time_based");
+    }
     if (job.engine == Engine::fadvise) {
         refuse("engine fadvise moves no data to verify", "another engine");
     }

@@ -70,11 +70,20 @@ void Worker::run_passes() {
     Measured& measured = job_->measured;
     std::uint64_t loops_left = options_.loops;
     PerDirection<std::uint64_t> spent{};
+    const bool dry = options_.verify_only && options_.writes;
+    const auto verify = [&] {
+        run_verify();
+        // A job that only writes spends its read time verifying.
+        if (verify_spent_ns_ != 0) {
+            measured.data[0].runtime_ns = (options_.reads ? spent[0] : 0) + verify_spent_ns_;
+        }
+        shared_.state.verify_since_ns.store(0, std::memory_order_relaxed);
+    };
     for (bool first = true;; first = false) {
         if (control_.ending() || job_->timetable.deadline_passed() || job_->budget.exhausted()) {
             break;
         }
-        const std::uint64_t done = shared_.state.done_bytes.load(std::memory_order_relaxed);
+        const std::uint64_t done = dry ? dry_bytes_ : shared_.state.done_bytes.load(std::memory_order_relaxed);
         if (loops_left != 0) {
             --loops_left;
         } else if (!options_.time_based && !job_->budget.wants_another_pass(done)) {
@@ -99,15 +108,17 @@ void Worker::run_passes() {
             }
         }
         shared_.state.pass_since_ns.store(0, std::memory_order_relaxed);
-        run_verify();
-        // A job that only writes spends its read time verifying.
-        if (verify_spent_ns_ != 0) {
-            measured.data[0].runtime_ns = (options_.reads ? spent[0] : 0) + verify_spent_ns_;
+        if (!dry) {
+            verify();
         }
-        shared_.state.verify_since_ns.store(0, std::memory_order_relaxed);
         if (job_->budget.issued_ios() == issued_before) {
             break;  // a pass that finds nothing to do would go on for ever
         }
+    }
+    if (dry && job_->verifier) {
+        // What one pass wrote the next one may have written over: only what all of them left can be checked.
+        job_->verifier->recall();
+        verify();
     }
     if (options_.unlink) {
         job_->files.unlink_made();
@@ -135,16 +146,57 @@ void Worker::run_pass() {
 // What a write pass would do, noted for verify without doing it.
 void Worker::dry_run() {
     Io io;
-    while (job_->budget.wants_more() && !control_.stopping() && job_->generator.next(io) == Next::io) {
+    std::vector<FileState>& files = job_->files.all();
+    if (job_->replay) {
+        for (const ReplayRecord& record : plan_.replay) {
+            io.file = &files[record.file];
+            io.offset = record.offset_bytes;
+            io.length = record.length_bytes;
+            if (record.operation == ReplayOperation::write && job_->verifier) {
+                job_->verifier->note(io);
+            } else if (record.operation == ReplayOperation::trim && job_->verifier) {
+                job_->verifier->forget(io);
+            }
+        }
+        return;
+    }
+    // What was read back, between the writes or behind them, counted too: by it the passes ended where they did.
+    std::uint64_t backlog_left = 0;
+    const auto count = [&] {
+        job_->budget.count(io);
+        dry_bytes_ += io.length;
+    };
+    while (job_->budget.wants_more() && !control_.stopping()) {
+        if (backlog_left == 0 && job_->verifier && options_.verify_backlog != 0 &&
+            job_->verifier->pending() >= options_.verify_backlog) {
+            backlog_left =
+                options_.verify_backlog_batch != 0 ? options_.verify_backlog_batch : job_->verifier->pending();
+        }
+        if (backlog_left != 0) {
+            backlog_left = job_->verifier->next(io, files) ? backlog_left - 1 : 0;
+            if (io.verify_read) {
+                count();
+                io.verify_read = false;
+                continue;
+            }
+        }
+        if (job_->generator.next(io) != Next::io) {
+            break;
+        }
         if (io.is_sync()) {
             job_->generator.count_sync();
             continue;
         }
-        job_->budget.count(io);
+        count();
         job_->generator.count_issue(io);
         if (io.direction == Direction::write && job_->verifier) {
             job_->verifier->note(io);
+        } else if (io.direction == Direction::trim && job_->verifier) {
+            job_->verifier->forget(io);
         }
+    }
+    while (job_->verifier && options_.do_verify && job_->verifier->next(io, files)) {
+        count();
     }
 }
 

@@ -43,6 +43,7 @@ class Worker {
     std::unique_ptr<Job> job_;
     std::unique_ptr<EngineInstance> engine_;
     std::uint64_t verify_spent_ns_ = 0;
+    std::uint64_t dry_bytes_ = 0;  // that the run to verify moved
 };
 
 }  // namespace sampleblk::workload
