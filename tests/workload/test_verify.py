@@ -264,3 +264,28 @@ def test_verify_only_refuses_a_run_of_which_nobody_knows_how_often_it_wrote(tmp_
     keys = {"rw": "write", "size": "64k", "verify": "crc32c", "filename": tmp_path / "f"}
     with pytest.raises(lab.InputError, match="verify_only cannot know how often a time_based run wrote"):
         lab.Job(**keys, verify_only=1, time_based=1, runtime=1).run(progress=False)
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({"verify_offset": 20}, "verify_offset=20 .* 56 bytes in a block of 4096 .expected 0, or 56 to 4040"),
+        ({"verify_offset": 4041}, "expected 0, or 56 to 4040"),
+        ({"verify_offset": 5000}, "expected 0, or 56 to 4040"),
+        ({"verify_offset": 500, "verify_interval": 512}, "a block of 512 .expected 0, or 56 to 456"),
+        ({"verify_offset": 20, "bs": 64, "size": "1k"}, "a block of 64 .expected 0.$"),
+    ],
+)
+def test_a_header_that_cannot_be_where_it_is_wanted_is_refused(keys: dict[str, Any], told: str, tmp_path: Path) -> None:
+    job = {"rw": "write", "bs": "4k", "size": "64k", "verify": "crc32c", "filename": tmp_path / "f", **keys}
+    with pytest.raises(lab.InputError, match=told):
+        lab.Job(**job).run(progress=False)
+
+
+@pytest.mark.parametrize("offset", [56, 300, 4040])
+def test_a_header_is_where_verify_offset_wants_it(offset: int, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    keys = {"bs": "4k", "size": "64k", "verify": "crc32c", "verify_offset": offset, "filename": path}
+    lab.Job(rw="write", **keys).run(progress=False)
+    data = path.read_bytes()
+    assert all(data[at + offset : at + offset + 4] == b"SLBV" for at in range(0, len(data), 4096))

@@ -68,6 +68,16 @@ void check_verify_room(const JobOptions& options) {
                              " bytes, with no room for its header",
                          {}, 0, "at least " + std::to_string(least) + " bytes");
     }
+    // The header changes places with what is there, which must be all of it, and in the block.
+    const std::uint64_t where = options.verify_offset_bytes;
+    if (least == 0 || where == 0 || (where >= least && where <= block - least)) {
+        return;
+    }
+    const bool has_place = block >= 2 * least;
+    throw InputError(
+        "job '" + options.name + "': verify_offset=" + std::to_string(where) + " is no place for a header of " +
+            std::to_string(least) + " bytes in a block of " + std::to_string(block),
+        {}, 0, has_place ? "0, or " + std::to_string(least) + " to " + std::to_string(block - least) : "0");
 }
 
 Verifier::Verifier(const JobPlan& plan, Measured& measured, MismatchList& mismatches)
