@@ -306,6 +306,23 @@ def test_absolute_names_are_looked_for_in_the_directory_too(tmp_path: Path) -> N
     assert Path(f"{tmp_path}/copy/{tmp_path}/recorded").stat().st_size == 4096
 
 
+def test_the_log_of_a_job_is_replayed(tmp_path: Path) -> None:
+    """As the refusal of write_iolog promises: the same I/Os, of all jobs and files, in the order of their issue."""
+    keys = {"rw": "randrw", "bssplit": "4k/50:8k/50", "size": "128k", "directory": tmp_path, "nrfiles": 2, "numjobs": 2}
+    log = lab.Job(**keys, ioengine="libaio", iodepth=4, io_log_entries=1000).run(progress=False).io_log()
+    columns = ("path", "direction", "offset", "size")
+    rows = sorted(zip(log["time"], *(log[name] for name in columns), strict=True), key=lambda row: row[0])
+    again = lab.Replay(log, replay_no_stall=1, io_log_entries=1000).run(progress=False).io_log()
+    assert [row[1:] for row in rows] == list(zip(*(again[name] for name in columns), strict=True))
+
+
+def test_trims_of_a_log_are_left_out_and_counted(tmp_path: Path) -> None:
+    job = lab.Job(rw="trimwrite", size="16k", filename=tmp_path / "f", io_log_entries=100)
+    result = lab.Replay(job.run(progress=False).io_log(), io_log_entries=100).run(progress=False)
+    assert io_rows(result) == [("write", at, 4096) for at in range(0, 16384, 4096)]
+    assert any("leaves out 4 fallocate" in message for message in result.messages)
+
+
 def test_a_table_of_something_else_is_refused() -> None:
     with pytest.raises(lab.InputError, match="a column syscall"):
         lab.Replay(lab.Table.of({"time": np.arange(3)}))

@@ -21,7 +21,7 @@ _COUNT, _OFFSET = "arg2", "arg3"
 
 
 class Replay(Workload):
-    """A job that does again what was recorded: the system calls of programs, or the requests of block devices.
+    """A job that does again what was recorded: system calls of programs, requests of block devices, I/Os of jobs.
 
     Times are the recorded ones unless ``replay_time_scale`` (percent) or ``replay_no_stall`` says otherwise. A file
     of fio's iolog or of blktrace is replayed by ``Job(read_iolog=path)``.
@@ -30,7 +30,8 @@ class Replay(Workload):
         recorded: ``run.syscalls()``, ``run.block()``, or a :class:`Table` of either kind: system calls with the columns
             time, syscall and, where they apply, pid, fd, count, ret, offset, path, advice, and arg1 and arg2 (as the
             kernel had them, of what descriptors are followed by: flags of opens, fcntl, close_range, clone); requests
-            with time, rwbs, sector, and bytes or nr_sector, and dev if there are several devices.
+            with time, rwbs, sector, and bytes or nr_sector, and dev if there are several devices. Or the
+            ``io_log()`` of a result, all of its jobs by one, without their trims.
         name: What the job is called in reports.
         keys: Keys of the job. ``replay_redirect=path`` sends all to one file or device; ``directory`` says where the
             recorded names are looked for; ``ioengine``, ``iodepth``, ``replay_skip``, ``replay_scale`` as in fio.
@@ -47,11 +48,14 @@ class Replay(Workload):
             raise TypeError(f"recorded is a Table, or run.syscalls() or run.block(), not {recorded!r:.60}")
         table = recorded if isinstance(recorded, Table) else recorded.table()
         columns = set(table.columns)
+        if {"direction", "offset", "size", "path"} <= columns:
+            table = _ios(table)
+            columns = set(table.columns)
         requests = "rwbs" in columns
         if not requests and "syscall" not in columns:
             raise InputError(
                 f"nothing to replay in a table of {', '.join(sorted(columns))}",
-                expected="a column syscall, of system calls, or rwbs, of block requests",
+                expected="a column syscall, of system calls, or rwbs, of block requests, or an io_log()",
             )
         if {"queued", "issued"} <= columns:
             table = _requests(table)
@@ -77,6 +81,26 @@ def _requests(table: Table) -> Table:
             "sector": table["sector"].codes[begun],
             "nr_sector": table["sectors"].codes[begun],
             "dev": table["device"].codes[begun],
+        },
+        units={"time": "ns"},
+        metadata=table.metadata,
+    )
+
+
+def _ios(table: Table) -> Table:
+    """The log of a workload's I/Os as the replay takes it: as calls, in the order in which they were issued."""
+    order = np.argsort(table["time"].codes, kind="stable")
+    calls = {"read": "pread64", "write": "pwrite64", "trim": "fallocate"}
+    size = table["size"].codes[order]
+    return Table.of(
+        {
+            "time": table["time"].codes[order],
+            "syscall": [calls[str(word)] for word in table["direction"].values[order]],
+            "fd": table["path"].codes[order],  # a number for each path
+            "count": size,
+            "ret": size,
+            "offset": table["offset"].codes[order],
+            "path": [str(word) for word in table["path"].values[order]],
         },
         units={"time": "ns"},
         metadata=table.metadata,
