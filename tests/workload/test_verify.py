@@ -228,6 +228,7 @@ def test_blocks_without_room_for_a_header_are_refused(tmp_path: Path) -> None:
         {"rw": "randrw", "loops": 2, "number_ios": 20},
         {"rw": "randwrite", "io_size": "500k", "verify_backlog": 3},
         {"rw": "write", "number_ios": 20, "verify_backlog": 1},
+        {"rw": "write", "number_ios": 20, "loops": 2},
         {"rw": "randwrite", "norandommap": 1, "loops": 2, "verify_backlog": 5, "ioengine": "libaio", "iodepth": 8},
     ],
     ids=lambda keys: "-".join(str(value) for value in keys.values()),
@@ -289,3 +290,14 @@ def test_a_header_is_where_verify_offset_wants_it(offset: int, tmp_path: Path) -
     lab.Job(rw="write", **keys).run(progress=False)
     data = path.read_bytes()
     assert all(data[at + offset : at + offset + 4] == b"SLBV" for at in range(0, len(data), 4096))
+
+
+def test_verify_only_checks_all_files_however_few_are_open_at_a_time(tmp_path: Path) -> None:
+    keys = {"rw": "write", "bs": "4k", "size": "48k", "nrfiles": 3, "openfiles": 2, "directory": tmp_path}
+    job = {**keys, "verify": "crc32c", "name": "a"}
+    lab.Job(**job).run(progress=False)
+    (told,) = lab.Job(**job, verify_only=1).run(progress=False).json()["jobs"]
+    assert told["sampleblk"]["verify"] == {"blocks": 12, "errors": 0, "mismatches": []}
+    corrupt(tmp_path / "a.0.2", 9000)
+    with pytest.raises(lab.JobError, match="1 blocks differ, the first at offset 9000"):
+        lab.Job(**job, verify_only=1).run(progress=False)

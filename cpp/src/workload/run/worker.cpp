@@ -180,8 +180,12 @@ void Worker::dry_run() {
                 continue;
             }
         }
-        if (job_->generator.next(io) != Next::io) {
+        const Next next = job_->generator.next(io);
+        if (next == Next::end) {
             break;
+        }
+        if (next == Next::busy) {
+            continue;  // as many files as openfiles allows are open; the next one drawn may be among them
         }
         if (io.is_sync()) {
             job_->generator.count_sync();
