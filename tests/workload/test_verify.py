@@ -34,6 +34,16 @@ def mismatches(error: lab.JobError) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.parametrize("engine", ["sync", "pvsync2", "libaio"])
+def test_what_is_read_back_meanwhile_keeps_no_file_from_being_opened(engine: str, tmp_path: Path) -> None:
+    """The job waited without end for a file that is done to be closed."""
+    keys = {"rw": "write", "bs": "4k", "size": "200k", "nrfiles": 3, "openfiles": 1, "norandommap": 1}
+    job = lab.Job(**keys, ioengine=engine, directory=tmp_path, verify="crc32c", verify_backlog=7)
+    with job.prepare() as run:
+        run.start()
+        assert run.wait(30).json()["jobs"][0]["read"]["total_ios"] == 48
+
+
 @pytest.mark.parametrize("method", [*CHECKSUMS, "pattern", "pattern_hdr"])
 def test_a_wrong_byte_is_found_at_its_offset(method: str, tmp_path: Path) -> None:
     path = tmp_path / "f"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "pattern/file_choice.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 namespace sampleblk::workload {
@@ -15,7 +16,7 @@ Distribution distribution_of(FileService service) {
 
 }  // namespace
 
-FileChoice::FileChoice(const JobPlan& plan, std::vector<FileState>& files, const FileOpener& opener)
+FileChoice::FileChoice(const JobPlan& plan, std::vector<FileState>& files, FileOpener& opener)
     : plan_(plan),
       options_(plan.options),
       files_(files),
@@ -82,13 +83,24 @@ FileState* FileChoice::choose(bool& busy) {
         }
     }
     FileState& chosen = files_[draw()];
-    if (!chosen.is_open() && opener_.open_files() >= open_limit_) {
+    if (!chosen.is_open() && opener_.open_files() >= open_limit_ && !close_done()) {
         busy = true;
         return nullptr;
     }
     current_ = &chosen;
     current_left_ = options_.file_service_count - 1;
     return current_;
+}
+
+// A file that is done and open was opened again to be read back, in a run that verifies as it writes.
+bool FileChoice::close_done() {
+    const auto file = std::ranges::find_if(
+        files_, [](const FileState& each) { return each.done && each.is_open() && each.in_flight == 0; });
+    if (file == files_.end()) {
+        return false;
+    }
+    opener_.close(*file);
+    return true;
 }
 
 void FileChoice::finish(FileState& file) {

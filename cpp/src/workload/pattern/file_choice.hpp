@@ -14,7 +14,7 @@ namespace sampleblk::workload {
 
 class FileChoice {
   public:
-    FileChoice(const JobPlan& plan, std::vector<FileState>& files, const FileOpener& opener);
+    FileChoice(const JobPlan& plan, std::vector<FileState>& files, FileOpener& opener);
 
     // No file is done any more; the random choice starts over where randrepeat asks for it.
     void begin_pass();
@@ -32,11 +32,12 @@ class FileChoice {
   private:
     [[nodiscard]] std::size_t live_from(std::size_t number);
     [[nodiscard]] std::size_t draw();
+    bool close_done();
 
     const JobPlan& plan_;
     const JobOptions& options_;
     std::vector<FileState>& files_;
-    const FileOpener& opener_;
+    FileOpener& opener_;
     Random random_;
     SkewedChoice skewed_;
     std::size_t next_ = 0;
