@@ -17,7 +17,7 @@ import numpy as np
 
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError
-from sampleblk_lab.texts import counted, readable
+from sampleblk_lab.texts import counted, notes, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -446,7 +446,7 @@ class Table:
         return "\n".join(text)
 
     def _notes(self) -> list[str]:
-        return [readable(f"{name}: {value}", keep="\n") for name, value in self.metadata.items()]
+        return notes(self.metadata)
 
     def _repr_html_(self) -> str:
         heads, rows, numeric = self._cells(_REPR_ROWS)
@@ -458,10 +458,10 @@ class Table:
             )
 
         body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-        notes = "".join(f"<br>{html.escape(note)}" for note in self._notes())
+        below = "".join(f"<br>{html.escape(note)}" for note in self._notes())
         return (
             f'<table class="sblk-table"><thead><tr>{cells("th", heads)}</tr></thead><tbody>{body}</tbody></table>'
-            f"<small>{counted(len(self), 'row')}{notes}</small>"
+            f"<small>{counted(len(self), 'row')}{below}</small>"
         )
 
 

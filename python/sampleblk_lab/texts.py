@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sampleblk_lab.errors import FormatError, InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 
@@ -42,6 +43,11 @@ def readable(text: str, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() or one in keep else one.encode("unicode_escape").decode() for one in text)
+
+
+def notes(metadata: Mapping[str, str]) -> list[str]:
+    """What a view of a table says of it, as lines of text."""
+    return [readable(f"{name}: {value}", keep="\n") for name, value in metadata.items()]
 
 
 def count_text(count: float, grouping: str = "") -> str:

@@ -10,10 +10,9 @@ import numpy as np
 
 from sampleblk_lab._native import core
 from sampleblk_lab.analysis.buffers import of_one_buffer
-from sampleblk_lab.analysis.notebook import lines as notes
 from sampleblk_lab.analysis.notebook import rows_html
 from sampleblk_lab.table import Table
-from sampleblk_lab.texts import readable
+from sampleblk_lab.texts import notes, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

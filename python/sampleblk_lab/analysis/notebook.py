@@ -6,8 +6,8 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
+from sampleblk_lab import texts
 from sampleblk_lab._native import core
-from sampleblk_lab.texts import readable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,14 +25,9 @@ def notes(metadata: Mapping[str, str]) -> str:
     return "".join(f"<br><small>{html.escape(f'{name}: {value}')}</small>" for name, value in metadata.items())
 
 
-def lines(metadata: Mapping[str, str]) -> list[str]:
-    """The same as lines of text."""
-    return [readable(f"{name}: {value}", keep="\n") for name, value in metadata.items()]
-
-
 def text_lines(metadata: Mapping[str, str]) -> str:
     """The same as text, each line with its end."""
-    return "".join(f"{line}\n" for line in lines(metadata))
+    return "".join(f"{line}\n" for line in texts.notes(metadata))
 
 
 def preformatted(text: str) -> str:

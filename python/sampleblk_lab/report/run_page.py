@@ -72,13 +72,21 @@ class _Sections:
     def table(self, heading: str, table: Table, note: str = "", **how: Any) -> None:
         self.page.add_table(heading, table, self.note(heading, note), **how)
 
-    def view(self, heading: str, make: Callable[[], Table], note: str = "", **how: Any) -> None:
-        """The table of a view; why there is none, such as of ticks of a clock or of several buffers, in its place."""
+    def view(
+        self, heading: str, make: Callable[[], Table], note: str = "", *, most: int | None = None, **how: Any
+    ) -> None:
+        """The table of a view; why there is none, such as of ticks of a clock or of several buffers, in its place.
+
+        Of its rows the first `most`: the note begins with how many these are, of how many.
+        """
         try:
             table = make()
         except (InputError, UnsupportedError) as error:
             self.page.add_text(heading, str(error), self.note(heading, "There is no table."))
             return
+        if most is not None:
+            rows, table = len(table), table.head(most)
+            note = f"The {len(table)} of {rows} {note}"
         self.table(heading, table, note, **how)
 
     def picture(self, heading: str, make: Callable[[], Plot], note: str = "") -> None:
@@ -399,10 +407,8 @@ def _calls(sections: _Sections, run: Run, target: str) -> None:
     reached = f" The path to the first of {outline.target_calls} calls of {target}" if outline.target_calls else ""
     note = f"The longest call, of {outline.calls:,} recorded below it.{reached}{' is unfolded.' if reached else ''}"
     sections.page.add_outline("Call tree", outline, sections.note("Call tree") or note)
-    table = run.graph().table()
-    of = np.unique(np.stack([table[name].codes for name in ("function", "module")]), axis=1).shape[1]
-    note = f"The {min(of, _FUNCTIONS)} of {of} with the most time of their own."
-    sections.view("Functions", lambda: run.graph().aggregate().head(_FUNCTIONS), note, bar="self")
+    note = "with the most time of their own."
+    sections.view("Functions", lambda: run.graph().aggregate(), note, most=_FUNCTIONS, bar="self")
 
 
 def _block(sections: _Sections, block: Block) -> None:

@@ -218,6 +218,15 @@ bool Verifier::next(Io& io, std::vector<FileState>& files) {
     return true;
 }
 
+bool Verifier::next_of_backlog(Io& io, std::vector<FileState>& files) {
+    if (backlog_is_due()) {
+        backlog_left_ = options_.verify_backlog_batch != 0 ? options_.verify_backlog_batch : pending();
+    }
+    const bool taken = backlog_left_ != 0 && next(io, files);
+    backlog_left_ = taken ? backlog_left_ - 1 : 0;
+    return taken;
+}
+
 void Verifier::dump(std::span<const std::byte> expected, std::span<const std::byte> found, std::uint64_t offset,
                     const Io& io) {
     ++dumped_;

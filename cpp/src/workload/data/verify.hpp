@@ -45,6 +45,12 @@ class Verifier {
     // Takes a remembered write to read back: where writes may overlap in the order of their offsets, else in that of
     // the writes, as fio does. False: there is none.
     [[nodiscard]] bool next(Io& io, std::vector<FileState>& files);
+    // The same while writing goes on, as far as verify_backlog says that it is time. False: it is not, or there is
+    // none.
+    [[nodiscard]] bool next_of_backlog(Io& io, std::vector<FileState>& files);
+    [[nodiscard]] bool backlog_is_due() const noexcept {
+        return backlog_left_ == 0 && options_.verify_backlog != 0 && pending() >= options_.verify_backlog;
+    }
     [[nodiscard]] std::size_t pending() const noexcept { return overlapping_ ? by_place_.size() : in_order_.size(); }
 
   private:
@@ -74,6 +80,7 @@ class Verifier {
     bool overlapping_;
     bool remembers_;
     std::uint64_t sequence_ = 0;
+    std::uint64_t backlog_left_ = 0;  // reads of verify_backlog that come next
     // What is to be read back: one of the two.
     std::deque<Piece> in_order_;
     std::map<Place, Piece> by_place_;

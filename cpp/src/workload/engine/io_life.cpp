@@ -23,25 +23,13 @@ IoLife::IoLife(Job& job) noexcept
       scrambles_(job.options.scramble_buffers && job.options.writes),
       checks_reads_(job.verifier && job.options.reads && !job.options.writes) {}
 
-bool IoLife::backlog_is_full() const noexcept {
-    return job_.verifier && job_.options.verify_backlog != 0 && job_.verifier->pending() >= job_.options.verify_backlog;
-}
-
 Next IoLife::choose(Io& io) {
     io.verify_read = false;
     if (job_.replay) {
         return job_.replay->next(io, job_.files.all(), job_.files);
     }
-    if (backlog_left_ == 0 && backlog_is_full()) {
-        const std::uint64_t batch = job_.options.verify_backlog_batch;
-        backlog_left_ = batch != 0 ? batch : job_.verifier->pending();
-    }
-    if (backlog_left_ != 0) {
-        --backlog_left_;
-        if (choose_to_verify(io) == Next::io) {
-            return Next::io;
-        }
-        backlog_left_ = 0;
+    if (job_.verifier && job_.verifier->next_of_backlog(io, job_.files.all())) {
+        return read_back(io);
     }
     return job_.generator.next(io);
 }
@@ -51,6 +39,10 @@ Next IoLife::choose_to_verify(Io& io) {
         io.verify_read = false;
         return Next::end;
     }
+    return read_back(io);
+}
+
+Next IoLife::read_back(const Io& io) {
     if (!io.file->is_open()) {
         job_.files.open(*io.file);
     }
@@ -58,7 +50,7 @@ Next IoLife::choose_to_verify(Io& io) {
 }
 
 bool IoLife::needs_idle() const noexcept {
-    return (job_.pacer && job_.pacer->needs_idle()) || (backlog_left_ == 0 && backlog_is_full()) ||
+    return (job_.pacer && job_.pacer->needs_idle()) || (job_.verifier && job_.verifier->backlog_is_due()) ||
            (job_.replay && job_.replay->needs_idle());
 }
 

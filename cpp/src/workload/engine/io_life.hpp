@@ -81,13 +81,12 @@ class IoLife {
     void check_latency(const Io& io, std::uint64_t now);
     [[nodiscard]] Fate complete_otherwise(Io& io, std::int64_t result, std::uint64_t now);
     void fail(const Io& io, int code, const char* operation);
-    [[nodiscard]] bool backlog_is_full() const noexcept;
+    [[nodiscard]] Next read_back(const Io& io);
 
     Job& job_;
     bool scrambles_;
     bool checks_reads_;
     bool over_ = false;
-    std::uint64_t backlog_left_ = 0;  // reads of verify_backlog that come next
 };
 
 }  // namespace sampleblk::workload

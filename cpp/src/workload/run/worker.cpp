@@ -161,24 +161,15 @@ void Worker::dry_run() {
         return;
     }
     // What was read back, between the writes or behind them, counted too: by it the passes ended where they did.
-    std::uint64_t backlog_left = 0;
     const auto count = [&] {
         job_->budget.count(io);
         dry_bytes_ += io.length;
     };
     while (job_->budget.wants_more() && !control_.stopping()) {
-        if (backlog_left == 0 && job_->verifier && options_.verify_backlog != 0 &&
-            job_->verifier->pending() >= options_.verify_backlog) {
-            backlog_left =
-                options_.verify_backlog_batch != 0 ? options_.verify_backlog_batch : job_->verifier->pending();
-        }
-        if (backlog_left != 0) {
-            backlog_left = job_->verifier->next(io, files) ? backlog_left - 1 : 0;
-            if (io.verify_read) {
-                count();
-                io.verify_read = false;
-                continue;
-            }
+        if (job_->verifier && job_->verifier->next_of_backlog(io, files)) {
+            count();
+            io.verify_read = false;
+            continue;
         }
         const Next next = job_->generator.next(io);
         if (next == Next::end) {
