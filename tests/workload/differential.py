@@ -384,8 +384,10 @@ def explained(keys: dict[str, str], mine: JobOutcome, theirs: JobOutcome) -> str
     if keys["ioengine"] == "mmap" and theirs.error == errno.EPERM:
         return "fio's mmap engine wants blocks of whole pages for direct and for syncs"
     empty = bool({"create_on_open", "unlink_each_loop"} & keys.keys())
-    if keys["ioengine"] == "mmap" and empty and mine.error == errno.EINTR:
-        return "a mapping of the empty file kills both by SIGBUS, and fio reports no error"
+    if keys["ioengine"] == "mmap" and empty and mine.error == (errno.EIO if kind == "read" else errno.ENXIO):
+        return "to us what lies beyond the end of a mapped file is an error; fio dies of SIGBUS, and reports none"
+    if verifies and kind == "read" and mine.error == errno.ENOENT and theirs.error == errno.EILSEQ:
+        return "fio lays out the file that a job is to check, and finds it wrong; to us it is missing"
     if "pre_read" in keys and theirs.error == errno.EIO:
         return "fio cannot read a file ahead that is shorter than its part"
     if is_null and "fsync_on_close" in keys and theirs.error == errno.EBADF:
@@ -402,8 +404,6 @@ def explained(keys: dict[str, str], mine: JobOutcome, theirs: JobOutcome) -> str
     # --- files that begin empty or short
     if "create_on_open" in keys and kind == "rw":
         return "whether a mix reads of a file that begins empty what it has written before is drawn"
-    if "create_on_open" in keys and kind == "read" and mine.error == errno.EIO and theirs.error == errno.EILSEQ:
-        return "a read of an empty file: to us an error, to fio a block that is wrong"
     if "file_append" in keys and is_null:
         return "fio appends to null files, which have no end, nothing"
     if "file_append" in keys and (repeats or "zonemode" in keys):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from beside_fio import needs_fio
+from beside_fio import needs_fio, needs_strace, ours
 
 import sampleblk_lab as lab
 
@@ -311,3 +311,82 @@ def test_verify_only_checks_all_files_however_few_are_open_at_a_time(tmp_path: P
     corrupt(tmp_path / "a.0.2", 9000)
     with pytest.raises(lab.JobError, match="1 blocks differ, the first at offset 9000"):
         lab.Job(**job, verify_only=1).run(progress=False)
+
+
+@pytest.mark.parametrize("direct", [0, 1])
+@pytest.mark.parametrize("engine", ["psync", "libaio", "io_uring", "mmap"])
+@pytest.mark.parametrize("rw", [{"rw": "write", "verify_only": 1}, {"rw": "read"}], ids=["verify_only", "read"])
+@pytest.mark.parametrize("length", [32768, 32768 + 700, 0])
+def test_what_only_checks_takes_a_file_that_lost_its_end_as_it_is(
+    direct: int, engine: str, rw: dict[str, Any], length: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "f"
+    keys = {"bs": "4k", "size": "64k", "verify": "crc32c", "filename": path, "engine": engine, "direct": direct}
+    lab.Job(rw="write", **keys).run(progress=False)
+    os.truncate(path, length)
+    left = path.read_bytes()
+    before = path.stat()
+    result = lab.Job(**keys, **rw).run(progress=False, check=False)
+    (told,) = result.json()["jobs"]
+    verify = told["sampleblk"]["verify"]
+    whole = length // 4096
+    assert (verify["blocks"], verify["errors"]) == (16, 16 - whole)
+    assert (verify["mismatches"][0]["what"], verify["mismatches"][0]["offset_bytes"]) == ("the file ends", length)
+    assert f": offset {length} (block {whole * 4096}, 4096 bytes): the file ends\n" in result.text()
+    after = path.stat()
+    assert (path.read_bytes(), after.st_ino, after.st_mtime_ns) == (left, before.st_ino, before.st_mtime_ns)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [{}, {"create_on_open": 1}, {"nrfiles": 2}, {"filename": "new/f"}],
+    ids=["plain", "create_on_open", "two", "folder"],
+)
+@pytest.mark.parametrize("rw", [{"rw": "randrw", "verify_only": 1}, {"rw": "randread"}], ids=["verify_only", "read"])
+def test_what_only_checks_makes_nothing(keys: dict[str, Any], rw: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(lab.JobError, match=f"open '{tmp_path}/.*': No such file"):
+        lab.Job(size="64k", verify="crc32c", directory=tmp_path, **keys, **rw).run(progress=False)
+    assert not list(tmp_path.iterdir())
+
+
+@needs_strace
+def test_a_job_that_only_checks_opens_its_file_to_read(tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    job.write_text(f"[a]\nrw=randrw\nbs=4k\nsize=16k\nverify=crc32c\nfilename={tmp_path}/f\n")
+    ours(job, tmp_path / "log")
+    job.write_text(job.read_text() + "verify_only=1\n")
+    opens = [call.arguments for call in ours(job, tmp_path / "log") if call.name == "openat" and "/f" in call.arguments]
+    opens = [call for call in opens if f"{tmp_path}/f" in call]
+    assert opens
+    assert all("O_RDONLY" in call and "O_CREAT" not in call for call in opens)
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({"file_append": 1}, "how long a file was before file_append"),
+        ({"fill_device": 1}, "how much fill_device wrote"),
+        ({"steadystate": "iops:5%", "steadystate_duration": 5}, "when a run with steadystate ended"),
+        ({"rw": "randrw", "rate_iops": 1000}, "in which order a limited rate mixed reads and writes"),
+        ({"rw": "rw", "rate": "1m", "rwmixread": 30}, "in which order a limited rate mixed reads and writes"),
+    ],
+)
+def test_verify_only_refuses_what_does_not_follow_from_the_job(keys: dict[str, Any], told: str, tmp_path: Path) -> None:
+    job = {"rw": "write", "size": "64k", "verify": "crc32c", "filename": tmp_path / "f", **keys}
+    with pytest.raises(lab.InputError, match=f"verify_only cannot know {told}"):
+        lab.Job(**job, verify_only=1).run(progress=False)
+
+
+def test_verify_only_checks_what_a_limited_rate_wrote(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    keys = {"rw": "randwrite", "bs": "4k", "size": "64k", "verify": "crc32c", "filename": path, "rate_iops": 2000}
+    lab.Job(**keys).run(progress=False)
+    (told,) = lab.Job(**keys, verify_only=1).run(progress=False).json()["jobs"]
+    assert told["sampleblk"]["verify"] == {"blocks": 16, "errors": 0, "mismatches": []}
+
+
+def test_a_file_that_ends_under_a_mapping_is_an_error_of_the_job(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    job = lab.Job(rw="write", bs="4k", size="64k", filename=path, engine="mmap", create_on_open=1)
+    with pytest.raises(lab.JobError, match=f"write '{path}': No such device or address"):
+        job.run(progress=False)

@@ -343,7 +343,7 @@ TEST_P(LoopTest, VerifyChecksWhatShortReadsGave) {
     EXPECT_EQ(bad.mismatches.entries[0].offset_bytes, 7U * 4096 + 3000);
 }
 
-TEST_P(LoopTest, AFileThatEndsInsideABlockToVerifyIsAnError) {
+TEST_P(LoopTest, ABlockToVerifyThatTheFileEndsInIsWrong) {
     script_.disk.resize(64 << 10);
     script_.answer = [](const Io& io) -> std::int64_t {
         if (io.direction == Direction::read && io.position() + io.left() == 65536) {
@@ -351,7 +351,12 @@ TEST_P(LoopTest, AFileThatEndsInsideABlockToVerifyIsAnError) {
         }
         return static_cast<std::int64_t>(io.left());
     };
-    EXPECT_EQ(run("rw=write\nsize=64k\nverify=crc32c\niodepth=4\n").error, EIO);
+    const JobState& state = run("rw=write\nsize=64k\nverify=crc32c\niodepth=4\n");
+    EXPECT_EQ(state.error, EILSEQ);
+    EXPECT_EQ(state.measured.verified_blocks, 16U);
+    ASSERT_EQ(state.mismatches.count, 1U);
+    EXPECT_EQ(state.mismatches.entries[0].kind, VerifyMismatch::Kind::missing);
+    EXPECT_EQ(state.mismatches.entries[0].offset_bytes, 61440U + 1000);
 }
 
 // A write that failed, and was let pass, is not one to verify.

@@ -118,15 +118,15 @@ struct Measured {
 
 // A block whose contents are not what was written there.
 struct VerifyMismatch {
-    enum class Kind : std::uint8_t { pattern, contents, header, other_block };
+    enum class Kind : std::uint8_t { pattern, contents, header, other_block, missing };
 
     std::uint64_t offset_bytes = 0;  // of the first wrong byte, in the file
     std::uint64_t block_offset_bytes = 0;
     std::uint64_t block_length_bytes = 0;
     std::array<std::uint8_t, 16> expected{};  // from the first wrong byte on
     std::array<std::uint8_t, 16> found{};
-    std::uint32_t shown_bytes = 0;
-    std::uint32_t file = 0;  // its number among the job's
+    std::uint32_t shown_bytes = 0;  // none where the file ends
+    std::uint32_t file = 0;         // its number among the job's
     Kind kind = Kind::pattern;
 
     [[nodiscard]] const char* what() const noexcept;

@@ -351,6 +351,13 @@ struct JobOptions {
 
     [[nodiscard]] bool mixes_reads_and_writes() const noexcept { return reads && writes; }
     [[nodiscard]] bool has_files() const noexcept { return engine != Engine::null; }
+    // Whether its I/O changes the files; of a job with verify_only what it would have written is checked.
+    [[nodiscard]] bool changes_files() const noexcept { return (writes || trims) && !verify_only; }
+    [[nodiscard]] bool only_pretends() const noexcept { return (writes || trims) && verify_only; }
+    // Whether the files are evidence of an earlier run, which a job that only checks it takes as they are.
+    [[nodiscard]] bool only_checks() const noexcept {
+        return !changes_files() && (verify_only || (verify != Verify::none && verify != Verify::null));
+    }
     [[nodiscard]] bool uses(std::size_t direction) const noexcept {
         return direction == 0 ? reads : direction == 1 ? writes : trims;
     }

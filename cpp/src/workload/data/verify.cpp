@@ -242,25 +242,41 @@ void Verifier::dump(std::span<const std::byte> expected, std::span<const std::by
 
 void Verifier::record(std::span<const std::byte> expected, std::span<const std::byte> found, std::uint64_t offset,
                       VerifyMismatch::Kind kind, const Io& io) {
-    ++measured_.verify_errors;
     if (options_.verify_dump && dumped_ < mismatches_kept) {
         dump(expected, found, offset, io);
     }
-    if (mismatches_.count >= mismatches_kept) {
+    VerifyMismatch* const mismatch = add_mismatch(offset, found.size(), kind, io);
+    if (mismatch == nullptr) {
         return;
     }
     const auto difference = std::ranges::mismatch(expected, found).in1;
     auto at = static_cast<std::size_t>(difference - expected.begin());
     at = at == expected.size() ? 0 : at;
+    mismatch->offset_bytes = offset + at;
+    mismatch->shown_bytes = static_cast<std::uint32_t>(std::min<std::size_t>(16, expected.size() - at));
+    std::memcpy(mismatch->expected.data(), expected.data() + at, mismatch->shown_bytes);
+    std::memcpy(mismatch->found.data(), found.data() + at, mismatch->shown_bytes);
+}
+
+void Verifier::record_missing(std::uint64_t offset, std::uint64_t length, std::uint64_t there, const Io& io) {
+    VerifyMismatch* const mismatch = add_mismatch(offset, length, VerifyMismatch::Kind::missing, io);
+    if (mismatch != nullptr) {
+        mismatch->offset_bytes = std::max(offset, io.offset + there);
+    }
+}
+
+VerifyMismatch* Verifier::add_mismatch(std::uint64_t block_offset, std::uint64_t block_length,
+                                       VerifyMismatch::Kind kind, const Io& io) {
+    ++measured_.verify_errors;
+    if (mismatches_.count >= mismatches_kept) {
+        return nullptr;
+    }
     VerifyMismatch& mismatch = mismatches_.entries[mismatches_.count++];
-    mismatch.offset_bytes = offset + at;
-    mismatch.block_offset_bytes = offset;
-    mismatch.block_length_bytes = found.size();
-    mismatch.shown_bytes = static_cast<std::uint32_t>(std::min<std::size_t>(16, expected.size() - at));
-    std::memcpy(mismatch.expected.data(), expected.data() + at, mismatch.shown_bytes);
-    std::memcpy(mismatch.found.data(), found.data() + at, mismatch.shown_bytes);
+    mismatch.block_offset_bytes = block_offset;
+    mismatch.block_length_bytes = block_length;
     mismatch.kind = kind;
     mismatch.file = io.file->number;
+    return &mismatch;
 }
 
 bool Verifier::check_block(std::span<const std::byte> found, std::uint64_t offset,
@@ -320,7 +336,7 @@ bool Verifier::check_block(std::span<const std::byte> found, std::uint64_t offse
     return false;
 }
 
-bool Verifier::check(const Io& io) {
+bool Verifier::check(const Io& io, std::uint64_t there) {
     if (options_.verify == Verify::null || options_.engine == Engine::null) {
         return true;  // the null engine moves no data to check
     }
@@ -333,6 +349,11 @@ bool Verifier::check(const Io& io) {
             continue;
         }
         ++measured_.verified_blocks;
+        if (at + length > there) {
+            record_missing(io.offset + at, length, there, io);
+            right = false;
+            continue;
+        }
         right = check_block({io.buffer + at, length}, io.offset + at, sequence, io) && right;
     }
     if (!right && (options_.continue_on_error & continue_on_verify) != 0) {

@@ -39,8 +39,9 @@ class Verifier {
     // the offsets, whatever was taken in between.
     void recall();
 
-    // Checks a buffer that was read, and records what is wrong. False: verify_fatal ends the job.
-    [[nodiscard]] bool check(const Io& io);
+    // Checks a buffer that was read, of which only the first `there` bytes are in the file, and records what is wrong.
+    // False: verify_fatal ends the job.
+    [[nodiscard]] bool check(const Io& io, std::uint64_t there);
 
     // Takes a remembered write to read back: where writes may overlap in the order of their offsets, else in that of
     // the writes, as fio does. False: there is none.
@@ -69,6 +70,11 @@ class Verifier {
                                    std::optional<std::uint64_t> sequence, const Io& io);
     void record(std::span<const std::byte> expected, std::span<const std::byte> found, std::uint64_t offset,
                 VerifyMismatch::Kind kind, const Io& io);
+    // A block that the file ends before, or in.
+    void record_missing(std::uint64_t offset, std::uint64_t length, std::uint64_t there, const Io& io);
+    // Counts a mismatch; nullptr: more than are kept.
+    [[nodiscard]] VerifyMismatch* add_mismatch(std::uint64_t block_offset, std::uint64_t block_length,
+                                               VerifyMismatch::Kind kind, const Io& io);
     void dump(std::span<const std::byte> expected, std::span<const std::byte> found, std::uint64_t offset,
               const Io& io);
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "engine/io_life.hpp"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <string>
+#include <utility>
 
 namespace sampleblk::workload {
 
@@ -14,6 +17,13 @@ const char* operation_of(const Io& io) {
         return "fsync";
     }
     return io.direction == Direction::read ? "read" : io.direction == Direction::write ? "write" : "trim";
+}
+
+// Whether a part of a direct read was asked for from where the file ends, which no block of the device does.
+bool is_behind_the_end(const Io& io) {
+    struct stat status{};
+    return io.moved != 0 && io.file->target->type == FileType::regular && ::fstat(io.file->fd, &status) == 0 &&
+           io.position() >= static_cast<std::uint64_t>(status.st_size);
 }
 
 }  // namespace
@@ -91,7 +101,7 @@ void IoLife::prepare(Io& io) {
     }
 }
 
-void IoLife::finish_more(const Io& io, std::uint64_t now) {
+void IoLife::finish_more(const Io& io, std::uint64_t now, std::uint64_t there) {
     if (job_.pacer) {
         job_.pacer->end_io();
     }
@@ -100,7 +110,7 @@ void IoLife::finish_more(const Io& io, std::uint64_t now) {
         io.file->last_written = std::max(io.file->last_written, io.offset + io.length);
     }
     check_latency(io, now);
-    if ((io.verify_read || (checks_reads_ && io.direction == Direction::read)) && !job_.verifier->check(io)) {
+    if (is_checked(io) && !job_.verifier->check(io, there)) {
         job_.control.finish();
         over_ = true;
     }
@@ -125,6 +135,9 @@ Fate IoLife::complete_otherwise(Io& io, std::int64_t result, std::uint64_t now) 
     if (result == -EINTR || (result == -EAGAIN && !job_.options.nowait)) {
         return job_.control.stopping() ? Fate::ended : Fate::again;
     }
+    if (result == -EINVAL && is_checked(io) && is_behind_the_end(io)) {
+        result = 0;
+    }
     if (result < 0) {
         fail(io, static_cast<int>(-result), operation_of(io));
         return Fate::ended;
@@ -135,19 +148,23 @@ Fate IoLife::complete_otherwise(Io& io, std::int64_t result, std::uint64_t now) 
         job_.accounting.add_sync(io.issue_ticks, now);
         return Fate::ended;
     }
-    if (result == 0) {
+    if (result == 0 && !is_checked(io)) {
         fail(io, EIO, io.direction == Direction::read ? "read nothing" : "wrote nothing");
         return Fate::ended;
     }
-    job_.accounting.add_short(io);
-    io.moved += static_cast<std::uint64_t>(result);
-    if (io.position() < io.file->target->size_bytes) {
-        return Fate::again;
+    if (result != 0) {
+        job_.accounting.add_short(io);
+        io.moved += static_cast<std::uint64_t>(result);
+        if (io.position() < io.file->target->size_bytes) {
+            return Fate::again;
+        }
     }
     // The end of the file.
-    io.length = io.moved;
-    if (io.verify_read || checks_reads_) {
-        fail(io, EIO, "the file ends inside a block to verify");
+    const std::uint64_t asked = std::exchange(io.length, io.moved);
+    if (is_checked(io)) {
+        job_.accounting.add(io, now);
+        io.length = asked;
+        finish_more(io, now, io.moved);
     } else {
         finish(io, now);
     }

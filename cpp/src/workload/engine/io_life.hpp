@@ -73,11 +73,15 @@ class IoLife {
     void finish(const Io& io, std::uint64_t now) {
         job_.accounting.add(io, now);
         if (job_.extras) [[unlikely]] {
-            finish_more(io, now);
+            finish_more(io, now, io.length);
         }
     }
     void prepare(Io& io);
-    void finish_more(const Io& io, std::uint64_t now);
+    // `there`: how much of it the file has.
+    void finish_more(const Io& io, std::uint64_t now, std::uint64_t there);
+    [[nodiscard]] bool is_checked(const Io& io) const noexcept {
+        return io.verify_read || (checks_reads_ && io.direction == Direction::read);
+    }
     void check_latency(const Io& io, std::uint64_t now);
     [[nodiscard]] Fate complete_otherwise(Io& io, std::int64_t result, std::uint64_t now);
     void fail(const Io& io, int code, const char* operation);

@@ -24,16 +24,17 @@ namespace {
 constexpr int no_descriptor = std::numeric_limits<int>::max();
 
 int open_flags(const JobOptions& options, FileType type) {
+    const bool makes_files = options.allow_file_create && !options.only_checks();
     int flags = 0;
     if (!options.trims) {
         flags |= options.direct ? O_DIRECT : 0;
         flags |= options.sync == SyncMode::sync ? O_SYNC : options.sync == SyncMode::dsync ? O_DSYNC : 0;
-        flags |= options.create_on_open && options.allow_file_create ? O_CREAT : 0;
+        flags |= options.create_on_open && makes_files ? O_CREAT : 0;
     }
     flags |= type != FileType::regular ? O_NOATIME : 0;
-    if (options.writes || options.trims) {
+    if (options.changes_files()) {
         flags |= O_RDWR;
-        flags |= type == FileType::regular && options.allow_file_create && options.writes ? O_CREAT : 0;
+        flags |= type == FileType::regular && makes_files && options.writes ? O_CREAT : 0;
     }
     return flags;
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // I/O by memcpy to and from a mapping of the file.
 #include <sys/mman.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -28,20 +30,26 @@ struct MmapEngine {
         if (!mapped && !map(io)) {
             return -1;
         }
-        auto* at = static_cast<std::byte*>(file.mapping) + (io.offset - file.mapping_offset);
+        // Beyond the end of the file a mapping has no pages, and its use is a SIGBUS.
+        const auto length =
+            static_cast<std::size_t>(std::min(io.left(), file.mapping_end - std::min(file.mapping_end, io.position())));
+        auto* at = static_cast<std::byte*>(file.mapping) + (io.position() - file.mapping_offset);
         if (io.direction == Direction::read) {
-            std::memcpy(io.buffer, at, static_cast<std::size_t>(io.length));
+            std::memcpy(io.data(), at, length);
+        } else if (length == io.left()) {
+            std::memcpy(at, io.data(), length);
         } else {
-            std::memcpy(at, io.buffer, static_cast<std::size_t>(io.length));
+            errno = job.options.fill_device ? ENOSPC : ENXIO;  // as mmap(2) has it for what lies beyond the object
+            return -1;
         }
         if (job.options.direct) {
             // Not really direct, but nothing stays in the cache.
-            if (::msync(at, static_cast<std::size_t>(io.length), MS_SYNC) != 0) {
+            if (::msync(at, length, MS_SYNC) != 0) {
                 return -1;
             }
-            (void)::posix_madvise(at, static_cast<std::size_t>(io.length), POSIX_MADV_DONTNEED);
+            (void)::posix_madvise(at, length, POSIX_MADV_DONTNEED);
         }
-        return static_cast<ssize_t>(io.length);
+        return static_cast<ssize_t>(length);
     }
 
     int sync(FileState& file, SyncKind /*kind*/) const {
@@ -66,7 +74,8 @@ struct MmapEngine {
         const JobOptions& options = job.options;
         unmap(file);
         const bool reads_too = options.reads || options.verify != Verify::none;
-        const int protection = (reads_too ? PROT_READ : 0) | (options.writes && !options.verify_only ? PROT_WRITE : 0);
+        const int protection =
+            (reads_too ? PROT_READ : 0) | (options.writes && options.changes_files() ? PROT_WRITE : 0);
         const std::uint64_t end = file.target->end_bytes();
         // From the start of the file: a mapping begins on a page.
         file.mapping_offset = 0;
@@ -83,6 +92,10 @@ struct MmapEngine {
             file.mapping = nullptr;
             return false;
         }
+        struct stat status{};
+        file.mapping_end = ::fstat(file.fd, &status) == 0 && S_ISREG(status.st_mode)
+                               ? static_cast<std::uint64_t>(status.st_size)
+                               : file.target->size_bytes;
         const auto length = static_cast<std::size_t>(file.mapping_length);
         if (options.fadvise_hint != FadviseHint::none) {
             (void)::posix_madvise(file.mapping, length, options.random ? POSIX_MADV_RANDOM : POSIX_MADV_SEQUENTIAL);

@@ -18,6 +18,10 @@ constexpr std::size_t writing = index_of(Direction::write);
     throw InputError(message, {}, 0, expected);
 }
 
+bool any(const PerDirection<std::uint64_t>& rates) {
+    return rates != PerDirection<std::uint64_t>{};
+}
+
 void complete_sizes(JobOptions& job, std::vector<Notice>& notices, Notice at) {
     bool aligned_by_block = true;
     for (std::size_t i = 0; i < data_directions; ++i) {
@@ -104,6 +108,26 @@ void complete_data(JobOptions& job) {
     }
 }
 
+// What verify_only is to check must follow from the job alone.
+void refuse_unknown_writes(const JobOptions& job) {
+    if (job.time_based) {
+        refuse("verify_only cannot know how often a time_based run wrote", "loops instead of time_based");
+    }
+    if (job.file_append) {
+        refuse("verify_only cannot know how long a file was before file_append", "offset instead of file_append");
+    }
+    if (job.fill_device) {
+        refuse("verify_only cannot know how much fill_device wrote", "size instead of fill_device");
+    }
+    if (job.steadystate != SteadyMetric::none) {
+        refuse("verify_only cannot know when a run with steadystate ended", "loops instead of steadystate");
+    }
+    const bool mixed = job.mixes_reads_and_writes() && job.rwmix_read != 0 && job.rwmix_read != 100;
+    if (mixed && (any(job.rate_bps) || any(job.rate_iops))) {
+        refuse("verify_only cannot know in which order a limited rate mixed reads and writes", "no rate, or rw=write");
+    }
+}
+
 void complete_verify(JobOptions& job) {
     if (!job.verify_pattern.empty() && !job.verify_given) {
         job.verify = Verify::pattern_hdr;  // as in fio, whose manual has it otherwise
@@ -114,8 +138,8 @@ void complete_verify(JobOptions& job) {
         }
         return;
     }
-    if (job.verify_only && job.writes && job.time_based) {
-        refuse("verify_only cannot know how often a time_based run wrote", "loops instead of time_based");
+    if (job.only_pretends()) {
+        refuse_unknown_writes(job);
     }
     if (job.engine == Engine::fadvise) {
         refuse("engine fadvise moves no data to verify", "another engine");
@@ -141,10 +165,6 @@ void complete_verify(JobOptions& job) {
     if (interval == 0 || least % interval != 0 || most % interval != 0) {
         interval = std::gcd(least, most);
     }
-}
-
-bool any(const PerDirection<std::uint64_t>& rates) {
-    return rates != PerDirection<std::uint64_t>{};
 }
 
 void complete_pacing(JobOptions& job) {

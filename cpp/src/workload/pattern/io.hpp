@@ -32,6 +32,7 @@ struct FileState {
     void* mapping = nullptr;  // engine mmap
     std::uint64_t mapping_offset = 0;
     std::uint64_t mapping_length = 0;
+    std::uint64_t mapping_end = 0;  // of the file, as it was mapped
 
     [[nodiscard]] bool is_open() const noexcept { return fd >= 0; }
 };

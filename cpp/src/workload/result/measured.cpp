@@ -101,6 +101,8 @@ const char* VerifyMismatch::what() const noexcept {
             return "header";
         case Kind::other_block:
             return "header of another block or write";
+        case Kind::missing:
+            return "the file ends";
     }
     return "";
 }

@@ -247,9 +247,13 @@ void put_verify(std::string& out, const JobResult& job) {
     }
     put(out, "  verify       : blocks={}, errors={}\n", job.measured.verified_blocks, job.measured.verify_errors);
     for (const FileMismatch& mismatch : job.mismatches) {
-        put(out, "     mismatch  : {}: offset {} (block {}, {} bytes): {}: expected {}, found {}\n", mismatch.path,
-            mismatch.offset_bytes, mismatch.block_offset_bytes, mismatch.block_length_bytes, mismatch.what(),
-            hex(mismatch.expected, mismatch.shown_bytes), hex(mismatch.found, mismatch.shown_bytes));
+        put(out, "     mismatch  : {}: offset {} (block {}, {} bytes): {}", mismatch.path, mismatch.offset_bytes,
+            mismatch.block_offset_bytes, mismatch.block_length_bytes, mismatch.what());
+        if (mismatch.shown_bytes != 0) {
+            put(out, ": expected {}, found {}", hex(mismatch.expected, mismatch.shown_bytes),
+                hex(mismatch.found, mismatch.shown_bytes));
+        }
+        out += '\n';
     }
     if (job.measured.verify_errors > job.mismatches.size()) {
         put(out, "     ({} more)\n", job.measured.verify_errors - job.mismatches.size());

@@ -127,7 +127,7 @@ void find_size(const JobOptions& options, FileTarget& file) {
     if (S_ISBLK(status.st_mode)) {
         file.type = FileType::block;
         file.size_bytes = device_size(file.path);
-        if ((options.writes || options.trims) && !options.allow_mounted_write) {
+        if (options.changes_files() && !options.allow_mounted_write) {
             refuse_mounted(options, file.path, status.st_rdev);
         }
     } else if (S_ISCHR(status.st_mode)) {
@@ -386,7 +386,8 @@ void lay_out(const JobOptions& options, JobPlan& plan, FileTarget& file, std::ui
 void lay_out_replay(JobPlan& plan) {
     for (FileTarget& file : plan.files) {
         plan.size_bytes += file.extent_bytes;
-        if (file.type != FileType::regular || file.extent_bytes <= file.size_bytes || !plan.options.has_files()) {
+        if (file.type != FileType::regular || file.extent_bytes <= file.size_bytes || !plan.options.has_files() ||
+            plan.options.only_checks()) {
             file.size_bytes = std::max(file.size_bytes, file.extent_bytes);
             continue;
         }
@@ -477,7 +478,9 @@ JobPlan prepare_files(const JobOptions& options, std::uint64_t seed) {
     const bool on_disk = options.engine != Engine::null;
     if (on_disk) {
         for (FileTarget& file : plan.files) {
-            make_directories(file.path);
+            if (!options.only_checks()) {
+                make_directories(file.path);
+            }
             find_size(options, file);
         }
     }
@@ -512,7 +515,7 @@ JobPlan prepare_files(const JobOptions& options, std::uint64_t seed) {
                 refuse(options, "'" + file.path + "' would have to be longer than any file",
                        "a smaller offset or size");
             }
-            if (on_disk && !options.create_on_open) {
+            if (on_disk && !options.create_on_open && !options.only_checks()) {
                 extend[i] = true;
                 ++extended;
                 to_extend += file.end_bytes();

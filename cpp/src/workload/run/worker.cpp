@@ -70,7 +70,7 @@ void Worker::run_passes() {
     Measured& measured = job_->measured;
     std::uint64_t loops_left = options_.loops;
     PerDirection<std::uint64_t> spent{};
-    const bool dry = options_.verify_only && options_.writes;
+    const bool dry = options_.only_pretends();
     const auto verify = [&] {
         run_verify();
         // A job that only writes spends its read time verifying.
@@ -133,7 +133,7 @@ void Worker::run_pass() {
     if (job_->replay) {
         job_->replay->begin(clock_.ticks());
     }
-    if (options_.verify_only && options_.writes) {
+    if (options_.only_pretends()) {
         dry_run();
     } else {
         engine_->pass();
