@@ -322,7 +322,12 @@ def test_what_only_checks_takes_a_file_that_lost_its_end_as_it_is(
 ) -> None:
     path = tmp_path / "f"
     keys = {"bs": "4k", "size": "64k", "verify": "crc32c", "filename": path, "engine": engine, "direct": direct}
-    lab.Job(rw="write", **keys).run(progress=False)
+    try:
+        lab.Job(rw="write", **keys).run(progress=False)
+    except lab.JobError as error:
+        if "does the file system support direct" in str(error):
+            pytest.skip("no O_DIRECT here")
+        raise
     os.truncate(path, length)
     left = path.read_bytes()
     before = path.stat()
