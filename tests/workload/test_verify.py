@@ -395,3 +395,17 @@ def test_a_file_that_ends_under_a_mapping_is_an_error_of_the_job(tmp_path: Path)
     job = lab.Job(rw="write", bs="4k", size="64k", filename=path, engine="mmap", create_on_open=1)
     with pytest.raises(lab.JobError, match=f"write '{path}': No such device or address"):
         job.run(progress=False)
+
+
+def test_the_first_wrong_byte_is_named_in_whatever_order_blocks_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    keys = {"bs": "4k", "size": "256k", "verify": "crc32c", "filename": path}
+    lab.Job(rw="write", **keys).run(progress=False)
+    for at in (20000, 100000, 250000):
+        corrupt(path, at)
+    first = set()
+    for seed in range(4):
+        with pytest.raises(lab.JobError, match="3 blocks differ, the first at offset 20000 ") as caught:
+            lab.Job(rw="randread", randseed=seed, verify_header_seed=0, **keys).run(progress=False)
+        first.add(mismatches(caught.value)[0]["offset_bytes"])
+    assert first - {20000}

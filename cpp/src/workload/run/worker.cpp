@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <exception>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -237,7 +238,11 @@ void Worker::report_mismatches() {
     if (errors == 0 || (options_.continue_on_error & continue_on_verify) != 0) {
         return;
     }
-    const VerifyMismatch& one = shared_.state.mismatches.entries[0];
+    const MismatchList& kept = shared_.state.mismatches;
+    // With several I/Os in flight what was found first may lie behind what was found later.
+    const VerifyMismatch& one = *std::ranges::min_element(
+        std::span(kept.entries).first(kept.count), {},
+        [](const VerifyMismatch& mismatch) { return std::pair(mismatch.file, mismatch.offset_bytes); });
     control_.fail({"verify", plan_.files[one.file].path, EILSEQ,
                    std::to_string(errors) + " blocks differ, the first at offset " + std::to_string(one.offset_bytes) +
                        " (" + one.what() + ")"});
