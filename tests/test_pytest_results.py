@@ -30,8 +30,8 @@ MEASURED = """
 """
 
 
-def _run(pytester: pytest.Pytester, speed: float, *options: str) -> pytest.RunResult:
-    pytester.makepyfile(test_it=MEASURED.format(speed=speed))
+def _run(pytester: pytest.Pytester, speed: float, *options: str, source: str = MEASURED) -> pytest.RunResult:
+    pytester.makepyfile(test_it=source.format(speed=speed))
     return pytester.runpytest_subprocess(*QUICK, *options)
 
 
@@ -97,6 +97,18 @@ def test_saved_and_compared(pytester: pytest.Pytester, workers: str) -> None:
     result = _run(pytester, 101, "--sblk-compare", "before", "--sblk-fail-slower", workers)
     assert result.ret == 0
     result.stdout.fnmatch_lines(["  no difference shown: *"])
+
+
+@pytest.mark.parametrize("workers", ["-n0", "-n2"])
+def test_what_a_failed_test_measured_is_kept_and_not_compared(pytester: pytest.Pytester, workers: str) -> None:
+    _run(pytester, 100, "--sblk-save", "before", workers)
+    failing = MEASURED.replace('unit="us")', 'unit="us")\n        assert {speed} == 1')
+    result = _run(pytester, 50, "--sblk-compare", "before", workers, source=failing)
+    result.stdout.fnmatch_lines(["  not compared: the test failed in each session of the later set"])
+    _run(pytester, 50, "--sblk-save", "broken", workers, source=failing)
+    result = _run(pytester, 100, "--sblk-compare", "broken", "--sblk-fail-slower", workers)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*test_speed: the test failed in each session of the earlier set"])
 
 
 def test_a_session_that_only_collects_says_that_nothing_was_compared(pytester: pytest.Pytester) -> None:

@@ -6,6 +6,7 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -184,6 +185,20 @@ def test_what_only_one_set_has_is_a_row_and_fails_a_gate(tmp_path: Path) -> None
     assert [row.test for row in failures(rows, allow_new=True)] == ["t.py::test_gone"]
     assert "  not compared: the later set does not have it" in text(rows)
     assert [row["verdict"] for row in to_json(rows)] == ["no difference shown", None, None]
+
+
+def test_sessions_in_which_the_test_failed_are_no_side_of_a_comparison(tmp_path: Path) -> None:
+    _save(tmp_path, "a", [10.0] * 8, at=1, spec={"failed": True})
+    _save(tmp_path, "b", [20.0] * 8, at=2)
+    made = _compared(tmp_path)
+    assert (made.comparison, made.refused) == (None, "the test failed in each session of the earlier set")
+    assert failures([made])
+    _save(tmp_path, "a", [20.0] * 8, at=3)
+    found = _compared(tmp_path).comparison
+    assert found is not None
+    assert found.verdict == "no difference shown"
+    assert "left out of the earlier set: 1 of 2 sessions, in which the test failed" in found.notes
+    assert np.asarray(runs(tmp_path / "runs", "a")["failed"]).tolist() == [True, False]
 
 
 def test_other_units_are_refused(tmp_path: Path) -> None:

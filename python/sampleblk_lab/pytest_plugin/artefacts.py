@@ -143,6 +143,9 @@ class Session:
             from sampleblk_lab.results import store
 
             try:
+                for directory in staying:
+                    if directory.name in self.failed:
+                        store.note_failed(directory)
                 self.kept = store.add_round(self.runs, self.name, staying)
             except OSError as error:
                 self.lost = f"run directories could not be kept in {self.runs / self.name}: {error}"

@@ -278,5 +278,7 @@ def measure(request: pytest.FixtureRequest) -> Iterator[Any]:
     from sampleblk_lab.pytest_plugin.measuring import Measure
 
     measuring = Measure()
+    # Asked for before the test: the session notes whether tests fail from its first use on.
+    directory = artefacts.directory_of(request.node)
     yield measuring
-    measuring.write(artefacts.directory_of(request.node), request.node)
+    measuring.write(directory, request.node)

@@ -132,8 +132,18 @@ def _by_metric(stored: Iterable[Stored]) -> dict[tuple[str, str], list[_Session]
 
 
 def _row(test: str, metric: str, old: list[_Session], new: list[_Session], across: Sequence[str]) -> Row:
+    notes = []
+    # What a test measures that fails is perhaps not what it was to measure.
+    sides = {"earlier": old, "later": new}
+    for side, sessions in sides.items():
+        sides[side] = [session for session in sessions if not session.spec.get("failed")]
+        if not sides[side]:
+            return Row(test, metric, None, f"the test failed in each session of the {side} set")
+        if failed := len(sessions) - len(sides[side]):
+            notes.append(f"left out of the {side} set: {failed} of {len(sessions)} sessions, in which the test failed")
+    old, new = sides.values()
     same = machine.same(session.environment for session in (*old, *new))
-    notes = list(same.notes)
+    notes += same.notes
     for aspect, words in same.differs.items():
         if aspect not in across:
             said = f"the {aspect} differs ({words}); ask for it with --sblk-across {aspect}"

@@ -81,6 +81,16 @@ def write(directory: Path, test: str, spec: dict[str, Any], measurements: Iterab
         (directory / name).write_text(json.dumps(value, indent=1, default=str) + "\n")
 
 
+def note_failed(directory: Path) -> None:
+    """Notes in a run directory that its test failed, which may be after it had measured."""
+    path = directory / "spec.json"
+    try:
+        spec = _spec(path)
+    except (FormatError, OSError):
+        return  # not as we wrote it; who reads the set says so
+    path.write_text(json.dumps({**spec, "failed": True}, indent=1) + "\n")
+
+
 # What a stored measurement must have for the table and for comparisons.
 _TEXTS = ("name", "unit", "better", "stopped")
 _MOST = 1 << 63
@@ -132,7 +142,7 @@ def measurements(path: Path) -> list[dict[str, Any]]:
 
 
 def _spec(path: Path) -> dict[str, Any]:
-    spec: dict[str, Any] = read_json(path, {"parameters": {...: str}, "marks": [dict]})
+    spec: dict[str, Any] = read_json(path, {"parameters": {...: str}, "marks": [dict], "failed": bool})
     if not isinstance(spec.get("test"), str):
         raise FormatError(str(path), 0, "'test', a string")
     return spec
@@ -222,6 +232,7 @@ def _rows(stored: Iterable[Stored]) -> Iterator[dict[str, Any]]:
                 "better": measured["better"],
                 "samples": len(measured["samples"]),
                 "stopped": measured["stopped"],
+                "failed": bool(run.spec.get("failed")),
                 "accelerator": told["accelerator"],
                 "kernel": told["kernel"],
                 "machine": told["machine"],
@@ -230,9 +241,13 @@ def _rows(stored: Iterable[Stored]) -> Iterator[dict[str, Any]]:
             }
 
 
-_NUMBERS = {"round": np.int64, "value": np.float64, "low": np.float64, "high": np.float64, "samples": np.int64}
+_TYPES = {
+    **dict.fromkeys(("round", "samples"), np.int64),
+    **dict.fromkeys(("value", "low", "high"), np.float64),
+    "failed": np.bool_,
+}
 _COLUMNS = (
-    *("set", "round", "test", "metric", "value", "low", "high", "unit", "better", "samples", "stopped"),
+    *("set", "round", "test", "metric", "value", "low", "high", "unit", "better", "samples", "stopped", "failed"),
     *("accelerator", "kernel", "machine", "started", "path"),
 )
 
@@ -246,7 +261,8 @@ def runs(root: str | os.PathLike[str] = "runs", name: str | None = None) -> Tabl
 
     Returns:
         A row a measurement: set, round, test, metric, value, low, high (in `unit`), unit, better, samples, stopped,
-        accelerator, kernel, machine, started, path. pandas, polars and duckdb take it as it is.
+        failed (whether the test did, which may be after it had measured), accelerator, kernel, machine, started,
+        path. pandas, polars and duckdb take it as it is.
 
     Raises:
         InputError: There are none, or there is no such set.
@@ -260,5 +276,5 @@ def runs(root: str | os.PathLike[str] = "runs", name: str | None = None) -> Tabl
     columns: dict[str, Any] = {}
     for column in _COLUMNS:
         values = [row[column] for row in rows]
-        columns[column] = np.array(values, dtype=_NUMBERS[column]) if column in _NUMBERS else values
+        columns[column] = np.array(values, dtype=_TYPES[column]) if column in _TYPES else values
     return Table.of(columns)
