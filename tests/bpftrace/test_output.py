@@ -217,6 +217,14 @@ def test_the_last_bucket_of_older_histograms_has_all_from_2_to_the_31_on():
     assert rows(found, "@latency_ns") == [("a", 2**30, 2**31 - 1, 1), ("a", 2**31, 2**63 - 1, 2)]
 
 
+def test_values_that_print_divides_have_no_unit():
+    script = "a:b { @x_ns = max(1); @h_ns = hist(1); } END { print(@x_ns, 0, 1000); print(@h_ns, 0, 1000); }"
+    buckets = [{"min": 1, "max": 1, "count": 4}]
+    found = said({"type": "map", "data": {"@x_ns": 5}}, {"type": "hist", "data": {"@h_ns": buckets}}, script=script)
+    assert found["@x_ns"]["value"].unit == ""
+    assert found["@h_ns"]["low"].unit == "ns"  # of a histogram it divides the counts
+
+
 def test_newer_kinds():
     found = said(
         {"type": "attached_probes", "count": 3, "data": {"probes": 3}},

@@ -57,12 +57,52 @@ def test_two_uses_of_a_map_that_disagree_leave_its_keys_unknown():
         ("@bytes[args->bytes] = count();", ""),
         ("@bytes[args->bytes]++;", ""),
         ("@start = nsecs;", "ns"),
+        ("@since[tid] = nsecs - @s[tid]; @since[tid] = 0 }", ""),
+        ("@since[tid] = nsecs - @s[args->pid, tid] }", "ns"),
+        ("@start = nsecs(sw_tai);", "ns"),
+        ("@start = nsecs / 1000;", ""),
+        ("@start_us = nsecs / 1000;", "us"),
+        ("@since = elapsed >> 10 }", ""),
+        ("@since = nsecs - @s[tid] / 1000;", ""),
         ("@bonus = 1;", ""),
     ],
 )
 def test_units_are_those_that_names_end_in_but_for_counts(text, unit):
     [name] = [name for name in Script(f"a:b {{ {text} }}").maps if name != "@s"]
     assert Script(f"a:b {{ {text} }}").maps[name].unit == unit
+
+
+@pytest.mark.parametrize(
+    ("printed", "divided"),
+    [
+        ("print(@x_ns, 0, 1000)", True),
+        ("print(@x_ns, 5, $1)", True),
+        ("print(@x_ns, 5)", False),
+        ("print(@x_ns, 0, 1)", False),
+        ("print(@x_ns)", False),
+        ("print(@y, 0, 1000)", False),
+        ('printf("print(@x_ns, 0, 5)")', False),
+    ],
+)
+def test_print_may_divide_a_maps_values(printed, divided):
+    found = Script(f"a:b {{ @x_ns = max(1); @y = 1; }} END {{ {printed}; }}").maps["@x_ns"]
+    assert (found.divided, found.unit) == (divided, "ns")
+
+
+@pytest.mark.parametrize(
+    ("expression", "name"),
+    [
+        ("512 * args->nr_bytes", "key_0"),
+        ("args->end_ns - args->begin_ns", "key_0"),
+        ("args->a + args->b_ns", "key_0"),
+        ("((struct bio *)arg0)->bi_iter.bi_size", "bi_size"),
+        ("(struct bio *) arg0->x", "x"),
+        ("*args->x", "x"),
+        ("(*args).x", "x"),
+    ],
+)
+def test_what_is_calculated_has_not_the_name_of_its_last_part(expression, name):
+    assert keys(f"a:b {{ @[{expression}] = count(); }}") == (Key(name),)
 
 
 def test_units_of_names():

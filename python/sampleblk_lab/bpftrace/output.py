@@ -527,6 +527,8 @@ def _table(printed: _Printed, name: str, script: Script | None, metadata: dict[s
     if printed.kind == "hist" and not unit:
         unit = unit_of(name)
     units = {column: unit for column in ("value", "low", "high", "average", "total") if column in values}
+    if known is not None and known.divided:  # print() divides these, and at the script's end they are as they are
+        units = {column: unit for column, unit in units.items() if column not in ("value", "average")}
     units |= {column: unit_of(column) for column in typed if column not in values}
     numeric = {column for column, cells in typed.items() if cells and not isinstance(cells[0], (str, type(None)))}
     return Table.of(

@@ -34,10 +34,17 @@ _UNITS = {
     "bytes": "bytes",
 }
 
+_CLOCKS = ("nsecs", "elapsed")
 _STRING = '""'
 _SKIPPED = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _MAP = re.compile(r"@(?:[A-Za-z_]\w*)?")
 _ASSIGNED = re.compile(r"\s*=(?!=)\s*(\w+)")
+# A clock's reading, or how long ago one was: what follows does not make another unit of it.
+_CLOCKED = re.compile(r"\s*=(?!=)\s*(?:nsecs|elapsed)\b(?:\s*\([^()]*\))?(?:\s*[-+]\s*[@$\w.>\-\[\], ]*)?\s*(?:[;}]|$)")
+_POINTER_CAST = re.compile(r"\(\s*(?:\w+\s+)?\w+\s*\*+\s*\)")
+_BINARY = re.compile(r"[\w)]\s*(?:[*+]|-(?!>))")
+# print(@map, how many, what its values are divided by)
+_PRINTED = re.compile(r"\bprint\s*\(\s*(@\w*)\s*,[^,()]*,\s*([^()]*?)\s*\)")
 
 
 @dataclass(frozen=True)
@@ -60,10 +67,12 @@ class Map:
     Attributes:
         keys: Its keys; None where two uses disagree.
         unit: That of its values, as the name says it (``@latency_ns``); empty: none, or unknown.
+        divided: Whether ``print()`` divides its values.
     """
 
     keys: tuple[Key, ...] | None
     unit: str = ""
+    divided: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,6 +151,7 @@ def _maps(text: str) -> dict[str, Map]:
     code = _code(text)
     keys: dict[str, list[tuple[str, ...]]] = {}
     counted: dict[str, set[str]] = {}
+    divided = {found[1] for found in _PRINTED.finditer(code) if found[2] not in ("", "0", "1")}
     for mark in _MAP.finditer(code):
         name, end = mark[0], mark.end()
         used = re.compile(r"\s*\[").match(code, end)
@@ -150,7 +160,8 @@ def _maps(text: str) -> dict[str, Map]:
             keys.setdefault(name, []).append(tuple(_parts(inside)))
         assigned = _ASSIGNED.match(code, end)
         if assigned:
-            counted.setdefault(name, set()).add(assigned[1])
+            value = "nsecs" if _CLOCKED.match(code, end) else "" if assigned[1] in _CLOCKS else assigned[1]
+            counted.setdefault(name, set()).add(value)
             if not used:
                 keys.setdefault(name, []).append(())
         elif re.compile(r"\s*\+\+").match(code, end):
@@ -164,9 +175,9 @@ def _maps(text: str) -> dict[str, Map]:
         unit = unit_of(name)
         if values & {"count"}:
             unit = ""  # the name is of what is counted, not of the count
-        elif values and values <= {"nsecs", "elapsed"}:
+        elif values == {"nsecs"}:
             unit = "ns"
-        found[name] = Map(_keys(uses[0]) if agreed else None, unit)
+        found[name] = Map(_keys(uses[0]) if agreed else None, unit, name in divided)
     return found
 
 
@@ -221,6 +232,8 @@ def _key(expression: str, number: int) -> Key:
         # A stack in a variable cannot be told from a number but by the name.
         kind = "stack" if variable[1] in ("kstack", "ustack") else ""
         return Key(variable[1] if not variable[1].isdigit() else f"key_{number}", kind)
-    if member := re.fullmatch(r"[\w\s\->.()*$]*(?:->|\.)\s*(\w+)", expression):
+    # Of a sum or a product no member is the name, nor has it that member's unit.
+    is_one = _BINARY.search(_POINTER_CAST.sub("", expression)) is None
+    if is_one and (member := re.fullmatch(r"[\w\s\->.()*$]*(?:->|\.)\s*(\w+)", expression)):
         return Key(member[1])
     return Key(f"key_{number}")
