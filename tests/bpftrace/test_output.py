@@ -96,6 +96,16 @@ def test_stacks_are_paths_from_the_outermost_frame(recorded):
         recorded.stacks("@one")
 
 
+@pytest.mark.parametrize("name", ["a\nb", "a\u2028b", "", " x 5", "a;b"])
+def test_a_tasks_name_above_a_stack_is_one_frame(name):
+    found = said(
+        {"type": "map", "data": {"@": {f"{name},\n    f+1\n    g+2\n": 5}}}, script="a:b { @[comm, kstack] = count(); }"
+    )
+    assert found["@"]["kstack"][0] == "g;f"
+    root = name.replace(";", ":").replace("\n", " ")
+    assert found.stacks("@").folded() == f"{root};g;f 5\n"
+
+
 def test_what_was_printed_in_its_order(recorded):
     assert recorded.printed.startswith("hello 3\né, no line end")
     assert recorded.printed.endswith("end\n")

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import sampleblk_lab as lab
 from sampleblk_lab import trust
 from sampleblk_lab.bpftrace import process, tool
+from sampleblk_lab.bpftrace.printed import lines_of, printed_table
 from sampleblk_lab.cli.main import main
 
 FAKE = Path(__file__).with_name("fake_tool.py")
@@ -92,6 +93,15 @@ def test_what_is_printed_in_one_interval_is_one_snapshot() -> None:
     assert [(row["snapshot"], row["disk"], row["count"]) for row in timed] == [(0, "a", 1), (1, "b", 2)]
 
 
+@pytest.mark.parametrize("clock", ["12:00:0{}", "[12:00:0{}]", "12:00:0{}:"])
+def test_a_time_above_histograms_begins_a_snapshot(clock: str) -> None:
+    """The last is that of ext4dist, btrfsdist, nfsdist, xfsdist and zfsdist of bcc."""
+    one = "\n{}\n\noperation = {}\n     msecs : count distribution\n  0 -> 1 : {} |**|\n"
+    text = one.format(clock.format(1), "read", 5) + one.format(clock.format(2), "write", 6)
+    read = lab.BccOutput(text.encode()).histogram()
+    assert [(row["snapshot"], row["operation"], row["count"]) for row in read] == [(0, "read", 5), (1, "write", 6)]
+
+
 def test_what_is_told_below_a_histogram_is_not_of_the_next() -> None:
     # biolatency -e of bcc, 0.26 and others
     one = "     usecs : count distribution\n  0 -> 1 : {} |**|\n\navg = 3 usecs, total: 6 usecs, count: 2\n\n"
@@ -108,6 +118,19 @@ def test_lines_are_cut_where_the_header_says() -> None:
     assert table["PID"].values.tolist() == [118, 118, 1234567]
     assert table["LAT"].unit == "ms"
     assert table.metadata["unread_rows"] == "0"
+
+
+@pytest.mark.parametrize("name", ["a\x1cb", "a\u2028b", "a\x0bb", "a\x85b", "a\xa0b", "abc  d", "Näme", "日本 xyz"])
+@pytest.mark.parametrize("file", ["/x/MY FILE (old)", "two  blanks", "ä\u2028b", "x"])
+def test_cells_are_as_they_were_printed(name: str, file: str) -> None:
+    head = "TIME     COMM             PID     T BYTES   OFF_KB   LAT(ms) FILENAME\n"
+    # C pads by bytes.
+    padded = name + " " * (16 - len(name.encode()))
+    for comm in (padded, f"{name:16}"):
+        line = f"{'12:34:56':8} {comm} {7:<7} R {7:<7} {2:<8} {0.07:7.2f} {file}\n"
+        for loose in (True, False):
+            table = printed_table(lines_of(head + line), head, {}, loose=loose)
+            assert [(row["COMM"], row["LAT"], row["FILENAME"]) for row in table] == [(name, 0.07, file)]
 
 
 def test_what_a_wide_value_moved_is_not_of_the_column_below_which_it_comes_to_stand() -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab import run_files
 from sampleblk_lab._native import core
-from sampleblk_lab.bpftrace.printed import WHOLE, fit, numbers, printed_table
+from sampleblk_lab.bpftrace.printed import WHOLE, fit, lines_of, numbers, printed_table
 from sampleblk_lab.bpftrace.script import Key, Script, unit_of
 from sampleblk_lab.errors import FormatError, InputError
 from sampleblk_lab.table import Table
@@ -163,7 +163,8 @@ class BpfOutput:
         others = [key for key in table.columns if key not in (*columns, "value")]
         lines = []
         for row in table:
-            roots = [str(row[key]).replace(";", ":") for key in others]
+            # What ends a frame, or a line, would make two of it.
+            roots = [str(row[key]).replace(";", ":").replace("\n", " ") for key in others]
             lines.append(f"{';'.join([*roots, str(row[columns[0]] or '[unknown]')])} {row['value']}\n")
         return Stacks(core.read_folded("".join(lines).encode(), name, table["value"].unit or "count"), name)
 
@@ -195,7 +196,7 @@ class BpfOutput:
         Raises:
             InputError: No line is a header.
         """
-        return printed_table(self.printed.splitlines(), header, self._losses())
+        return printed_table(lines_of(self.printed), header, self._losses())
 
     # -- what was lost
 
@@ -599,7 +600,7 @@ def _path(value: Any) -> Any:
 
 
 def _folded(text: str) -> str:
-    frames = [line.strip() for line in text.splitlines() if line.strip()]
+    frames = [line.strip() for line in lines_of(text) if line.strip()]
     return ";".join(_OFFSET.sub("", frame).replace(";", ":") for frame in reversed(frames))
 
 

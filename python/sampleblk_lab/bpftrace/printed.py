@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: A whole number, as its own text.
 WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)")
+# Other blanks than these are a name's own.
+_WORD = re.compile(r"[^ \t]+")
 _DECIMAL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _HEAD = re.compile(r"[A-Z][A-Z0-9_%/]*(\([a-zA-Z%]+\))?")
 # As bcc's tools have them: R_Kb, %RND, TOTAL_usecs.
@@ -22,6 +24,11 @@ _LOOSE_HEAD = re.compile(r"[A-Z%][A-Z0-9_%/]*(_?[KMG]b|_[unm]secs)?(\([a-zA-Z%]+
 # Beside those that names end in.
 _UNITS = {"nsec": "ns", "Kbytes": "KiB"}
 _LARGEST = 2**63 - 1
+
+
+def lines_of(text: str) -> list[str]:
+    """Its lines. Unlike those of str.splitlines() they end nowhere else: a task's name may have any character."""
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
 
 
 def numbers(cells: list[str]) -> list[Any]:
@@ -52,22 +59,24 @@ def printed_table(
     Raises:
         InputError: No line is a header.
     """
-    if loose:
-        lines = [_joined_unit(line) for line in lines]
-        header = None if header is None else _joined_unit(header)
+    as_head = _joined_unit if loose else str
     if header is None:
-        header = next((line for line in lines if _is_header(line, _LOOSE_HEAD if loose else _HEAD)), None)
+        header = next((line for line in lines if _is_header(as_head(line), _LOOSE_HEAD if loose else _HEAD)), None)
     if header is None or not header.split():
         raise InputError("no line of what was printed is a header", expected="header=, a line that names the columns")
-    heads = [(found.start(), found.end(), found[0]) for found in re.finditer(r"\S+", header)]
-    start = next((number + 1 for number, line in enumerate(lines) if line.rstrip() == header.rstrip()), 0)
+    header = header.rstrip()
+    heads = [(found.start(), found.end(), found[0]) for found in _WORD.finditer(as_head(header))]
+    start = next((number + 1 for number, line in enumerate(lines) if line.rstrip() == header), 0)
+    places = [(first, end) for first, end, _ in heads]
     rows = []
     unread = 0
     for line in lines[start:]:
-        if not line.strip() or line.rstrip() == header.rstrip():
+        if not line.strip() or line.rstrip() == header:
             continue
-        row = _row(line, [(first, end) for first, end, _ in heads])
-        if row is None and loose and len(words := line.split()) == len(heads):
+        row = _row(line, places)
+        if row is None and not line.isascii() and (cells := _row(_as_bytes(line), places)) is not None:
+            row = [cell.encode("latin-1").decode("utf-8", "surrogatepass") for cell in cells]
+        if row is None and loose and len(words := _WORD.findall(line)) == len(heads):
             row = words  # each column has one, so that is it, wherever it stands
         if row is None:
             unread += 1
@@ -105,12 +114,12 @@ def _is_header(line: str, head: re.Pattern[str]) -> bool:
 
 def _row(line: str, heads: list[tuple[int, int]]) -> list[str] | None:
     """The cells of a line; None where it is not certain what belongs to which head."""
-    cells: list[list[str]] = [[] for _ in heads]
+    cells: list[tuple[int, int] | None] = [None for _ in heads]
     column = -1
     last = len(heads) - 1
-    for word in re.finditer(r"\S+", line):
+    for word in _WORD.finditer(line):
         if column == last and line[heads[last][0] :].strip() and word.start() > heads[last][0]:
-            cells[last].append(word[0])  # the last column goes to the line's end
+            cells[last] = _with(cells[last], word)  # the last column goes to the line's end
             continue
         meant = [n for n, (start, end) in enumerate(heads) if word.start() == start or word.end() == end]
         if len(meant) > 1 or (meant and (meant[0] <= column or cells[meant[0]])):
@@ -121,15 +130,27 @@ def _row(line: str, heads: list[tuple[int, int]]) -> list[str] | None:
             return None
         if column < last and word.end() >= heads[column + 1][0]:
             return None  # too wide: what follows has moved, and stands below a head by chance
-        cells[column].append(word[0])
-    return [" ".join(cell) for cell in cells] if all(cells) else None
+        cells[column] = _with(cells[column], word)
+    # With the blanks within them, which a file's name may have several of.
+    found = [line[cell[0] : cell[1]] for cell in cells if cell is not None]
+    return found if len(found) == len(cells) else None
+
+
+def _with(cell: tuple[int, int] | None, word: re.Match[str]) -> tuple[int, int]:
+    return (word.start() if cell is None else cell[0], word.end())
+
+
+def _as_bytes(line: str) -> str:
+    """The line with a letter for each byte: what is printed in C is padded by bytes."""
+    return line.encode("utf-8", "surrogatepass").decode("latin-1")
 
 
 # --- histograms
 
 _HISTOGRAM = re.compile(r"\s*(?P<unit>\S.*?)\s*: count\s+distribution\s*")
 _BUCKET = re.compile(r"\s*(?P<low>\d{1,20})(?: -> (?P<high>\d{1,20}))?\s*: (?P<count>\d{1,20})\s*\|[* +]*\|\s*")
-_CLOCK = re.compile(r"\s*\[?\d\d:\d\d:\d\d\]?\s*")
+# "12:34:56", "[12:34:56]", and "12:34:56:" of ext4dist and its like.
+_CLOCK = re.compile(r"\s*\[?\d\d:\d\d:\d\d[:\]]?\s*")
 _KEY = re.compile(r"\s*(?P<name>[A-Za-z][\w ]*?) = (?P<value>.*?)\s*")
 
 

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab.bpftrace.printed import histograms, printed_table
+from sampleblk_lab.bpftrace.printed import histograms, lines_of, printed_table
 from sampleblk_lab.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class BccOutput:
         Raises:
             InputError: It printed none, or some of different things.
         """
-        found = histograms(self.printed.splitlines(), self._losses())
+        found = histograms(lines_of(self.printed), self._losses())
         if found is None:
             raise InputError(f"{self.tool or 'the tool'} has printed no histogram", expected="table(), or printed")
         return found
@@ -76,7 +76,7 @@ class BccOutput:
         Raises:
             InputError: No line is a header.
         """
-        return printed_table(self.printed.splitlines(), header, self._losses(), loose=True)
+        return printed_table(lines_of(self.printed), header, self._losses(), loose=True)
 
     def _losses(self) -> dict[str, str]:
         told = {"lost_events": str(self.lost_events)}
