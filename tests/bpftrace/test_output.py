@@ -220,6 +220,55 @@ def test_stacks_as_bpftrace_0_23_escapes_them():
     assert list(row.values()) == ["R", 7, "do_syscall_64;syscall_trace_enter", "a", 51]
 
 
+def test_keys_that_bpftrace_0_22_and_0_23_escape_twice_come_back():
+    """Values are escaped once; so are keys of other releases, in which a backslash is one."""
+    lines = rb"""{"type": "map", "data": {"@": {"a\\\\b,1": "c\\d", "n\\uffffffc3\\uffffffa4,2": "x"}}}
+{"type": "map", "data": {"@q": {"\\\"q\\\"": 1, "p,q\\t": 2, "\\uffffffff\\u0001": 3}}}
+"""
+    script = Script("a:b { @[comm, cpu] = comm; @q[comm] = count(); }")
+    found = BpfOutput(lines, script=script)
+    assert rows(found) == [("a\\b", 1, "c\\d"), ("nä", 2, "x")]
+    assert rows(found, "@q") == [('"q"', 1), ("p,q\t", 2), ("\\xff\x01", 3)]
+    # A key that is escaped once says that all are.
+    once = BpfOutput(lines + b'{"type": "map", "data": {"@r": {"x\\\\x2dy": 5}}}\n', script=script)
+    assert rows(once, "@r") == [("x\\x2dy", 5)]
+    assert rows(once, "@q")[:2] == [('\\"q\\"', 1), ("p,q\\t", 2)]
+
+
+def test_counts_that_bpftrace_0_24_prints_in_hex():
+    """From the first character on that is no printable ASCII: its JSON writer leaves the stream in hex."""
+    buckets = '{"max": -1, "count": %s},{"min": 0, "max": 12, "count": %s}'
+    text = """{"type": "attached_probes", "count": 12, "data": {"probes": 12}}
+{"type": "lost_events", "count": 10, "data": {"events": 10}}
+{"type": "hist", "data": {"@": {"a": [A], "\\uffffffc3\\uffffffa4": [B], "count": [B]}}}
+{"type": "stats", "data": {"@s": {"a": {"count": 10, "average": 11, "total": 110}}}}
+{"type": "map", "data": {"@m": 10}}
+{"type": "lost_events", "count": 1f, "data": {"events": 1f}}
+{"type": "tseries", "data": {"@t": {"a": [{"interval_start":"x","value":1f}]}}}
+"""
+    found = BpfOutput(text.replace("A", buckets % (10, 11)).replace("B", buckets % ("10", "ff")).encode())
+    lows = (-(2**63), -1), (0, 12)
+    assert [row[3] for row in rows(found)] == [10, 11, 16, 255, 16, 255]
+    assert [row[1:3] for row in rows(found)] == [*lows, *lows, *lows]
+    assert rows(found, "@s") == [("a", 10, 11, 110)]
+    assert rows(found, "@m") == [(10,)]
+    assert rows(found, "@t") == [("a", "x", 31)]
+    assert (found.lost_events, found.unread_lines, found.probes) == (10 + 31, 0, 12)
+    # Older releases do not.
+    old = text.partition("\n")[2].replace("A", buckets % (10, 11)).replace("B", buckets % (10, 10)).replace("1f", "15")
+    assert [row[3] for row in rows(BpfOutput(old.encode()))] == [10, 11, 10, 10, 10, 10]
+
+
+def test_an_empty_map_is_no_snapshot_and_has_no_kind():
+    """bpftrace 0.24 prints it as a "map", whatever it is."""
+    buckets = [{"min": 1, "max": 1, "count": 4}]
+    empty = {"type": "map", "data": {"@": {}}}
+    found = said(empty, {"type": "hist", "data": {"@": {"a": buckets}}}, empty)
+    assert rows(found) == [("a", 1, 1, 4)]
+    assert found.unread_lines == 0
+    assert said(empty).maps == []
+
+
 def test_the_last_bucket_of_older_histograms_has_all_from_2_to_the_31_on():
     # bpftrace 0.17 of hist(1 << 30), hist(1 << 31) and hist(1 << 40): it computes the ends in 32 bits.
     buckets = [{"min": 2**30, "max": 2**31 - 1, "count": 1}, {"min": -(2**31), "max": 0, "count": 2}]

@@ -46,6 +46,16 @@ _TEXTS = ("printf", "value", "time", "join", "strftime", "cat", "syscall")
 _STATS = ["count", "average", "total"]
 # Of cutting a key's text at its commas; with more of them, none is taken.
 _MOST_WAYS = 2000
+# A key that bpftrace 0.22 and 0.23 have escaped twice, as they do with what is text in keys but not in values.
+_TWICE = re.compile(r'(?:[ !#-\[\]-\x7f]|\\(?:["\\nrt]|u00[01][0-9a-f]|uffffff[89a-f][0-9a-f]))*')
+_ESCAPE = re.compile(r'\\(?:(["\\nrt])|u(?:ffffff|00)([0-9a-f]{2}))')
+_LETTERS = {"n": "\n", "r": "\r", "t": "\t"}
+# From 0.24 on, where this is said, all counts of histograms are in hex behind a character that was printed as \\u….
+_COUNTED = b'"type": "attached_probes", "count": '
+_IN_HEX = re.compile(rb"(?<!\\)(?:\\\\)*\\u[0-9a-f]{4}")
+_HEX_COUNTS = re.compile(rb'(?<=[{ ]"count": )[0-9a-f]+(?=\})|(?<=\{"type": "lost_events", "count": )[0-9a-f]+(?=,)')
+_HEX_EVENTS = re.compile(rb'(?<="data": \{"events": )[0-9a-f]+(?=\})')
+_HEX_VALUES = re.compile(rb'(?<=","value":)[0-9a-f]+(?=\})')
 # The end of a line, escaped, and the indentation of a frame.
 _ESCAPED_FRAME = "\\n        "
 # Columns that a key may not be called.
@@ -337,15 +347,61 @@ def read_bpftrace(path: str | os.PathLike[str], *, script: str | os.PathLike[str
 def _read(output: bytes) -> _Records:
     records = _Records()
     lines = output.split(b"\n")
+    in_hex = None  # None: not of 0.24 or later, as far as is known
     for number, line in enumerate(lines):
         if not line.strip():
             continue
+        if _COUNTED in line:
+            in_hex = False
+        if in_hex is not None:
+            line, in_hex = _in_decimal(line, in_hex)
         text = _BROKEN_BYTE.sub(_whole_byte, line).decode(errors="surrogateescape")
         # A byte that is no UTF-8 is shown as \\xff, which JSON wants escaped.
         well = _read_line(_NO_UTF8.sub(lambda found: f"\\\\x{ord(found[0]) & 0xFF:02x}", text), records)
         if number == len(lines) - 1 and not well:
             records.cut = True
+    if in_hex is None:
+        _escape_once(records)
     return records
+
+
+def _in_decimal(line: bytes, in_hex: bool) -> tuple[bytes, bool]:
+    """The line with the numbers in decimal that bpftrace 0.24 and later has printed in hex; and whether it goes on so.
+
+    It sets its stream to hex for the first character that is no printable ASCII, and not back.
+    """
+    found = _IN_HEX.search(line)
+    start = 0 if in_hex else found.end() if found else len(line)
+    if line.startswith(b'{"type": "hist"'):
+        line = line[:start] + _HEX_COUNTS.sub(_decimal, line[start:])
+    elif line.startswith(b'{"type": "lost_events"'):
+        line = line[:start] + _HEX_EVENTS.sub(_decimal, _HEX_COUNTS.sub(_decimal, line[start:]))
+    elif line.startswith(b'{"type": "tseries"'):
+        line = line[:start] + _HEX_VALUES.sub(_decimal, line[start:])
+    return line, in_hex or found is not None
+
+
+def _decimal(found: re.Match[bytes]) -> bytes:
+    return b"%d" % int(found[0], 16)
+
+
+def _escape_once(records: _Records) -> None:
+    """Undoes the second escape of keys, where all of an output have it: nothing else tells."""
+    keys = [key for printed in records.maps.values() for rows in printed.snapshots for key, _ in rows]
+    if not any("\\" in key for key in keys) or not all(_TWICE.fullmatch(key) for key in keys):
+        return
+    for printed in records.maps.values():
+        printed.snapshots = [[(_unescaped(key), row) for key, row in rows] for rows in printed.snapshots]
+
+
+def _unescaped(key: str) -> str:
+    text = _ESCAPE.sub(lambda found: _LETTERS.get(found[1], found[1]) if found[1] else _byte(found[2]), key)
+    return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
+def _byte(digits: str) -> str:
+    value = int(digits, 16)
+    return chr(value if value < 0x80 else 0xDC00 + value)
 
 
 def _whole_byte(found: re.Match[bytes]) -> bytes:
@@ -438,8 +494,10 @@ def _take_map(kind: str, data: Any, records: _Records) -> None:
     name, content = data[0]
     kind = "hist" if kind == "lhist" else kind
     keyed = isinstance(content, _Pairs) and not (kind == "stats" and [key for key, _ in content] == _STATS)
+    if isinstance(content, _Pairs) and not content:
+        return  # 0.24 prints empty maps, of no kind; others do not print them
     entries = list(content) if keyed else [("", content)]
-    rows = [(_frames(key), row) for key, value in entries for row in _values(kind, value)]
+    rows = [(key, row) for key, value in entries for row in _values(kind, value)]
     printed = records.maps.setdefault(name, _Printed(kind, keyed))
     if (printed.kind, printed.keyed) != (kind, keyed):
         raise _MalformedError
@@ -510,7 +568,7 @@ def _plain(value: Any) -> Any:
 
 def _table(printed: _Printed, name: str, script: Script | None, metadata: dict[str, str]) -> Table:
     known = script.maps.get(name) if script is not None else None
-    keyed = [(number, key, row) for number, rows in enumerate(printed.snapshots) for key, row in rows]
+    keyed = [(number, _frames(key), row) for number, rows in enumerate(printed.snapshots) for key, row in rows]
     columns: dict[str, list[Any]] = {}
     if len(printed.snapshots) > 1:
         columns["snapshot"] = [number for number, _, _ in keyed]
