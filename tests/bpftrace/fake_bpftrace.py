@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Behaves as bpftrace does, in what its caller has to cope with. FAKE says how: a word each."""
 
+import getopt
+import json
 import os
 import select
 import signal
@@ -9,8 +11,10 @@ import sys
 import time
 
 how = os.environ.get("FAKE", "").split()
-script = sys.argv[-1]
-if script == "--info":
+# With options behind what is none, as getopt_long() has it.
+options, given = getopt.gnu_getopt(sys.argv[1:], "df:kv", ["info", "unsafe"])
+script = next(iter(given), "")
+if ("--info", "") in options:
     sys.exit(print(f"Kernel features\n  btf: {'no' if 'blind' in how else 'yes'}"))
 if "untyped" in how:
     sys.exit("unknown type name 'dev_t'")
@@ -36,6 +40,8 @@ if "BPFTRACE_MAP_KEYS_MAX" in os.environ:
 if "skips" in how:
     print(f"{script}:1:1-2: WARNING: a is not traceable\ncould not attach probe kprobe:a, skipping.", file=sys.stderr)
 time.sleep(1.0 if "slow" in how else 0.0)
+if given[1:]:
+    print(json.dumps({"type": "printf", "data": " ".join(given[1:]) + "\n"}))
 probe = os.open("/dev/null", os.O_RDONLY)
 print('{"type": "printf", "data": "attached\\n"}', flush=True)
 events = select.epoll()

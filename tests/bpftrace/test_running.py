@@ -136,6 +136,13 @@ def test_one_that_somebody_ends_is_not_whole(fake, number, said):
             output.table("@")
 
 
+def test_what_a_script_is_given_is_no_option_of_bpftrace(fake):
+    fake()
+    with lab.bpf(SCRIPT, args=[-1, "-d", "--info", "x"]) as found:
+        pass
+    assert found.output.printed.startswith("-1 -d --info x\n")
+
+
 def test_the_ways_to_fail(fake):
     fake("syntax")
     with pytest.raises(lab.InputError, match=r"^script:3: Unknown function: prinf") as wrong, lab.bpf(SCRIPT):

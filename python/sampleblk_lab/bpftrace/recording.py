@@ -119,7 +119,8 @@ class Bpf(Tracer[BpfOutput]):
             # Before 0.20, and since.
             environment = dict.fromkeys(("BPFTRACE_MAP_KEYS_MAX", "BPFTRACE_MAX_MAP_KEYS"), str(self._max_map_keys))
         # -k: what a full map drops is said, not silent.
-        command = [program, "-f", "json", "-k", *(["--unsafe"] if self._unsafe else []), str(script), *self._args]
+        # What the script is given may begin with a dash.
+        command = [program, "-f", "json", "-k", *(["--unsafe"] if self._unsafe else []), "--", str(script), *self._args]
         self._launch(command, environment)
 
     def _is_attached(self, pid: int) -> bool:
