@@ -284,6 +284,25 @@ def test_values_that_print_divides_have_no_unit():
     assert found["@h_ns"]["low"].unit == "ns"  # of a histogram it divides the counts
 
 
+def test_the_last_bucket_of_lhist_begins_where_the_one_before_ends():
+    # bpftrace 0.17 of lhist(49, 0, 50, 7): it is in what is told to be from 50 on.
+    buckets = [{"max": -1, "count": 1}, {"min": 0, "max": 41, "count": 0}, {"min": 42, "max": 48, "count": 2}]
+    found = said({"type": "hist", "data": {"@": [*buckets, {"min": 50, "count": 3}]}})
+    assert rows(found)[-2:] == [(42, 48, 2), (49, 2**63 - 1, 3)]
+    alone = {"type": "hist", "data": {"@": [{"min": 50, "count": 3}]}}
+    assert rows(said(alone)) == [(50, 2**63 - 1, 3)]
+    assert rows(said(alone, script="a:b { @ = lhist(f(1, 2), 0, 50, 7); }")) == [(49, 2**63 - 1, 3)]
+    assert rows(said(alone, script="a:b { @ = lhist(1, 0, 50, 10); }")) == [(50, 2**63 - 1, 3)]
+    assert rows(said(alone, script="a:b { @ = lhist(1, 0, $1, 0); }")) == [(50, 2**63 - 1, 3)]
+
+
+def test_a_histogram_without_a_bucket_has_its_columns():
+    # What bpftrace prints after zero().
+    found = said({"type": "hist", "data": {"@x_ns": {"a": []}}})["@x_ns"]
+    assert found.columns == ["key", "low", "high", "count"]
+    assert (found["count"].values.sum(), found["low"].unit) == (0, "ns")
+
+
 def test_newer_kinds():
     found = said(
         {"type": "attached_probes", "count": 3, "data": {"probes": 3}},

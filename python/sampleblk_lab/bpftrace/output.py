@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sampleblk_lab import run_files
 from sampleblk_lab._native import core
 from sampleblk_lab.bpftrace.printed import WHOLE, fit, lines_of, numbers, printed_table
@@ -512,11 +514,16 @@ def _frames(text: str) -> str:
 def _values(kind: str, value: Any) -> Iterator[dict[str, Any]]:
     """The rows of one entry, without its key."""
     if kind == "hist":
+        before = None
         for bucket in _objects(value):
             # What has no end goes as far as the numbers that bpftrace sorts: signed, of 64 bits.
             low, high = _whole(bucket.get("min", _INT64[0])), _whole(bucket.get("max", _INT64[1]))
             if (low, high) == _WRAPPED:
                 low, high = 2**31, _INT64[1]
+            # See Map.rest.
+            if "max" not in bucket and before is not None:
+                low = before + 1
+            before = high
             if low > high:
                 raise _MalformedError
             yield {"low": low, "high": high, "count": _whole(bucket.get("count"))}
@@ -580,7 +587,12 @@ def _table(printed: _Printed, name: str, script: Script | None, metadata: dict[s
         values = ["value"]
     else:
         columns |= {column: [_path(row[column]) for _, _, row in keyed] for column in values}
-    typed = {column: _typed(cells) for column, cells in columns.items()}
+    if printed.kind == "hist" and known is not None and known.rest:
+        columns["low"] = [known.rest.get(low, low) for low in columns.get("low", [])]
+    typed: dict[str, Any] = {column: _typed(cells) for column, cells in columns.items()}
+    if printed.kind == "hist" and not keyed:  # zero() leaves histograms without a bucket
+        values = ["low", "high", "count"]
+        typed |= dict.fromkeys(values, np.zeros(0, dtype=np.int64))
     # Of an unknown script a value may be a count of what the name tells the unit of.
     unit = known.unit if known is not None else unit_of(name) if printed.kind in ("hist", "stats") else ""
     if printed.kind == "hist" and not unit:
@@ -589,7 +601,8 @@ def _table(printed: _Printed, name: str, script: Script | None, metadata: dict[s
     if known is not None and known.divided:  # print() divides these, and at the script's end they are as they are
         units = {column: unit for column, unit in units.items() if column not in ("value", "average")}
     units |= {column: unit_of(column) for column in typed if column not in values}
-    numeric = {column for column, cells in typed.items() if cells and not isinstance(cells[0], (str, type(None)))}
+    numeric = {name for name, cells in typed.items() if len(cells) and not isinstance(cells[0], (str, type(None)))}
+    numeric.update(name for name, cells in typed.items() if isinstance(cells, np.ndarray))
     return Table.of(
         typed,
         units={column: unit for column, unit in units.items() if unit and column in numeric},

@@ -43,6 +43,9 @@ _ASSIGNED = re.compile(r"\s*=(?!=)\s*(\w+)")
 _CLOCKED = re.compile(r"\s*=(?!=)\s*(?:nsecs|elapsed)\b(?:\s*\([^()]*\))?(?:\s*[-+]\s*[@$\w.>\-\[\], ]*)?\s*(?:[;}]|$)")
 _POINTER_CAST = re.compile(r"\(\s*(?:\w+\s+)?\w+\s*\*+\s*\)")
 _BINARY = re.compile(r"[\w)]\s*(?:[*+]|-(?!>))")
+# What lhist() is given.
+_STEPS = re.compile(r"(?<=\blhist)\s*\(")
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
 # print(@map, how many, what its values are divided by)
 _PRINTED = re.compile(r"\bprint\s*\(\s*(@\w*)\s*,[^,()]*,\s*([^()]*?)\s*\)")
 
@@ -68,11 +71,14 @@ class Map:
         keys: Its keys; None where two uses disagree.
         unit: That of its values, as the name says it (``@latency_ns``); empty: none, or unknown.
         divided: Whether ``print()`` divides its values.
+        rest: Of ``lhist()`` the end that its last bucket is said to begin at, and where it does: all from its last
+            whole step on is in it.
     """
 
     keys: tuple[Key, ...] | None
     unit: str = ""
     divided: bool = False
+    rest: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -151,6 +157,7 @@ def _maps(text: str) -> dict[str, Map]:
     code = _code(text)
     keys: dict[str, list[tuple[str, ...]]] = {}
     counted: dict[str, set[str]] = {}
+    rests: dict[str, dict[int, int]] = {}
     divided = {found[1] for found in _PRINTED.finditer(code) if found[2] not in ("", "0", "1")}
     for mark in _MAP.finditer(code):
         name, end = mark[0], mark.end()
@@ -162,6 +169,12 @@ def _maps(text: str) -> dict[str, Map]:
         if assigned:
             value = "nsecs" if _CLOCKED.match(code, end) else "" if assigned[1] in _CLOCKS else assigned[1]
             counted.setdefault(name, set()).add(value)
+            if steps := _STEPS.match(code, assigned.end()):
+                _, *numbers = _parts(_inside(code, steps.end())[0])
+                if len(numbers) == 3 and all(_INTEGER.fullmatch(number) for number in numbers):
+                    low, high, step = map(int, numbers)
+                    if step > 0:
+                        rests.setdefault(name, {})[high] = low + (high - low) // step * step
             if not used:
                 keys.setdefault(name, []).append(())
         elif re.compile(r"\s*\+\+").match(code, end):
@@ -177,7 +190,7 @@ def _maps(text: str) -> dict[str, Map]:
             unit = ""  # the name is of what is counted, not of the count
         elif values == {"nsecs"}:
             unit = "ns"
-        found[name] = Map(_keys(uses[0]) if agreed else None, unit, name in divided)
+        found[name] = Map(_keys(uses[0]) if agreed else None, unit, name in divided, rests.get(name, {}))
     return found
 
 
