@@ -90,6 +90,33 @@ def test_texts_that_look_like_numbers_are_texts():
     assert list(command.rows()) == [{"common_pid": "dd", "common_pid_number": 7, "hitcount": 1}]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x, pid: 7",
+        "} hitcount: 99",
+        "a\nb",
+        ", comm: , pid: ",
+        "a, n: 3, pid: 9",
+        "x" * 55 + ", n: 3",
+        "[12] y",
+        "{ pid: 3 }",
+    ],
+)
+@pytest.mark.parametrize("order", [("comm", "pid"), ("pid", "comm"), ("comm",), ("pid", "comm", "n")])
+def test_a_name_that_looks_like_the_rest_is_a_name(name, order):
+    if len(name) > 50 and order[-1] != "comm":
+        name = name.replace(",", ";")  # it is not padded, so that nothing tells where it ends
+    printed = {"comm": f"comm: {name:<50}", "pid": f"pid: {5:10}", "n": f"n: {6:10}"}
+    entry = f"{{ {', '.join(printed[key] for key in order)} }} hitcount: {3:10}  bytes: {70:10}\n"
+    text = (
+        f"# event histogram\n#\n# trigger info: hist:keys={','.join(order)}:vals=hitcount,bytes:size=64 [active]\n#\n\n"
+    )
+    [row] = parse_hist(text + entry + "\nTotals:\n    Hits: 3\n    Entries: 1\n    Dropped: 0\n").rows()
+    values = {"comm": name.rstrip(), "pid": 5, "n": 6}
+    assert row == {**{key: values[key] for key in order}, "hitcount": 3, "bytes": 70}
+
+
 def test_hexadecimal_numbers_have_no_mark_of_it():
     info = "# event histogram\n#\n# trigger info: hist:keys=addr.hex,n:vals=hitcount,len.hex:sort=hitcount [active]\n"
     entries = "".join(f"{{ addr: {v:x}, n: {v:10} }} hitcount: {1:10}  len: {v:10x}\n" for v in (16, 160, 2**64 - 1))

@@ -47,9 +47,14 @@ def hist_command(
 
 
 _NUMBER = r"-?(?:0x)?[0-9a-f]+"
-_ENTRY = re.compile(rf"\{{ (?P<keys>.*?)\}}(?P<values>(?:\s+\w[\w.]*: +{_NUMBER})+)", re.S)
+# To its line's end, behind which is another or none: a task may be named "} hitcount: 7".
+_ENTRY = re.compile(
+    rf"^\{{ (?P<keys>.*?)\}}(?P<values>(?: +\w[\w.]*: +{_NUMBER})+)(?=[^}}\n]*(?:\n\{{ |\n\s*\n|\s*\Z))", re.S | re.M
+)
 _VALUE = re.compile(rf"(\w[\w.]*): +({_NUMBER})")
 _TOTAL = re.compile(r"^ {4}(Hits|Entries|Dropped): (\d+)$", re.M)
+# Bytes that a text has at least, and a task with its number, by hist_trigger_print_key().
+_PADDED = {"": 50, "execname": 28}
 _LONGEST_NUMBER = 20  # digits of 64 bits
 # Without its 0x, where the trigger says .hex.
 _HEX = re.compile(r"(\w+)\.hex\b")
@@ -61,8 +66,25 @@ def _number(text: str, hexadecimal: bool) -> int:
     return int(text, 16 if hexadecimal or not re.fullmatch(r"-?\d+", text) else 10)
 
 
-def _keys(text: str, hexadecimal: set[str]) -> dict[str, Any]:
-    marks = list(_KEY.finditer(text))
+def _marks(text: str, modifiers: dict[str, str]) -> list[re.Match[str]]:
+    """Where each key begins: in a task's name may be what looks like another, which is known by the trigger's keys."""
+    found: list[re.Match[str]] = []
+    padded = 0
+    for name, modifier in modifiers.items():
+        mark = re.compile(rf"{', ' if found else ''}({re.escape(name)}):")
+        start = found[-1].end() if found else 0
+        there = [one for one in mark.finditer(text, start) if found or one.start() == 0]
+        if not there:
+            return list(_KEY.finditer(text))
+        begun = text[start : start + 2].strip() != ""  # a number is padded on its left
+        behind = [one for one in there if len(text[start + 1 : one.start()].encode(errors="replace")) >= padded]
+        found.append(behind[0] if len(there) > 1 and behind and begun else there[0])
+        padded = _PADDED.get(modifier, 0)
+    return found or list(_KEY.finditer(text))
+
+
+def _keys(text: str, modifiers: dict[str, str]) -> dict[str, Any]:
+    marks = _marks(text, modifiers)
     out: dict[str, Any] = {}
     for index, mark in enumerate(marks):
         end = marks[index + 1].start() if index + 1 < len(marks) else len(text)
@@ -70,23 +92,26 @@ def _keys(text: str, hexadecimal: set[str]) -> dict[str, Any]:
         shown = text[mark.end() + 1 : end].removesuffix(" " if index + 1 == len(marks) else "")
         raw = shown.strip()
         name = mark[1]
-        if log2 := re.fullmatch(r"~ 2\^(\d+)", raw):
+        # What is not known to have one may have any.
+        modifier = modifiers.get(name)
+        plain = modifier == ""
+        if not plain and (log2 := re.fullmatch(r"~ 2\^(\d+)", raw)):
             out[name] = 1 << int(log2[1])
-        elif bucket := re.fullmatch(r"~ (\d+)-\d+", raw):
+        elif not plain and (bucket := re.fullmatch(r"~ (\d+)-\d+", raw)):
             out[name] = int(bucket[1])
-        elif symbol := re.fullmatch(r"\[([0-9a-f]+)\] (\S+).*", raw):  # .sym, .sym-offset
+        elif not plain and (symbol := re.fullmatch(r"\[([0-9a-f]+)\] (\S+).*", raw)):  # .sym, .sym-offset
             out[name] = symbol[2]
             out[f"{name}_address"] = int(symbol[1], 16)
-        elif "\n" in text[mark.end() : end]:  # stacktrace: innermost first
-            frames = [line.strip() for line in raw.splitlines()]
+        elif text.startswith("\n", mark.end()):  # stacktrace: innermost first
+            frames = [line.strip() for line in raw.split("\n")]
             out[name] = ";".join(frame.split("+")[0] for frame in reversed(frames))
         elif raw and shown.endswith(" ") and not shown.startswith(" "):
             out[name] = raw  # a text is padded on its right, a number on its left or not at all: "dd" is not 0xdd
-        elif command := re.fullmatch(r"(.*?) *\[ *(\d+)\]", raw):  # .execname, .syscall
+        elif not plain and (command := re.fullmatch(r"(.*?) *\[ *(\d+)\]", raw)):  # .execname, .syscall
             out[name] = command[1]
             out[f"{name}_number"] = int(command[2])
         elif len(raw) <= _LONGEST_NUMBER and re.fullmatch(_NUMBER, raw):
-            out[name] = _number(raw, name in hexadecimal)
+            out[name] = _number(raw, modifier == "hex")
         else:
             out[name] = raw
     return out
@@ -107,12 +132,17 @@ def parse_hist(text: str, source: str = "hist") -> Table:
     if "# event histogram" not in text:
         raise FormatError(source, 0, "a line '# event histogram'")
     asked = {part: re.search(rf"^# trigger info: .*?\b{part}=([^:\n]*)", text, re.M) for part in ("keys", "vals")}
-    hexadecimal = {part: set(_HEX.findall(found[1] if found else "")) for part, found in asked.items()}
+    hexadecimal = set(_HEX.findall(asked["vals"][1] if asked["vals"] else ""))
+    # "common_pid.execname" is printed as common_pid.
+    told = asked["keys"][1].replace("$", "").split(" ")[0].split(",") if asked["keys"] else []
+    modifiers = {name: modifier for name, _, modifier in (key.partition(".") for key in told)}
+    if len(modifiers) < len(told):
+        modifiers = {}
     rows: list[dict[str, Any]] = []
     for entry in _ENTRY.finditer(text):
-        row = _keys(entry["keys"], hexadecimal["keys"])
+        row = _keys(entry["keys"], modifiers)
         for name, value in _VALUE.findall(entry["values"]):
-            row[f"{name}_sum" if name in row else name] = _number(value, name in hexadecimal["vals"])
+            row[f"{name}_sum" if name in row else name] = _number(value, name in hexadecimal)
         rows.append(row)
     totals = {name.lower(): value for name, value in _TOTAL.findall(text)}
     if "entries" in totals and int(totals["entries"]) != len(rows):
