@@ -106,6 +106,21 @@ def test_a_tasks_name_above_a_stack_is_one_frame(name):
     assert found.stacks("@").folded() == f"{root};g;f 5\n"
 
 
+def test_frames_that_are_printed_as_perf_does_are_functions():
+    script = "a:b { @[ustack(perf)] = count(); @k[kstack(perf, 3)] = count(); }"
+    user = "\n\t7f12 foo(int)+12 (/lib/x.so)\n\t7f99 0x7f99 ([unknown])\n\t5500 main+0x1f (/a b)\n"
+    kernel = "\n\tffffffff8116a5a1 submit_bio+1\n\tffffffff8116a5b7 ext4_io+0\n"
+    found = said({"type": "map", "data": {"@": {user: 1}}}, {"type": "map", "data": {"@k": {kernel: 1}}}, script=script)
+    assert found["@"]["ustack"][0] == "main;0x7f99;foo(int)"
+    assert found["@k"]["kstack"][0] == "ext4_io;submit_bio"
+
+
+def test_a_text_with_lines_is_no_stack():
+    text = "\n :\t\n"
+    assert rows(said({"type": "map", "data": {"@": text}})) == [(text,)]
+    assert rows(said({"type": "map", "data": {"@": "\n        g+1\n        f+2\n"}})) == [("f;g",)]
+
+
 def test_what_was_printed_in_its_order(recorded):
     assert recorded.printed.startswith("hello 3\né, no line end")
     assert recorded.printed.endswith("end\n")

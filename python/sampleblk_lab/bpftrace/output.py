@@ -41,6 +41,7 @@ _WRAPPED = (-(2**31), 0)
 # escapes backslashes, so an odd one before it is not the script's.
 _BROKEN_BYTE = re.compile(rb"(?<!\\)((?:\\\\)*)\\uffffff([89a-f][0-9a-f])")
 _NO_UTF8 = re.compile("[\udc80-\udcff]")
+_PERF_FRAME = re.compile(r"^\t[0-9a-f]+ (\S.*?)(?: \([^()]*\))?$")
 _OFFSET = re.compile(r"\+(?:0x)?[0-9a-f]+$")
 _MAPS = ("map", "hist", "lhist", "stats", "tseries")
 # What a script prints, in its order.
@@ -665,13 +666,14 @@ def _may_be(cell: str, kind: str) -> bool:
 
 def _path(value: Any) -> Any:
     """A stack's path where the text is one, as bpftrace prints them: a line for each frame, innermost first."""
-    if isinstance(value, str) and re.fullmatch(r"\n(?:[ \t]+\S[^\n]*\n)+", value):
+    if isinstance(value, str) and re.fullmatch(r"\n(?:(?: {4,}|\t)[^\s\x00-\x1f][^\x00-\x1f]*\n)+", value):
         return _folded(value)
     return value
 
 
 def _folded(text: str) -> str:
-    frames = [line.strip() for line in lines_of(text) if line.strip()]
+    # Of stack(perf): neither its address nor its file tells one function from another.
+    frames = [_PERF_FRAME.sub(r"\1", line).strip() for line in lines_of(text) if line.strip()]
     return ";".join(_OFFSET.sub("", frame).replace(";", ":") for frame in reversed(frames))
 
 
