@@ -465,6 +465,24 @@ def test_lines_under_a_header_are_a_table():
     assert table.metadata["unread_rows"] == "0"
 
 
+def test_lines_that_several_functions_print():
+    """Those of syncsnoop.bt and execsnoop.bt."""
+    syncs = [
+        ("printf", "TIME      PID    COMM             EVENT\n"),
+        ("time", "11:02:03  "),
+        ("printf", "12     sh               t:s\n"),
+    ]
+    execs = [("printf", "TIME(ms)   PID   ARGS\n")]
+    for pid in (4179, 4180):
+        execs += [("printf", f"{611:<10} {pid:<5} "), ("join", f"ls -l {pid}")]
+    found = said(*({"type": kind, "data": text} for kind, text in syncs))
+    assert list(found.printed_table()) == [{"TIME": "11:02:03", "PID": 12, "COMM": "sh", "EVENT": "t:s"}]
+    assert "11:02:03  12 " in repr(found)
+    assert "11:02:03  12 " in found._repr_html_()
+    found = said(*({"type": kind, "data": text} for kind, text in execs))
+    assert [(row["PID"], row["ARGS"]) for row in found.printed_table()] == [(4179, "ls -l 4179"), (4180, "ls -l 4180")]
+
+
 def test_a_line_that_does_not_fit_is_counted_not_guessed():
     text = (
         BIOSNOOP

@@ -202,6 +202,7 @@ def test_beside_a_command(fake, tmp_path, capfd):
     assert main(["bpf", "--here", "--json", "--save", str(tmp_path / "kept"), SCRIPT, "--", "sh", "-c", "exit 5"]) == 5
     said = json.loads(capfd.readouterr().out)
     assert (said["maps"]["@"], said["incomplete"]) == ([{"value": 7}], "")
+    assert {"kind": "printf", "text": "attached\n"} in said["texts"]
     assert lab.read_bpftrace(tmp_path / "kept")["@"]["value"][0] == 7
     for wrong in (["bpf", "io-sizes"], ["bpf", "no-such-tool", "--", "true"], ["bpf", "io-sizes", "--", "no-such"]):
         assert main(wrong) == 2

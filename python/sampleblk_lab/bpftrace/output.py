@@ -190,6 +190,11 @@ class BpfOutput:
         """What ``printf()`` printed, all in one."""
         return "".join(text for kind, text in self._records.texts if kind == "printf")
 
+    @property
+    def _shown(self) -> str:
+        """What the script printed but maps, as bpftrace shows it: a line may begin by time() or end by join()."""
+        return "".join(text + "\n" * (kind in ("join", "value")) for kind, text in self._records.texts)
+
     def texts(self) -> Table:
         """All that the script printed but maps, in its order: columns kind (``printf``, ``time``, …) and text."""
         texts = self._records.texts
@@ -209,7 +214,7 @@ class BpfOutput:
         Raises:
             InputError: No line is a header.
         """
-        return printed_table(lines_of(self.printed), header, self._losses())
+        return printed_table(lines_of(self._shown), header, self._losses())
 
     # -- what was lost
 
@@ -293,7 +298,7 @@ class BpfOutput:
         return self._said(Table.text)
 
     def _said(self, shown: Callable[[Table], str]) -> str:
-        parts = [self.printed.rstrip("\n")] if self.printed else []
+        parts = [self._shown.rstrip("\n")] if self._shown else []
         for name in self.maps:
             table = self.table(name)
             parts.append(f"{name}\n{_without_notes(table, shown(table))}")
@@ -305,7 +310,7 @@ class BpfOutput:
     def _repr_html_(self) -> str:
         import html
 
-        parts = [f"<pre>{html.escape(self.printed)}</pre>"] if self.printed else []
+        parts = [f"<pre>{html.escape(self._shown)}</pre>"] if self._shown else []
         parts += [f"<b>{html.escape(name)}</b>{self.table(name)._repr_html_()}" for name in self.maps]
         if len(errors := self.helper_errors()):
             parts.append(f"<b>helpers that failed</b>{errors._repr_html_()}")

@@ -89,6 +89,7 @@ def _told(found: BpfOutput) -> dict[str, object]:
     return {
         "maps": {name: list(found.table(name)) for name in found.maps},
         "printed": found.printed,
+        "texts": list(found.texts()),
         "lost_events": found.lost_events,
         "helper_errors": list(found.helper_errors()),
         "unread_lines": found.unread_lines,
