@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import platform
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError
 
 pytest.importorskip("drgn")
+from sampleblk_lab.inspect import patching
 from sampleblk_lab.inspect.kernel import only_place
 
 
@@ -38,3 +41,27 @@ def test_a_kernel_without_modules_has_none(tmp_path: Path, monkeypatch: pytest.M
     assert kernel._loaded_modules() == {}
     (tmp_path / "modules").write_text("ext4 1 0 - Live 0xffffffffc0000000\n")
     assert kernel._loaded_modules() == {"ext4": "0xffffffffc0000000"}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="x86-64's sites")
+def test_a_handler_is_not_that_of_another_function_of_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "kallsyms"
+    path.write_text(
+        "ffffffff81000000 T _text\n"
+        "ffffffff81000100 t show\n"
+        "ffffffff81000200 t init\n"
+        "ffffffff81000300 t init\n"
+        "ffffffffc0000000 t show\t[ext4]\n"
+    )
+    known = core.KernelNames(str(path))
+    called = types.SimpleNamespace(read=lambda *_: b"\xe8" + bytes(31))
+    there = [("show", "ext4", "of_ext4"), ("show", "", "of_kernel"), ("init", "", "one"), ("init", "", "other")]
+    monkeypatch.setattr(patching, "kernel", lambda: called)
+    monkeypatch.setattr(patching, "names", lambda: known)
+    monkeypatch.setattr(patching, "symbol_name", lambda address: (known.at(address) or ("trampoline",))[0])
+    monkeypatch.setattr(patching, "patched", lambda: [patching.Patched(name, mod, 1, by) for name, mod, by in there])
+    targets = [
+        patching.entry(address).target for address in (0xFFFFFFFF81000100, 0xFFFFFFFFC0000000, 0xFFFFFFFF81000200)
+    ]
+    assert targets[:2] == ["ftrace_trampoline → of_kernel", "ftrace_trampoline → of_ext4"]
+    assert "→" not in targets[2]

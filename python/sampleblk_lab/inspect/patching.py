@@ -115,8 +115,11 @@ def entry(function: str | int) -> Entry:
     elif at[0] == 0xE8:
         state = "call"
         target = symbol_name((site + 5 + int.from_bytes(at[1:], "little", signed=True)) & (1 << 64) - 1)
-        handler = next((one.handler for one in patched() if one.function == name), "")
-        if handler:
+        # Static functions of several files may have the name, whose handlers are not this one's.
+        place = names().at(address)
+        module = place[3] if place is not None else ""
+        handlers = {one.handler for one in patched() if (one.function, one.module) == (name, module)}
+        if len(handlers) == 1 and (handler := handlers.pop()):
             target = f"ftrace_trampoline → {handler}"
     return Entry(name, address, site, at, state, target, _disassemble(code, address, target))
 
