@@ -126,11 +126,19 @@ def test_cells_are_as_they_were_printed(name: str, file: str) -> None:
     head = "TIME     COMM             PID     T BYTES   OFF_KB   LAT(ms) FILENAME\n"
     # C pads by bytes.
     padded = name + " " * (16 - len(name.encode()))
-    for comm in (padded, f"{name:16}"):
+    for comm, kinds in ((padded, (True, False)), (f"{name:16}", (True,))):
         line = f"{'12:34:56':8} {comm} {7:<7} R {7:<7} {2:<8} {0.07:7.2f} {file}\n"
-        for loose in (True, False):
+        for loose in kinds:
             table = printed_table(lines_of(head + line), head, {}, loose=loose)
             assert [(row["COMM"], row["LAT"], row["FILENAME"]) for row in table] == [(name, 0.07, file)]
+
+
+def test_a_line_that_stands_below_the_heads_in_two_ways_is_not_guessed_at() -> None:
+    head = "PID    COMM               FD ERR PATH"
+    line = "7      é1日日b         43   0 日(1M /"
+    bytes_first = {"PID": 7, "COMM": "é1日日b", "FD": 43, "ERR": 0, "PATH": "日(1M /"}
+    assert rows(printed_table([head, line], None, {})) == [bytes_first]
+    assert printed_table([head, line], None, {}, loose=True).metadata["unread_rows"] == "1"
 
 
 def test_what_a_wide_value_moved_is_not_of_the_column_below_which_it_comes_to_stand() -> None:

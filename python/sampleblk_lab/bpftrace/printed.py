@@ -73,9 +73,12 @@ def printed_table(
     for line in lines[start:]:
         if not line.strip() or line.rstrip() == header:
             continue
-        row = _row(line, places)
-        if row is None and not line.isascii() and (cells := _row(_as_bytes(line), places)) is not None:
-            row = [cell.encode("latin-1").decode("utf-8", "surrogatepass") for cell in cells]
+        row = _row(line, places) if loose or line.isascii() else None
+        if not line.isascii():
+            cells = _row(_as_bytes(line), places)
+            by_bytes = cells and [cell.encode("latin-1").decode("utf-8", "surrogatepass") for cell in cells]
+            # By chance it may stand below the heads in both ways.
+            row = None if row and by_bytes and row != by_bytes else row or by_bytes
         if row is None and loose and len(words := _WORD.findall(line)) == len(heads):
             row = words  # each column has one, so that is it, wherever it stands
         if row is None:
