@@ -243,6 +243,21 @@ def test_biosnoop_s_lines_are_requests(tmp_path: Path) -> None:
     assert about["format"] == "biosnoop or iosnoop"
 
 
+def test_biosnoop_s_patterns_may_touch_its_bytes(tmp_path: Path) -> None:
+    """As biosnoop -P -Q of bcc 0.31 prints them: there is no blank between the two."""
+    text = """\
+TIME(s)     COMM           PID     DISK      T SECTOR     BYTES  P QUE(ms) LAT(ms)
+0.000000    fio            1950    vda       W 2048       4096   S    0.00    0.74
+0.001000    fio            1950    vda       R 4096       1048576R    0.00    0.80
+0.002000    a b            1950    vda       R 8192       16777216?    0.00    0.80
+"""
+    run = lab.import_run(written(tmp_path / "text", text.splitlines()), directory=tmp_path / "run")
+    assert [(row["sector"], row["sectors"]) for row in requests(run)] == [(2048, 8), (4096, 2048), (8192, 32768)]
+    lacking = text.replace("4096   S ", "1234567 ")
+    with pytest.raises(lab.FormatError, match="a line of the columns of its heading"):
+        lab.import_run(written(tmp_path / "lacks", lacking.splitlines()), directory=tmp_path / "other")
+
+
 def test_a_disk_named_like_a_number_keeps_its_name(tmp_path: Path) -> None:
     text = BIOSNOOP.replace("xvda1  ", "007    ").replace("nvme0n1", "\N{SUPERSCRIPT TWO}      ")
     run = lab.import_run(written(tmp_path / "text", text.splitlines()), directory=tmp_path / "run")

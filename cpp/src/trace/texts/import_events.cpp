@@ -374,7 +374,7 @@ class SnoopText {
             columns_ = words;
             return true;
         }
-        return !columns_.empty() && row(words);
+        return !columns_.empty() && row(apart(words));
     }
 
     // biosnoop counts from the first completion that it prints, so that the first requests begin before 0: such a
@@ -486,6 +486,24 @@ class SnoopText {
         const auto& last = words[comm_at + more];
         event.comm = {comm, static_cast<std::size_t>(last.data() + last.size() - comm)};
         return true;
+    }
+
+    // biosnoop -P prints the pattern right behind the bytes, which fill their column from 1 MB on: "1048576S".
+    [[nodiscard]] std::vector<std::string_view> apart(std::vector<std::string_view> words) const {
+        const auto pattern = std::ranges::find(columns_, "P");
+        const auto behind = static_cast<std::size_t>(columns_.end() - pattern);
+        if (pattern == columns_.end() || words.size() < behind) {
+            return words;
+        }
+        const auto at = words.end() - static_cast<std::ptrdiff_t>(behind);
+        constexpr std::size_t filled = 7;
+        const auto letter = at->substr(at->size() - 1);
+        if (at->size() > filled && is_digits(at->substr(0, at->size() - 1)) &&
+            (letter == "S" || letter == "R" || letter == "?")) {
+            at->remove_suffix(1);
+            words.insert(at + 1, letter);
+        }
+        return words;
     }
 
     bool row(const std::vector<std::string_view>& words) {
