@@ -102,6 +102,22 @@ def test_a_time_above_histograms_begins_a_snapshot(clock: str) -> None:
     assert [(row["snapshot"], row["operation"], row["count"]) for row in read] == [(0, "read", 5), (1, "write", 6)]
 
 
+@pytest.mark.parametrize(
+    ("text", "unread"),
+    [
+        ("0 -> 1 : 5 |**|\n2 -> 3 : 6", 1),
+        ("0 -> 1 : 5 |**|\n2 -> ", 1),
+        ("0 -> 1 : 5 |**|\n2 -> 3 : -6 |**|\n4 -> 7 : 1 |*|\n", 2),
+        ("0 -> 1 : 5 |**|\nlost 5 events on CPU #1\n2 -> 3 : 6 |**|\n4 -> 7 : 1 |*|\n", 2),
+        ("0 -> 1 : 5 |**|\n\n12:00:01\navg = 3 usecs, total: 6 usecs, count: 2\n", 0),
+    ],
+)
+def test_buckets_that_cannot_be_read_are_counted(text: str, unread: int) -> None:
+    read = lab.BccOutput(("     usecs : count distribution\n" + text).encode()).histogram()
+    assert [(row["low"], row["count"]) for row in read] == [(0, 5)]
+    assert read.metadata["unread_rows"] == str(unread)
+
+
 def test_what_is_told_below_a_histogram_is_not_of_the_next() -> None:
     # biolatency -e of bcc, 0.26 and others
     one = "     usecs : count distribution\n  0 -> 1 : {} |**|\n\navg = 3 usecs, total: 6 usecs, count: 2\n\n"

@@ -152,6 +152,8 @@ def _as_bytes(line: str) -> str:
 
 _HISTOGRAM = re.compile(r"\s*(?P<unit>\S.*?)\s*: count\s+distribution\s*")
 _BUCKET = re.compile(r"\s*(?P<low>\d{1,20})(?: -> (?P<high>\d{1,20}))?\s*: (?P<count>\d{1,20})\s*\|[* +]*\|\s*")
+# Also one that is cut, or has a count of more than 31 bits, which C prints as a negative one.
+_LIKE_BUCKET = re.compile(r"\s*-?\d+(?:\s*$| -> | +: )")
 # "12:34:56", "[12:34:56]", and "12:34:56:" of ext4dist and its like.
 _CLOCK = re.compile(r"\s*\[?\d\d:\d\d:\d\d[:\]]?\s*")
 _KEY = re.compile(r"\s*(?P<name>[A-Za-z][\w ]*?) = (?P<value>.*?)\s*")
@@ -190,6 +192,8 @@ def histograms(lines: Iterable[str], metadata: Mapping[str, str]) -> Table | Non
             else:
                 unread += 1
         else:
+            # What is cut, or stands behind another's line, belongs to a histogram.
+            unread += bool(_LIKE_BUCKET.match(line) if inside else _BUCKET.fullmatch(line))
             inside = False
             keys = _keys_of(line)  # right above, or none: what follows a histogram may look alike
             if seen and _CLOCK.fullmatch(line):
