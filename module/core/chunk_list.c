@@ -58,7 +58,10 @@ u64 sblk_chunks_pack(struct sblk_store *store, u64 pos, u64 len, void *to)
 	return to - start;
 }
 
-int sblk_chunks_apply(struct sblk_store *store, const void *chunks, u64 bytes, u64 pos, u64 len, gfp_t gfp)
+/* Calls write() or discard() for the part of each chunk that lies in [pos, pos + len), until one fails. */
+static int each_chunk(struct sblk_store *store, const void *chunks, u64 bytes, u64 pos, u64 len, gfp_t gfp,
+		      int (*write)(struct sblk_store *store, u64 pos, const void *from, size_t len, gfp_t gfp),
+		      int (*discard)(struct sblk_store *store, u64 pos, u64 len, gfp_t gfp))
 {
 	const void *end = chunks + bytes;
 	int err = 0;
@@ -74,10 +77,22 @@ int sblk_chunks_apply(struct sblk_store *store, const void *chunks, u64 bytes, u
 		chunks = zero ? data : data + (chunk->sectors << 9);
 		if (from >= to)
 			continue;
-		if (zero)
-			err = sblk_store_discard(store, from, to - from, gfp);
-		else
-			err = sblk_store_write(store, from, data + (from - begin), to - from, gfp);
+		err = zero ? discard(store, from, to - from, gfp) : write(store, from, data + (from - begin), to - from, gfp);
 	}
 	return err;
+}
+
+int sblk_chunks_apply(struct sblk_store *store, const void *chunks, u64 bytes, u64 pos, u64 len, gfp_t gfp)
+{
+	return each_chunk(store, chunks, bytes, pos, len, gfp, sblk_store_write, sblk_store_discard);
+}
+
+static int reserve_write(struct sblk_store *store, u64 pos, const void *from, size_t len, gfp_t gfp)
+{
+	return sblk_store_reserve(store, pos, len, gfp);
+}
+
+int sblk_chunks_reserve(struct sblk_store *store, const void *chunks, u64 bytes, u64 pos, u64 len, gfp_t gfp)
+{
+	return each_chunk(store, chunks, bytes, pos, len, gfp, reserve_write, sblk_store_reserve_discard);
 }

@@ -19,4 +19,7 @@ u64 sblk_chunks_pack(struct sblk_store *store, u64 pos, u64 len, void *to);
 /* Makes [pos, pos + len) of the store hold what was packed of it. 0 or -ENOMEM; again from the start is then allowed. */
 int sblk_chunks_apply(struct sblk_store *store, const void *chunks, u64 bytes, u64 pos, u64 len, gfp_t gfp);
 
+/* Gets all the memory that this would need, so that it cannot fail then; nothing reads otherwise. 0 or -ENOMEM. */
+int sblk_chunks_reserve(struct sblk_store *store, const void *chunks, u64 bytes, u64 pos, u64 len, gfp_t gfp);
+
 #endif

@@ -168,21 +168,31 @@ u64 sblk_journal_mark(struct sblk_journal *journal, const char *text, u32 length
 
 /* --- going back and forth */
 
-static int undo(const struct sampleblk_journal_entry *entry, struct sblk_store *store)
+/* Whole, or not at all where there is no memory: the position must always say what the store is. */
+static int travel_over(const struct sampleblk_journal_entry *entry, struct sblk_store *store, const void *chunks, u64 bytes)
 {
-	if (!entry->sectors)
+	u64 pos = entry->sector << 9, len = entry->sectors << 9;
+	int err;
+
+	if (!len)
 		return 0;
-	return sblk_chunks_apply(store, entry + 1, entry->undo_bytes, entry->sector << 9, entry->sectors << 9, GFP_KERNEL);
+	err = sblk_chunks_reserve(store, chunks, bytes, pos, len, GFP_KERNEL);
+	return err ? err : sblk_chunks_apply(store, chunks, bytes, pos, len, GFP_KERNEL);
 }
 
-/* So many of its sectors, from that one on. */
-static int redo(const struct sampleblk_journal_entry *entry, struct sblk_store *store, u64 first, u64 sectors)
+static const void *redo_chunks(const struct sampleblk_journal_entry *entry)
 {
-	const void *chunks = (const void *)(entry + 1) + entry->undo_bytes;
+	return (const void *)(entry + 1) + entry->undo_bytes;
+}
 
-	if (!sectors)
-		return 0;
-	return sblk_chunks_apply(store, chunks, entry->redo_bytes, (entry->sector + first) << 9, sectors << 9, GFP_KERNEL);
+static int undo(const struct sampleblk_journal_entry *entry, struct sblk_store *store)
+{
+	return travel_over(entry, store, entry + 1, entry->undo_bytes);
+}
+
+static int redo(const struct sampleblk_journal_entry *entry, struct sblk_store *store)
+{
+	return travel_over(entry, store, redo_chunks(entry), entry->redo_bytes);
 }
 
 /* The entry before `end`, which is not the first offset. */
@@ -209,7 +219,7 @@ static int travel(const struct sblk_journal *journal, struct sblk_store *store, 
 
 		if (sblk_interrupted() || READ_ONCE(*stop))
 			return -EINTR;
-		err = back ? undo(entry, store) : redo(entry, store, 0, entry->sectors);
+		err = back ? undo(entry, store) : redo(entry, store);
 		if (err)
 			return err;
 		*end = back ? *end - entry->bytes : *end + entry->bytes;
@@ -303,7 +313,8 @@ static int apply_part(const struct sblk_journal *journal, u64 entries, struct sb
 		if ((part->first | sectors) & (unit_sectors - 1))
 			return -EINVAL;
 	}
-	return redo(entry, store, part->first, sectors);
+	return sblk_chunks_apply(store, redo_chunks(entry), entry->redo_bytes, (entry->sector + part->first) << 9,
+				 sectors << 9, GFP_KERNEL);
 }
 
 int sblk_journal_compose(struct sblk_journal *journal, u64 entries, struct sblk_store *store,

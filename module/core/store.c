@@ -586,6 +586,27 @@ int sblk_store_zero(struct sblk_store *store, u64 pos, u64 len, gfp_t gfp)
 	return store_clear(store, pos, len, gfp, false);
 }
 
+int sblk_store_reserve_discard(struct sblk_store *store, u64 pos, u64 len, gfp_t gfp)
+{
+	u64 end = pos + len;
+	int err = 0;
+
+	while (pos < end && !err) {
+		u64 next = min_t(u64, end, (pos | (SBLK_PAGE_BYTES - 1)) + 1);
+		u64 index = pos >> SBLK_PAGE_SHIFT;
+		u64 absent_until;
+
+		if (!sblk_store_present(store, pos, &absent_until))
+			next = absent_until;
+		else if (next - pos < SBLK_PAGE_BYTES)
+			err = sblk_store_reserve(store, pos, next - pos, gfp);
+		else if (page_below(store, index) && !slot_make(store, index, gfp))
+			err = -ENOMEM;
+		pos = next;
+	}
+	return err;
+}
+
 /* --- another size */
 
 int sblk_store_resize(struct sblk_store *store, u64 bytes)

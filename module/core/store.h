@@ -81,6 +81,9 @@ int sblk_store_write(struct sblk_store *store, u64 pos, const void *from, size_t
  */
 int sblk_store_reserve(struct sblk_store *store, u64 pos, u64 len, gfp_t gfp);
 
+/* The same for a discard of it. */
+int sblk_store_reserve_discard(struct sblk_store *store, u64 pos, u64 len, gfp_t gfp);
+
 /* How many pages a write of many gets at once: the largest order of which the allocator keeps a stock on each CPU. */
 #define SBLK_WRITER_ORDER 3
 #define SBLK_WRITER_PAGES (1UL << SBLK_WRITER_ORDER)
