@@ -107,6 +107,27 @@ def test_a_device_that_was_closed_does_nothing_to_the_one_that_has_its_number_no
         (lambda dev: dev.power_cut("random", torn="no"), "torn='no'"),
         (lambda _dev: lab.Device(cache="no"), "cache='no'"),  # type: ignore[arg-type]
         (lambda _dev: lab.Device(partitions="no"), "partitions='no'"),  # type: ignore[arg-type]
+        (lambda _dev: lab.Device(index=0), r"index=0 \(expected a whole number from 1 to 256"),
+        (lambda _dev: lab.Device(numa_node=-1), "numa_node=-1"),
+        (lambda dev: dev.snapshot_clone(1, index=0), "index=0"),
+        (lambda dev: dev.snapshot_clone(-1), "snapshot=-1"),
+        (lambda dev: dev.snapshot_restore(2**32), "snapshot=4294967296"),
+        (lambda dev: dev.snapshot_delete("first"), "snapshot='first'"),
+        (lambda dev: dev.state_take(-1, []), "snapshot=-1"),
+        (lambda dev: dev.state_take(1, [(1, -8, 8)]), r"parts=\[\(1, -8, 8\)\] \(expected sequences of the journal"),
+        (lambda dev: dev.state_take(1, 1), "parts=1"),
+        (lambda dev: dev.state_give(1, [], 8), "target=8 .expected a device"),
+        (lambda dev: dev.counters(-1), "queue=-1"),
+        # Which is that of all together.
+        (lambda dev: dev.counters(2**32 - 1), "queue=4294967295"),
+        (lambda dev: dev.histogram(queue=-1), "queue=-1"),
+        (lambda dev: dev.set_faults([], seed=-1), "seed=-1"),
+        (lambda dev: dev.add_faults([], seed=2**64), "seed=18446744073709551616"),
+        (lambda dev: dev.set_faults(None), "faults=None .expected a list of Fault"),
+        (lambda dev: dev.set_timing(ops=1), "operations 1 .expected read, write"),
+        (lambda dev: dev.mark(1), "text=1 .expected a note"),
+        (lambda dev: dev.mkfs(options=[5]), r"options=\[5\] .expected a list of words"),
+        (lambda dev: dev.mkfs(["ext4"]), r"file system \['ext4'\]"),
     ],
 )
 def test_what_the_driver_could_not_take_or_would_not_heed_is_refused(
@@ -183,6 +204,9 @@ def test_a_faults_chance_is_one(probability: float) -> None:
         (lab.Fault(action="error", errno=4096), "errno=4096 .*from 0 to 4095"),
         (lab.Fault(action="error", first_sector=8, last_sector=7), "first_sector=8 .expected at most last_sector, 7"),
         (lab.Fault(action="error", up_ns=1), "up_ns=1 without down_ns"),
+        # Which would be that writes fail.
+        (lab.Fault(action="bad_sector", ops="read", once=2), "once=2 .expected True or False"),  # type: ignore[arg-type]
+        (lab.Fault(action="bad_sector", ops="read", bad_writes="no"), "bad_writes='no'"),  # type: ignore[arg-type]
     ],
 )
 def test_a_fault_has_the_arguments_of_its_action_only(fault: lab.Fault, said: str) -> None:

@@ -267,8 +267,8 @@ class Device(Tuning, State, ClosesAtEnd):
             "io_opt_bytes": names.size(io_opt, "io_opt"),
             "mode": names.number(names.MODES, mode, "mode"),
             "completion": names.number(names.COMPLETIONS, completion, "completion"),
-            "numa_node": 0 if numa_node is None else numa_node + 1,
-            "index": index or 0,
+            "numa_node": 0 if numa_node is None else checked.count("numa_node", numa_node, 0, 2**31 - 2) + 1,
+            "index": names.index(index),
             "queues": queues,
             "depth": depth,
             "poll_queues": poll_queues,
@@ -315,7 +315,7 @@ class Device(Tuning, State, ClosesAtEnd):
             snapshot: The id that :meth:`snapshot_take` gave.
             index: As for a new device.
         """
-        made = self._control.snapshot_clone(self.index, snapshot, index or 0)
+        made = self._control.snapshot_clone(self.index, names.snapshot(snapshot), names.index(index))
         leftovers.note("device", str(made), identity=leftovers.device_identity(made))
         return Device(adopt=made)
 
@@ -341,8 +341,8 @@ class Device(Tuning, State, ClosesAtEnd):
 
     def counters(self, queue: int | None = None) -> Counters:
         """What has been completed, by all hardware queues together or by one of them, counted from 0."""
-        raw = self._control.counters(self.index) if queue is None else self._control.counters(self.index, queue)
-        return Counters(**raw)
+        chosen = [] if queue is None else [names.queue(queue)]
+        return Counters(**self._control.counters(self.index, *chosen))
 
     def mkfs(self, fstype: str = "ext4", options: Sequence[str] = ()) -> Filesystem:
         """Makes a file system: ``dev.mkfs("ext4").mount()``.

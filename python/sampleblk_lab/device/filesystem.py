@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,7 +143,7 @@ class Filesystem:
     """A file system that lies on a device. Made by :meth:`Device.mkfs`."""
 
     def __init__(self, device: str, fstype: str, check_open: Callable[[], None] = lambda: None) -> None:
-        if fstype not in _MKFS:
+        if fstype not in list(_MKFS):  # also what cannot be a key
             raise InputError(f"file system {fstype!r}", expected=", ".join(_MKFS))
         self.device = device
         self.fstype = fstype
@@ -159,9 +160,12 @@ class Filesystem:
         """
         if isinstance(options, str):  # whose letters would be words
             raise InputError(f"options={options!r}", expected=f"a list of words, {shlex.split(options)}")
+        words = list(options) if isinstance(options, Iterable) else [options]
+        if not all(isinstance(word, str) for word in words):
+            raise InputError(f"options={options!r:.60}", expected="a list of words")
         self._check_open()
         command, package = _MKFS[self.fstype]
-        run_tool([find_tool(command[0], package), *command[1:], *options, self.device])
+        run_tool([find_tool(command[0], package), *command[1:], *words, self.device])
 
     def mount(self, target: str | os.PathLike[str] | None = None, *, options: str = "") -> Mount:
         """Mounts it, at a new temporary directory unless `target` names one.

@@ -185,6 +185,8 @@ class State(Opened):
         Raises:
             OSError: EOVERFLOW, the journal is full or sought into the past.
         """
+        if not isinstance(text, str):
+            raise InputError(f"text={text!r:.60}", expected="a note of 1 to 128 bytes, as a string")
         return self._control.mark(self.index, text)
 
     def seek(self, sequence: int | None = None, *, force: bool = False) -> int:
@@ -215,7 +217,8 @@ class State(Opened):
 
         As there, a write comes when a flush makes it durable, just before that; one with FUA when it completes.
         """
-        return core.DeviceJournal(self._control, self.index).export_log_writes(os.fspath(path), sector_bytes)
+        journal = core.DeviceJournal(self._control, self.index)
+        return journal.export_log_writes(os.fspath(path), checked.count("sector_bytes", sector_bytes, 512, 4096))
 
     def snapshot_take(self, sequence: int | None = None) -> int:
         """Remembers the device as it is now, or as it was after `sequence` of its journal; returns the id."""
@@ -229,11 +232,11 @@ class State(Opened):
         Raises:
             OSError: EBUSY, it is open (unless `force`), mounted, or its journal records; ENOENT, no such snapshot.
         """
-        self._control.snapshot_restore(self.index, snapshot, force)
+        self._control.snapshot_restore(self.index, names.snapshot(snapshot), force)
 
     def snapshot_delete(self, snapshot: int) -> None:
         """Forgets a snapshot; clones of it live on."""
-        self._control.snapshot_delete(self.index, snapshot)
+        self._control.snapshot_delete(self.index, names.snapshot(snapshot))
 
     def snapshots(self) -> list[int]:
         """The ids of the snapshots, oldest first."""
@@ -258,8 +261,10 @@ class State(Opened):
             OSError: EINVAL, the journal has no such write, or it is not torn so; ENOENT, no journal, or no such
                 snapshot; EOVERFLOW, the journal has a gap; EBUSY, the target is open or has a journal.
         """
+        if not isinstance(target, State):
+            raise InputError(f"target={target!r:.60}", expected="a device, such as a clone")
         target._check_open()
-        self._control.state_give(self.index, snapshot, _parts(parts), target.index, force)
+        self._control.state_give(self.index, names.snapshot(snapshot), _parts(parts), target.index, force)
 
     def state_take(self, snapshot: int, parts: Parts) -> int:
         """The same as a snapshot of this device; returns its id. Memory is taken only for what is put over the first.
@@ -267,10 +272,14 @@ class State(Opened):
         Raises:
             OSError: As :meth:`state_give`; ENOSPC, there are 64 snapshots.
         """
-        return self._control.state_take(self.index, snapshot, _parts(parts))
+        return self._control.state_take(self.index, names.snapshot(snapshot), _parts(parts))
 
 
 def _parts(parts: Parts) -> core.DeviceParts:
     if isinstance(parts, core.DeviceParts):
         return parts
-    return core.DeviceParts([(part, 0, 0) if isinstance(part, int) else part for part in parts])
+    try:
+        return core.DeviceParts([(part, 0, 0) if isinstance(part, int) else part for part in parts])
+    except TypeError:
+        wanted = "sequences of the journal, or (sequence, first sector, sectors), all whole numbers from 0"
+        raise InputError(f"parts={parts!r:.60}", expected=wanted) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+from collections.abc import Iterable
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from sampleblk_lab.errors import InputError
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 _NO_LAST = names.U64_MOST
 # struct sampleblk_rule.probability is in 1e-9.
@@ -135,7 +136,9 @@ class Fault:
             known = f"{' and '.join(needed)}, and what else of {', '.join(allowed)}" if needed else " or ".join(allowed)
             raise InputError(f"ops={self.ops!r} of a fault {self.action!r}", expected=known)
         for name in ("first_sector", "last_sector", "skip", "count", "every", "up_ns", "down_ns", *taken):
-            if name not in ("once", "bad_writes", "tag"):
+            if name in ("once", "bad_writes"):
+                checked.flag(name, getattr(self, name))
+            elif name != "tag":
                 most = _TAG_MOST[self.tag] if name == "flip" else _MOST.get(name, names.U64_MOST)
                 checked.count(name, getattr(self, name), int(name == "flip"), most)
         if self.first_sector > self.last_sector:
@@ -228,8 +231,8 @@ def _bins(bins: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _raw(faults: Iterable[Fault]) -> list[dict[str, int]]:
-    rules = [] if isinstance(faults, Fault) else list(faults)
-    if isinstance(faults, Fault) or not all(isinstance(rule, Fault) for rule in rules):
+    rules = list(faults) if isinstance(faults, Iterable) else [None]
+    if not all(isinstance(rule, Fault) for rule in rules):
         raise InputError(f"faults={faults!r:.60}", expected="a list of Fault(…)")
     return [rule.raw() for rule in rules]
 
@@ -283,7 +286,7 @@ class Tuning(Opened):
             Recorded only after ``tune(histograms=True)``.
         """
         asked = names.number(names.OPS, op, "operation")
-        raw = self._control.histogram(self.index, asked, *([] if queue is None else [queue]))
+        raw = self._control.histogram(self.index, asked, *([] if queue is None else [names.queue(queue)]))
         buckets = np.array(raw["buckets"], dtype=np.uint64)
         powers = [2**n for n in range(len(buckets))]
         return Table.of(
@@ -411,7 +414,7 @@ class Tuning(Opened):
             OSError: EINVAL for a `sector`, or bad sectors, that the device does not have; EOPNOTSUPP for
                 ``"corrupt_tag"`` on a device without protection information.
         """
-        self._control.set_faults(self.index, _raw(faults), seed, False)
+        self._control.set_faults(self.index, _raw(faults), checked.count("seed", seed, 0, names.U64_MOST), False)
 
     def add_faults(self, faults: Sequence[Fault], *, seed: int = 0) -> None:
         """Adds rules after those that are there, which keep their counts, repaired sectors and what they let wait.
@@ -424,7 +427,7 @@ class Tuning(Opened):
             InputError: As :meth:`set_faults`.
             OSError: As :meth:`set_faults`; EINVAL also for more than 256 rules in all.
         """
-        self._control.set_faults(self.index, _raw(faults), seed, True)
+        self._control.set_faults(self.index, _raw(faults), checked.count("seed", seed, 0, names.U64_MOST), True)
 
     def faults(self) -> list[Fault]:
         """The fault table with its counts."""
