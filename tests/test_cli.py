@@ -350,6 +350,9 @@ def test_jobs_that_a_signal_ended_are_kept(number: int, tmp_path: Path) -> None:
         (["run", "--device", "cache=off", "job"], "cache=off (expected true or false)"),
         (["device", "add", "size=1"], "a device has no parameter 'size'"),
         (["device", "add", "64M"], "'64M' is not a parameter of a device (expected NAME=VALUE)"),
+        (["device", "add", "queues=1", "queues=2"], "'queues=2' after another queues (expected each parameter once)"),
+        (["device", "counters", "257"], "index=257 (expected a whole number from 1 to 256)"),
+        (["fault", "clear", "--device", "-1"], "index=-1 (expected a whole number from 1 to 256)"),
         (["xfstests", "--deadline", "nan"], "--deadline nan (expected a positive number of seconds)"),
     ],
 )

@@ -109,6 +109,7 @@ def test_a_device_that_was_closed_does_nothing_to_the_one_that_has_its_number_no
         (lambda _dev: lab.Device(partitions="no"), "partitions='no'"),  # type: ignore[arg-type]
         (lambda _dev: lab.Device(index=0), r"index=0 \(expected a whole number from 1 to 256"),
         (lambda _dev: lab.Device(numa_node=-1), "numa_node=-1"),
+        (lambda _dev: lab.Device(adopt=-1), "index=-1"),
         (lambda dev: dev.snapshot_clone(1, index=0), "index=0"),
         (lambda dev: dev.snapshot_clone(-1), "snapshot=-1"),
         (lambda dev: dev.snapshot_restore(2**32), "snapshot=4294967296"),

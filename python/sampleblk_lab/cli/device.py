@@ -71,6 +71,8 @@ def parameters_of(words: list[str], made: Callable[..., object], what: str, with
             raise InputError(f"{word!r} is not a parameter of {what}", expected="NAME=VALUE")
         if name not in known:
             raise InputError(f"{what} has no parameter {name!r}", expected=", ".join(sorted(known)))
+        if name in chosen:
+            raise InputError(f"{word!r} after another {name}", expected="each parameter once")
         chosen[name] = _value_of(name, value, known[name])
     return chosen
 

@@ -238,9 +238,9 @@ class Device(Tuning, State, ClosesAtEnd):
     ) -> None:
         self._filesystems: list[Filesystem] = []
         if adopt is not None:
+            self.index = names.index(adopt)
             self._driver = control.acquire()
             self._open = True
-            self.index = adopt
             self._identity = leftovers.device_identity(adopt)
             return
         chosen = {
