@@ -14,6 +14,10 @@
 
 namespace sampleblk {
 
+// Makes each entry of a copy of a mapped journal's beginning completed or not: what completed while it was copied may
+// be half in it, such as a flush that seems to have gone well as its SAMPLEBLK_JOURNAL_FAILED came behind the copy.
+void copy_completions(std::span<std::byte> copy, const std::byte* mapping);
+
 // A copy of a journal's entries and their data, taken at one moment.
 class DeviceJournal {
   public:

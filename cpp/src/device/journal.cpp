@@ -40,6 +40,7 @@ std::vector<std::byte> copy_mapping(const DeviceControl& control, std::uint32_t 
         header.next_sequence = about.next_sequence;
         std::memcpy(copy.data(), &header, sizeof(header));
     }
+    copy_completions(copy, memory.data());
     return copy;
 }
 
@@ -106,6 +107,36 @@ bool chunks_are_sound(const sampleblk_journal_entry& entry, std::span<const std:
 }
 
 }  // namespace
+
+void copy_completions(std::span<std::byte> copy, const std::byte* mapping) {
+    sampleblk_journal_header header{};
+    if (copy.size() < sizeof(header)) {
+        return;
+    }
+    std::memcpy(&header, copy.data(), sizeof(header));
+    // What is no journal is for the parser to tell.
+    for (std::uint64_t offset = header.first;
+         offset <= copy.size() && copy.size() - offset >= sizeof(sampleblk_journal_entry);) {
+        const auto* live = reinterpret_cast<const sampleblk_journal_entry*>(mapping + offset);
+        sampleblk_journal_entry entry{};
+        std::memcpy(&entry, copy.data() + offset, sizeof(entry));
+        // Written after the rest, which stays as it is then.
+        entry.complete_ns = __atomic_load_n(&live->complete_ns, __ATOMIC_ACQUIRE);
+        if (entry.complete_ns != 0) {
+            entry.flags = live->flags;
+            entry.epoch = live->epoch;
+            entry.complete_order = live->complete_order;
+        } else {
+            entry.flags &= ~SAMPLEBLK_JOURNAL_FAILED;
+            entry.complete_order = 0;
+        }
+        std::memcpy(copy.data() + offset, &entry, sizeof(entry));
+        if (entry.bytes < sizeof(entry)) {
+            return;
+        }
+        offset += entry.bytes;
+    }
+}
 
 DeviceJournal::DeviceJournal(const DeviceControl& control, std::uint32_t index) : bytes_(copy_mapping(control, index)) {
     parse(device_path(index));

@@ -219,6 +219,42 @@ TEST(Journal, AMarkThatTheDriverDoesNotTakeIsRefused) {
     EXPECT_THROW(DeviceJournal{longer.done()}, FormatError);
 }
 
+TEST(Journal, WhatCompletedWhileItWasCopiedIsCompletedOrNot) {
+    Builder build;
+    build.write(0, 1, 'a');
+    build.flush();
+    build.flush();
+    std::vector<std::byte> copy = build.done();
+    std::vector<std::byte> mapping = copy;
+    const auto entry = [](std::vector<std::byte>& of, std::size_t offset) {
+        return reinterpret_cast<sampleblk_journal_entry*>(of.data() + offset);
+    };
+    const std::size_t write = 128, first = write + entry(copy, write)->bytes,
+                      second = first + entry(copy, first)->bytes;
+    // One was copied up to its time, one from its order on, and one is not completed yet when it is asked for.
+    for (const auto& [at, order] : {std::pair{write, 4U}, std::pair{first, 5U}, std::pair{second, 6U}}) {
+        sampleblk_journal_entry* live = entry(mapping, at);
+        live->submit_order = entry(copy, at)->submit_order = order - 3;
+        live->flags |= SAMPLEBLK_JOURNAL_FAILED;
+        live->epoch = 7;
+        live->complete_order = order;
+        live->complete_ns = at == second ? 0 : 1000 + order;
+        entry(copy, at)->complete_order = at == write ? 0 : order;
+        entry(copy, at)->complete_ns = 0;
+    }
+    copy_completions(copy, mapping.data());
+    for (const std::size_t at : {write, first}) {
+        EXPECT_EQ(std::memcmp(entry(copy, at), entry(mapping, at), sizeof(sampleblk_journal_entry)), 0);
+    }
+    EXPECT_EQ(entry(copy, second)->flags & SAMPLEBLK_JOURNAL_FAILED, 0U);
+    EXPECT_EQ(entry(copy, second)->complete_order, 0U);
+    // What is no journal is left to the parser.
+    std::vector<std::byte> cut(copy.begin(), copy.begin() + 200);
+    copy_completions(cut, mapping.data());
+    entry(cut, write)->bytes = 0;
+    copy_completions(cut, mapping.data());
+}
+
 TEST(Journal, BrokenOnesSayWhere) {
     std::vector<std::byte> bytes = story().done();
     EXPECT_THROW(DeviceJournal(std::vector<std::byte>(10)), FormatError);
