@@ -340,6 +340,7 @@ def test_a_set_that_cannot_be_read_is_refused(
         ),
         (["--sblk-fail-slower"], "*--sblk-fail-slower: there is nothing to compare with*--sblk-compare"),
         (["--sblk-save", "../x"], "*--sblk-save: '../x' (expected letters, digits*"),
+        (["--sblk-save", "x", "-n2", "--dist", "each"], "*--sblk-save x: --dist each runs a test several times*load)"),
         (["--sblk-save", "x", "--sblk-across", "cpu"], "*--sblk-across 'cpu' (expected accelerator, kernel, machine)*"),
     ],
 )

@@ -368,6 +368,11 @@ def check_options(config: pytest.Config) -> None:
                 check_name(name, option)
         except InputError as error:
             raise pytest.UsageError(str(error)) from None
+        if name is not None and config.getoption("dist", "no") == "each" and not _is_worker(config):
+            raise pytest.UsageError(
+                f"{option} {name}: --dist each runs a test several times, and one of its runs would be kept "
+                "(expected another --dist, such as load)"
+            )
     known = ("accelerator", "kernel", "machine")
     for word in config.getoption("--sblk-across"):
         if word not in known:
