@@ -90,6 +90,17 @@ def test_the_value_is_that_of_the_process_that_was_called() -> None:
     assert by_value.loads(value) == "the one"
 
 
+def test_a_closed_standard_output_is_not_the_end_of_the_value() -> None:
+    def closes() -> int:
+        sys.stdout.close()
+        return 3
+
+    work = pickle.dumps((sys.path, by_value.dumps((closes, (), {}))))
+    done = subprocess.run([sys.executable, "-m", called.__name__], input=work, stdout=subprocess.PIPE, check=True)
+    value, _, _ = pickle.loads(done.stdout.removeprefix(called.MAGIC))
+    assert by_value.loads(value) == 3
+
+
 def test_a_class_that_comes_back_stays_as_it_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
     class Figure:
         seen = 0

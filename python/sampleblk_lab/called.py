@@ -7,6 +7,7 @@ mistaken for the outcome. Few imports: each takes long in an emulated guest.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import sys
@@ -45,7 +46,9 @@ def main() -> None:
     outcome = outcome_of(sys.stdin.buffer.read())
     if os.getpid() != process:
         sys.exit(outcome[2])  # a fork that the function has let return: the value is that of its parent
-    sys.stdout.flush()
+    # The function may have closed it, or put None in its place: the outcome is known all the same.
+    with contextlib.suppress(AttributeError, ValueError, OSError):
+        sys.stdout.flush()
     with os.fdopen(out, "wb") as stream:
         stream.write(MAGIC + pickle.dumps(outcome))
 

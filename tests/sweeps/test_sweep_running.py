@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import enum
 import json
 import os
 import signal
@@ -144,6 +145,68 @@ def test_numbers_of_other_kinds_are_numbers(tmp_path: Path, made: float) -> None
     assert list(found.table()["value"]) == [float(made)]
     assert list(found.table()["a"]) == [float(made)]
     assert found.metrics() == ["value"]
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+class Word(enum.StrEnum):
+    NAME = "name"
+
+
+class Seconds(float):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("made", "kept"),
+    [(Level.HIGH, 3), (Word.NAME, "name"), (Seconds(1.5), 1.5), (np.str_("text"), "text"), (np.float64(2.5), 2.5)],
+)
+def test_values_of_classes_of_ones_own_are_what_they_are_of(tmp_path: Path, made: Any, kept: Any) -> None:
+    table = lab.sweep(lambda a: {Word.NAME: made, "more": a}, a=1, folder=tmp_path).table()
+    assert table.columns[1:3] == ["name", "more"]
+    assert list(table["name"]) == [kept]
+
+
+class SpeechlessError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize("how", ["close", "none", "close error", "descriptor"])
+def test_what_becomes_of_standard_output_is_not_the_outcome(tmp_path: Path, how: str) -> None:
+    def trial(how: str) -> str:
+        print("not shown")
+        if how == "close":
+            sys.stdout.close()
+        elif how == "none":
+            sys.stdout = None  # type: ignore[assignment]
+        elif how == "close error":
+            sys.stderr.close()
+        else:
+            os.close(1)
+        return how
+
+    made = lab.sweep(trial, how=how, folder=tmp_path)
+    assert list(made.table()["value"]) == [how], made.text()
+
+
+def test_what_an_exception_cannot_say_is_told_of(tmp_path: Path) -> None:
+    def fails(a: int) -> None:
+        raise SpeechlessError(a)
+
+    [row] = lab.sweep(fails, a=1, folder=tmp_path).missing()
+    assert (row["kind"], row["message"]) == ("error", "SpeechlessError: <str() of it raised RuntimeError>")
+    assert "in fails" in row["detail"]
+
+
+def test_an_int_that_json_cannot_hold_ends_its_trial_only(tmp_path: Path) -> None:
+    made = lab.sweep(lambda a: 10**a, a=[1, 4298, 4300, 5000], folder=tmp_path)
+    assert sorted(map(len, made.table()["value"])) == [2, 4299]
+    said = {row["a"]: (row["kind"], row["message"]) for row in made.missing()}
+    assert said.keys() == {4300, 5000}
+    assert said[5000] == ("error", "TypeError: the function returned an int of 16610 bits; 14283 at most")
 
 
 def test_columns_hold_what_other_trials_return(tmp_path: Path) -> None:

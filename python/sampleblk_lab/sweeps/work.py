@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import math
 import os
 import pickle
 import sys
@@ -29,6 +31,9 @@ PASSING = ("killed", "lost", "panic", "lost VM", "deadline", "boot", "full disk"
 _TEXT = 20_000
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+
+# Python refuses to read or write a number of more digits (sys.set_int_max_str_digits), which JSON would have.
+_INT_BITS = int(sys.int_info.default_max_str_digits / math.log10(2)) - 1
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,7 @@ def values_of(value: Any) -> dict[str, Any]:
         for name, one in value.items():
             if not isinstance(name, str) or not name or utf8(name) != name:
                 raise TypeError(f"the function returned a value under {name!r}, which is not a name")
-            found[name] = _scalar(one, f"{name}=")
+            found[str.__str__(name)] = _scalar(one, f"{name}=")
         return found
     return {"value": _scalar(value, "")}
 
@@ -114,8 +119,17 @@ def _scalar(value: Any, what: str) -> Any:
         and hasattr(value, "item")
     ):
         value = value.item()  # numpy's
-    if value is None or isinstance(value, (str, bool, int, float)):
+    if isinstance(value, int) and value.bit_length() > _INT_BITS:
+        raise TypeError(f"the function returned {what}an int of {value.bit_length()} bits; {_INT_BITS} at most")
+    if value is None or isinstance(value, bool):
         return value
+    # Of a class of the user's own, such as an IntEnum, only the value: nobody else has the class.
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    if isinstance(value, str):
+        return str.__str__(value)
     raise TypeError(
         f"the function returned {what}{value!r:.100}; it may return a number, a string, or a dict of these by name"
     )
@@ -153,13 +167,21 @@ def _perform(work: Work) -> tuple[Any, float, dict[str, Any]]:
     return value, seconds, facts
 
 
+def _text_of(error: BaseException) -> str:
+    """What an exception says; its class may be the user's, and say nothing but another exception."""
+    try:
+        return str(error)
+    except Exception as other:
+        return f"<str() of it raised {type(other).__name__}>"
+
+
 def failure_of(error: BaseException) -> Outcome:
     """What is told of an exception."""
     from sampleblk_lab.errors import SampleblkError
 
     kind = "error"
     detail = "".join(traceback.format_exception(error))[-_TEXT:]
-    message = f"{type(error).__name__}: {error}"
+    message = f"{type(error).__name__}: {_text_of(error)}"
     if isinstance(error, SampleblkError):
         for base in type(error).__mro__:
             if base.__name__ in KINDS and base.__module__ == "sampleblk_lab.vm.errors":
@@ -200,8 +222,10 @@ def serve(connection: socket.socket) -> None:
         return
     process = os.getpid()
     made = perform(pickle.loads(data))
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for output in (sys.stdout, sys.stderr):
+        # The function may have closed it, or put None in its place, and its disk may be full: the outcome is known.
+        with contextlib.suppress(AttributeError, ValueError, OSError):
+            output.flush()
     if os.getpid() != process:
         return  # a fork that the function has let return: the outcome is that of its parent
     outcome = pickle.dumps(made)
