@@ -70,6 +70,94 @@ def test_closures_partials_methods_and_classes_count() -> None:
     assert len({first, of_source(classes.format(step=2, value=1)), of_source(classes.format(step=1, value=2))}) == 3
 
 
+# What a function of the first source returns is not what one of the second does.
+UNLIKE = {
+    "order of a dict": (
+        "M = {'a': 1, 'b': 2}\ndef f(): return list(M)",
+        "M = {'b': 2, 'a': 1}\ndef f(): return list(M)",
+    ),
+    "order of keywords": (
+        "def g(**k): return list(k)\nM = partial(g, a=1, b=2)\ndef f(): return M()",
+        "def g(**k): return list(k)\nM = partial(g, b=2, a=1)\ndef f(): return M()",
+    ),
+    "tuple in a list": ("M = [(2,)]\ndef f(): return str(M)", "M = [[2]]\ndef f(): return str(M)"),
+    "frozenset": ("M = {1}\ndef f(): return str(M)", "M = frozenset({1})\ndef f(): return str(M)"),
+    "one list twice": (
+        "X = [1]\nM = [X, X]\ndef f():\n    M[0].append(2)\n    return M",
+        "M = [[1], [1]]\ndef f():\n    M[0].append(2)\n    return M",
+    ),
+    "default of a dict": (
+        "M = defaultdict(int)\ndef f(): return M['a']",
+        "M = defaultdict(list)\ndef f(): return M['a']",
+    ),
+    "fields of a tuple": (
+        "M = namedtuple('P', 'a b')(1, 2)\ndef f(): return M.a",
+        "M = namedtuple('P', 'b a')(1, 2)\ndef f(): return M.a",
+    ),
+    "name of a number": (
+        "class E(IntEnum):\n    A = 1\nM = [E.A]\ndef f(): return M[0].name",
+        "class E(IntEnum):\n    B = 1\nM = [E.B]\ndef f(): return M[0].name",
+    ),
+    "kind of a method": (
+        "class C:\n    @staticmethod\n    def g(*a): return len(a)\ndef f(): return C.g()",
+        "class C:\n    @classmethod\n    def g(*a): return len(a)\ndef f(): return C.g()",
+    ),
+    "no operator": (
+        "class C:\n    __hash__ = None\ndef f(): return C.__hash__ is None",
+        "class C:\n    pass\ndef f(): return C.__hash__ is None",
+    ),
+    "operator of functools": (
+        "class C:\n    @cache\n    def __call__(self): return 1\ndef f(): return C()()",
+        "class C:\n    @cache\n    def __call__(self): return 2\ndef f(): return C()()",
+    ),
+    "size of a cache": (
+        "@lru_cache(maxsize=1)\ndef g(a): return [a]\ndef f(): return g(1).append(2), g(3), g(1)",
+        "@lru_cache(maxsize=2)\ndef g(a): return [a]\ndef f(): return g(1).append(2), g(3), g(1)",
+    ),
+    "by place only": (
+        "def f():\n    def g(a, /, **k): return k\n    return g(1, b=2, **{'a': 3})",
+        "def f():\n    def g(a, **k): return k\n    return g(1, b=2, **{'a': 3})",
+    ),
+    **{
+        f"method of a {kind}": tuple(
+            f"class K({kind}):\n    def go(self): return {value}\nM = K({of})\ndef f(): return M.go()"
+            for value in (1, 2)
+        )
+        for kind, of in {
+            **dict.fromkeys(("list", "tuple", "set", "frozenset"), "[1]"),
+            "str": "'x'",
+            "int": "1",
+            "float": "'nan'",
+            "bytes": "b''",
+            "dict": "{1: 2}",
+        }.items()
+    },
+}
+
+
+def returned_by(source: str) -> tuple[str, str]:
+    """A function's digest, and what it returns."""
+    namespace: dict[str, Any] = {"__name__": "experiment"}
+    imports = (
+        "from collections import defaultdict, namedtuple\nfrom enum import IntEnum\n"
+        "from functools import cache, lru_cache, partial\n"
+    )
+    exec(compile(imports + source, "experiment.py", "exec"), namespace)
+    digest = identity.of_function(namespace["f"]).digest
+    try:
+        return digest, repr(namespace["f"]())
+    except TypeError as error:
+        return digest, str(error)
+
+
+@pytest.mark.parametrize("case", UNLIKE)
+def test_what_returns_something_else_is_something_else(case: str) -> None:
+    (first, returned), (second, other) = map(returned_by, UNLIKE[case])
+    assert returned_by(UNLIKE[case][0])[0] == first
+    assert returned != other
+    assert first != second
+
+
 def test_functions_that_call_each_other_have_an_end() -> None:
     both = "def g(n): return f(n - {step})\ndef f(n): return n and g(n)\n"
     assert of_source(both.format(step=1)) != of_source(both.format(step=2))

@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.errors import InputError
-from sampleblk_lab.sweeps.plan import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -159,6 +158,26 @@ def _ordered(values: Iterable[Any]) -> list[Any]:
 
 
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes, list, tuple, dict})
+_SCALARS = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray, range, slice, type(Ellipsis)})
+
+
+def _text(value: Any) -> bytes | None:
+    """What a value without parts is, beside its type; None of others. Of a subclass the class counts, too."""
+    kind = type(value)
+    if kind is str:
+        return str.encode(value, errors="surrogatepass")
+    if kind is int:
+        return f"{value:x}".encode()  # which has no limit of digits
+    if kind in _SCALARS:
+        return repr(value).encode()
+    if kind.__module__ == "numpy" and getattr(value, "shape", None) == ():
+        # Not as it is pickled, which is another thing to another release of numpy.
+        item = value.item()
+        return None if type(item) not in _SCALARS else f"{value.dtype} {item!r}".encode()
+    return None
+
+
+_CACHE = type(functools.cache(lambda: None))
 
 
 class _Pickler(pickle.Pickler):
@@ -172,7 +191,10 @@ class _Pickler(pickle.Pickler):
         if type(value) in _PLAIN:
             return None
         if isinstance(value, (set, frozenset)):
-            return "set", _ordered(value)
+            kind = type(value)
+            if is_own(kind.__module__):
+                self.kept.append(kind)
+            return f"{kind.__module__}.{kind.__qualname__}", _ordered(value)
         if _wrapped(value) is None and not (
             isinstance(value, (types.FunctionType, type)) and is_own(getattr(value, "__module__", None))
         ):
@@ -276,7 +298,8 @@ class _Digest:
 
     def _code(self, code: types.CodeType, package: str) -> None:
         flags = code.co_flags & ~_DOCUMENTED
-        self.add("code", code.co_code, code.co_exceptiontable, code.co_argcount, code.co_kwonlyargcount, flags)
+        counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount
+        self.add("code", code.co_code, code.co_exceptiontable, *counts, flags)
         self.add(*code.co_varnames, *code.co_names)
         for name in _imports(code, package):
             self._imported(name)
@@ -295,11 +318,8 @@ class _Digest:
 
     def value(self, value: Any, name: str) -> None:
         """Anything that a function refers to."""
-        try:
-            self.add("data", type(value).__name__, canonical(value))
-        except (TypeError, ValueError, RecursionError):
-            pass
-        else:
+        if (text := _text(value)) is not None:
+            self.add("data", type(value).__name__, text)
             return
         if isinstance(value, types.ModuleType):
             self._module(value)
@@ -315,24 +335,26 @@ class _Digest:
         elif (wrapped := _wrapped(value)) is not None:
             if not self._again(value):
                 self.add("wrapper", type(value).__qualname__)
+                if isinstance(value, _CACHE):
+                    self.value(value.cache_parameters(), name)
                 self.value(wrapped, name)
         elif isinstance(value, types.MappingProxyType):
             self.value(dict(value), name)
-        elif isinstance(value, (list, dict)):
+        # Of these types themselves; what is derived of them has more to tell, and a class. Their order is what a loop
+        # over them has, and one that is met again is one that is changed at both places.
+        elif type(value) in (list, dict):
             if not self._again(value):
                 self.add(type(value).__name__, len(value))
                 for one in value.items() if isinstance(value, dict) else value:
                     self.value(one, name)
-        elif isinstance(value, tuple):
-            self.add(type(value).__name__, len(value))
+        elif type(value) is tuple:
+            self.add("tuple", len(value))
             for one in value:
                 self.value(one, name)
-        elif isinstance(value, (set, frozenset)):
-            self.add("set", len(value))
+        elif type(value) in (set, frozenset):
+            self.add(type(value).__name__, len(value))
             for one in _ordered(value):
                 self.value(one, name)
-        elif isinstance(value, (bytes, bytearray, complex, range, slice, type(Ellipsis), float)):
-            self.add(type(value).__name__, repr(value))
         else:
             self._object(value, name)
 
@@ -385,10 +407,10 @@ class _Digest:
                 parts = (getattr(own, "__func__", own),)
             for part in parts:
                 if isinstance(part, types.FunctionType):
-                    self.add(name)
+                    self.add(name, type(member).__name__)
                     self._function(part)
-                elif not name.startswith("__"):
-                    self.add(name)
+                elif not name.startswith("__") or _is_special(name, part):
+                    self.add(name, type(member).__name__)
                     self.value(part, f"{kind.__qualname__}.{name}")
 
     def _object(self, value: Any, name: str) -> None:
@@ -408,6 +430,13 @@ class _Digest:
             self.value(kept, name)
         if is_own(type(value).__module__):
             self._class(type(value))
+
+
+def _is_special(name: str, member: object) -> bool:
+    """Whether a class's member of a name such as ``__call__`` is what an operator does, not what Python notes there."""
+    if member is None:  # no such operator
+        return name != "__doc__" and not name.startswith("__annot")
+    return _wrapped(member) is not None or isinstance(member, (functools.partialmethod, functools.partial))
 
 
 def _names(code: types.CodeType) -> set[str]:
