@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.errors import FormatError, InputError
@@ -14,6 +16,10 @@ if TYPE_CHECKING:
 
 
 _MOST = 1 << 63
+
+#: An int of more bits has more digits than Python reads or writes (sys.set_int_max_str_digits), and so JSON.
+INT_BITS = int(sys.int_info.default_max_str_digits / math.log10(2)) - 1
+
 _WORDS = {
     dict: "an object",
     list: "a list",

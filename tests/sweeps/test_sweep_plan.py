@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import datetime
+import enum
 import itertools
 from collections import Counter
 from collections.abc import Callable
@@ -16,6 +18,14 @@ import sampleblk_lab as lab
 from sampleblk_lab.sweeps import pairwise, plan
 
 Row = tuple[Any, ...]
+
+LOOP: list[Any] = [1]
+LOOP.append(LOOP)
+DAY = datetime.date(2026, 1, 1)
+
+
+class Level(enum.IntEnum):
+    HIGH = 2
 
 
 def rows(found: Any, names: list[str]) -> list[Row]:
@@ -126,6 +136,21 @@ def test_repeats_are_rounds_in_an_order_of_their_own() -> None:
         ({"a": [1, 1]}, {}, "axis 'a' has the value 1 twice"),
         ({"a": [object]}, {}, "axis 'a' has the value <class 'object'>"),
         ({"a": [float("nan")]}, {}, "axis 'a' has the value nan"),
+        ({"a": [10**5000]}, {}, "axis 'a' has the value an int of 16610 bits .expected strings, numbers"),
+        ({"a": [LOOP]}, {}, r"axis 'a' has the value \[1, \[...\]\] .expected strings, numbers"),
+        ({"a": [Level.HIGH]}, {}, "axis 'a' has the value <Level.HIGH: 2>, of a class of your own"),
+        (
+            {"a": [{"b": (1, Level.HIGH)}]},
+            {},
+            "of a class of your own .expected .* the function may make a Level of it",
+        ),
+        (
+            {"a": [1]},
+            {"exclude": [{"a": float("nan")}]},
+            r"exclude\[0\]: a=nan is not a value of that axis .expected 1",
+        ),
+        ({"a": [1]}, {"exclude": [{"a": [1, DAY]}]}, r"exclude\[0\]: a=datetime.date\(2026, 1, 1\) is not a value"),
+        ({"a": [1]}, {"where": bool}, "where is <class '.*'> .expected a Python function"),
         ({"a": [1], "b": lambda c: [c]}, {}, "axis 'b' names 'c', which is not an axis .expected 'a', 'b'"),
         ({"a": lambda b: [b], "b": lambda a: [a]}, {}, "the axes 'a', 'b' depend on each other"),
         ({"a": lambda: [1]}, {}, "axis 'a' is a function without parameters"),

@@ -486,6 +486,10 @@ def takes(a: int, needed: int) -> int:
     return a + needed
 
 
+async def asked_later(a: int) -> bool:
+    return a > 5
+
+
 @pytest.mark.parametrize(
     ("function", "options", "said"),
     [
@@ -497,6 +501,9 @@ def takes(a: int, needed: int) -> int:
         (lambda a: a, {"a": [1], "retries": -1}, "retries=-1"),
         (lambda a: a, {"a": [1], "deadline_s": 0}, "deadline_s=0 .expected seconds above 0, or None"),
         (lambda a: a, {"a": [1], "deadline_s": float("inf")}, "deadline_s=inf .expected seconds above 0, or None"),
+        (lambda a: a, {"a": [1], "deadline_s": 1e10}, "deadline_s=10000000000.0 .*1,000,000,000 at most"),
+        (lambda a: a, {"a": [1], "deadline_s": 10**400}, "deadline_s=1000"),
+        (lambda a: a, {"a": [1], "exclusive": asked_later}, "exclusive returned a coroutine and has not run"),
         (lambda a: a, {"a": [1], "pairwise": 2}, "pairwise=2"),
         (lambda a: a, {"a": [1], "workers": 0}, "workers=0"),
         (lambda a: a, {"a": [1], "client": 3}, "client=3 .expected a distributed.Client"),
@@ -516,6 +523,13 @@ def test_what_cannot_be_run_says_what_would_be_accepted(
         lab.sweep(function, folder=tmp_path / "s", **options)
     assert caught.value.expected
     assert not (tmp_path / "s").exists()
+
+
+def test_a_comparison_is_with_a_value_of_the_axis(tmp_path: Path) -> None:
+    made = lab.sweep(lambda a: a, a=[1, 2], folder=tmp_path)
+    for before in (3, float("nan"), object()):
+        with pytest.raises(lab.InputError, match="a has no value"):
+            made.compare("a", before=before)
 
 
 def test_comparisons_along_an_axis(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from typing import Any
 
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.functions import check_ran
+from sampleblk_lab.sweeps.identity import is_own
+from sampleblk_lab.texts import INT_BITS
 
 #: What one axis may be given as.
 Axis = Any
@@ -48,7 +50,10 @@ def canonical(value: Any) -> str:
     Raises:
         TypeError: It has none.
     """
-    return json.dumps(_plain(value), sort_keys=True, allow_nan=False)
+    try:
+        return json.dumps(_plain(value), sort_keys=True, allow_nan=False)
+    except RecursionError:
+        raise TypeError(f"a {type(value).__name__} that is too deep, or within itself") from None
 
 
 def plain(value: Any) -> Any:
@@ -59,6 +64,8 @@ def plain(value: Any) -> Any:
 def _plain(value: Any) -> Any:
     if hasattr(value, "item") and getattr(value, "shape", None) == ():  # numpy's scalars
         value = value.item()
+    if isinstance(value, int) and value.bit_length() > INT_BITS:
+        raise TypeError(f"an int of {value.bit_length()} bits; {INT_BITS} at most")
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):
@@ -72,6 +79,49 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{value!r} is not one of {_VALUES}")
 
 
+def has_text(value: Any) -> bool:
+    """Whether :func:`canonical` takes it."""
+    try:
+        canonical(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _shown(value: Any) -> str:
+    """A value for an error, which may be one that has no text."""
+    try:
+        return repr(value)
+    except ValueError:  # Python writes no int of so many digits
+        return f"an int of {value.bit_length()} bits" if isinstance(value, int) else f"a {type(value).__name__}"
+
+
+def _text_of(value: Any, what: str) -> str:
+    """A value's text. Raises InputError where it has none, or is one that only this process knows."""
+    try:
+        text = canonical(value)
+    except TypeError:
+        raise InputError(f"{what} has the value {_shown(value)}", expected=_VALUES) from None
+    if (kind := _own_kind(value)) is not None:
+        # No other process need have the class; and the key has the value only: a class that was changed would be
+        # answered with what the old one gave.
+        said = f"{what} has the value {_shown(value)}, of a class of your own"
+        raise InputError(said, expected=f"{_VALUES}; the function may make a {kind.__qualname__} of it")
+    return text
+
+
+def _own_kind(value: Any) -> type | None:
+    """The class of the user's own that a value is of, or has a value of."""
+    if is_own(type(value).__module__):
+        return type(value)
+    parts: Iterable[Any] = ()
+    if isinstance(value, Mapping):
+        parts = value.values()
+    elif isinstance(value, (list, tuple)):
+        parts = value
+    return next(filter(None, map(_own_kind, parts)), None)
+
+
 def _listed(name: str, given: Any) -> list[Any]:
     """The values of an axis, each once."""
     values = list(given) if isinstance(given, (list, tuple, range, set, frozenset)) else [given]
@@ -83,10 +133,7 @@ def _listed(name: str, given: Any) -> list[Any]:
         raise InputError(f"axis {name!r} has no values", expected="at least one")
     seen: set[str] = set()
     for value in values:
-        try:
-            text = canonical(value)
-        except TypeError:
-            raise InputError(f"axis {name!r} has the value {value!r}", expected=_VALUES) from None
+        text = _text_of(value, f"axis {name!r}")
         if text in seen:
             raise InputError(f"axis {name!r} has the value {value!r} twice", expected="each value once")
         seen.add(text)
@@ -96,7 +143,11 @@ def _listed(name: str, given: Any) -> list[Any]:
 def parameters(function: Callable[..., Any], what: str) -> list[str]:
     """The names of the axes that a function of axes asks for."""
     found = []
-    for parameter in inspect.signature(function).parameters.values():
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        raise InputError(f"{what} is {_shown(function)}", expected="a Python function of axes") from None
+    for parameter in signature.parameters.values():
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
             raise InputError(f"{what} takes {parameter}", expected="parameters that are named as axes are")
         found.append(parameter.name)
@@ -162,11 +213,12 @@ class Space:
         wanted: dict[str, set[str]] = {}
         for name, given in one.items():
             known = {canonical(value) for value in self.domains[self._known(name, what)]}
-            listed = given if isinstance(given, (list, tuple)) and canonical(given) not in known else [given]
+            some = isinstance(given, (list, tuple)) and not (has_text(given) and canonical(given) in known)
+            listed = given if some else [given]
             for value in listed:
-                if canonical(value) not in known:
+                if not has_text(value) or canonical(value) not in known:
                     raise InputError(
-                        f"{what}: {name}={value!r} is not a value of that axis",
+                        f"{what}: {name}={_shown(value)} is not a value of that axis",
                         expected=", ".join(map(repr, self.domains[name])),
                     )
             wanted[name] = {canonical(value) for value in listed}

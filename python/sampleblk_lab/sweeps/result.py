@@ -14,7 +14,7 @@ from sampleblk_lab.results import machine, sets, stats
 from sampleblk_lab.results.comparison import BETTER, compare
 from sampleblk_lab.sweeps import artefacts, store
 from sampleblk_lab.sweeps.history import History
-from sampleblk_lab.sweeps.plan import canonical
+from sampleblk_lab.sweeps.plan import canonical, has_text
 from sampleblk_lab.sweeps.trial import KERNEL, Trial, describe, named
 from sampleblk_lab.table import Table
 from sampleblk_lab.texts import utf8
@@ -220,7 +220,7 @@ class Sweep:
         metric = self._metric(metric)
         values = self.values_of(axis)
         first = values[0] if before is None else before
-        if canonical(first) not in map(canonical, values):
+        if not has_text(first) or canonical(first) not in map(canonical, values):
             raise InputError(f"{axis} has no value {before!r}", expected=", ".join(map(repr, values)))
         allowed = {*across, *(["kernel"] if axis == KERNEL else [])}
         found = Comparisons()

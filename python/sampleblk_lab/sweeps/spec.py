@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,6 +13,7 @@ from typing import Any
 
 from sampleblk_lab import by_value
 from sampleblk_lab.errors import InputError
+from sampleblk_lab.functions import check_ran
 from sampleblk_lab.sweeps import history, identity, pairwise, plan, store
 from sampleblk_lab.sweeps.choice import Choice, Optuna, Random, Search
 from sampleblk_lab.sweeps.trial import KERNEL, Machines, Shape, Trial, make, path_of
@@ -25,6 +25,9 @@ DIRECTORY = "directory"
 OFFERED = ("repeat", "seed", DIRECTORY)
 
 DEADLINE_S = 3600.0
+
+# 30 years. The system's calls that wait have a limit not far above it.
+_LONGEST_S = 1_000_000_000
 
 
 @dataclass
@@ -71,9 +74,9 @@ class Spec:
         if self.deadline_s is not None and (
             not isinstance(self.deadline_s, (int, float))
             or isinstance(self.deadline_s, bool)
-            or not 0 < self.deadline_s < math.inf
+            or not 0 < self.deadline_s <= _LONGEST_S
         ):
-            raise self._wrong(f"deadline_s={self.deadline_s!r}", "seconds above 0, or None")
+            raise self._wrong(f"deadline_s={self.deadline_s!r}", f"seconds above 0, or None; {_LONGEST_S:,} at most")
         for name in self.axes:
             if name in store.FACTS:
                 raise self._wrong(f"an axis named {name!r}, which is a column of every sweep", "another name")
@@ -231,7 +234,9 @@ class Spec:
 
     def _is_exclusive(self, combination: plan.Combination) -> bool:
         if callable(self.exclusive):
-            return bool(self.exclusive(**{name: combination[name] for name in self._decides}))
+            said = self.exclusive(**{name: combination[name] for name in self._decides})
+            check_ran(said, "exclusive")
+            return bool(said)
         return self.exclusive
 
     def pickled(self) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import math
 import os
 import pickle
 import sys
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.sweeps.claim import Claim
 from sampleblk_lab.sweeps.invoke import invoke
-from sampleblk_lab.texts import utf8
+from sampleblk_lab.texts import INT_BITS, utf8
 
 if TYPE_CHECKING:
     import socket
@@ -31,9 +30,6 @@ PASSING = ("killed", "lost", "panic", "lost VM", "deadline", "boot", "full disk"
 _TEXT = 20_000
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-
-# Python refuses to read or write a number of more digits (sys.set_int_max_str_digits), which JSON would have.
-_INT_BITS = int(sys.int_info.default_max_str_digits / math.log10(2)) - 1
 
 
 @dataclass(frozen=True)
@@ -119,8 +115,8 @@ def _scalar(value: Any, what: str) -> Any:
         and hasattr(value, "item")
     ):
         value = value.item()  # numpy's
-    if isinstance(value, int) and value.bit_length() > _INT_BITS:
-        raise TypeError(f"the function returned {what}an int of {value.bit_length()} bits; {_INT_BITS} at most")
+    if isinstance(value, int) and value.bit_length() > INT_BITS:
+        raise TypeError(f"the function returned {what}an int of {value.bit_length()} bits; {INT_BITS} at most")
     if value is None or isinstance(value, bool):
         return value
     # Of a class of the user's own, such as an IntEnum, only the value: nobody else has the class.
