@@ -223,3 +223,13 @@ def test_the_order_of_the_axes_is_none_of_the_revision_s(tmp_path: Path) -> None
     assert "8 outcomes are of revisions that were measured with other axes" in made.report(
         tmp_path / "page.html"
     ).read_text(encoding="utf-8")
+
+
+def test_an_int_that_no_table_has_as_a_number_is_none(tmp_path: Path) -> None:
+    def returns(a: int) -> dict[str, Any]:
+        return {"x": a + 0.5, "big": 10**400 if a == 1 else 2}
+
+    made = lab.sweep(returns, a=[1, 2], revision="one", folder=tmp_path)
+    assert made.metrics() == ["x"]
+    assert made.history("x").table()["median"].values.tolist() == [1.5, 2.5]
+    assert math.isnan(made.history("big").table()["median"].values[0])

@@ -617,6 +617,12 @@ def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
         {"seconds": "1"},
         {"retried": "none"},
         {"trial": {"revision": 1, "parameters": {}, "repeat": 0}},
+        {"trial": {"revision": "1", "parameters": {"a": float("nan")}, "repeat": 0}},
+        {"trial": None},
+        {"facts": {}},
+        {"facts": {**whole["facts"], "host_memory_mib": 1.5}},
+        {"facts": {**whole["facts"], "release": None}},
+        {"facts": {**whole["facts"], "started_ns": None}},
         {"type": "failed", "kind": 3, "message": "", "detail": ""},
     ):
         path.write_text(json.dumps({**whole, **wrong}) + "\n")
@@ -626,6 +632,11 @@ def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"".join(lines))
     (tmp_path / "results.parquet").write_bytes(b"")
     assert len(made.table()) == 2
+    lab.sweep(lambda a: a, a=[1, 2], folder=tmp_path)
+    path.write_bytes(lines[0])
+    assert len(made.table()) == 1
+    path.unlink()
+    assert len(made.table()) == 0
     with pytest.raises(lab.InputError, match="there is no sweep in"):
         lab.open_sweep(tmp_path / "none")
     for text, said in (
@@ -649,6 +660,25 @@ def test_a_plan_whose_trials_are_others_is_refused(tmp_path: Path) -> None:
         path.write_text(f"{first}\n{json.dumps(rows)}\n")
         with pytest.raises(lab.FormatError, match="expected the trials of a sweep in its second line"):
             assert lab.open_sweep(tmp_path).plan.trials
+    key, _, *rest = one
+    for row in ([key, [float("inf")], *rest], [key, [1], None, *rest[1:]], [key, [1], *rest[:-1], None]):
+        path.write_text(f"{first}\n{json.dumps([row, two])}\n")
+        with pytest.raises(lab.FormatError, match="expected the trials of a sweep in its second line"):
+            assert lab.open_sweep(tmp_path).plan.trials
+    for about in (
+        {"axes": ["a", "a"]},
+        {"axes": ["\udcff"]},
+        {"values": {"a": [1, 1]}},
+        {"values": []},
+        {"values": {"a": 1}},
+        {"repeat": "6"},
+        {"choose": "all"},
+    ):
+        path.write_text(f"{json.dumps({**json.loads(first), **about})}\n{second}\n")
+        with pytest.raises(
+            lab.FormatError, match=r"plan.jsonl: at byte 0: expected (axes|what a sweep was called with)"
+        ):
+            lab.open_sweep(tmp_path)
     path.write_text(f"{first}\n{second}\n")
     assert lab.open_sweep(tmp_path).plan.trials == made.plan.trials
 
@@ -662,7 +692,8 @@ def test_a_full_disk_leaves_the_journal_as_it_was(tmp_path: Path) -> None:
             "key": trials[0][0].key,
             "values": {},
             "seconds": 1,
-            "facts": {},
+            "facts": dict.fromkeys(("host", "host_cpu", "release", "accelerator"), "")
+            | {"host_cpus": 1, "host_memory_mib": 1},
             "attempts": 1,
             "retried": [],
         }

@@ -84,6 +84,11 @@ class _Point:
     rows: list[dict[str, Any]]
 
 
+def _is_number(value: Any) -> bool:
+    """Whether a table has it as a number: an int of more bits is a text there."""
+    return type(value) is float or (type(value) is int and abs(value) < 1 << 63)
+
+
 def _is_latest(about: dict[str, Any], latest: dict[tuple[str, str], str]) -> bool:
     # A journal of before does not tell what an outcome is made of.
     made_of = about.get("made_of")
@@ -160,17 +165,13 @@ class History:
             _, sides = found.setdefault(canonical(parameters), (parameters, {}))
             row = {**outcome["values"], **outcome["facts"], "seconds": outcome["seconds"]}
             sides.setdefault(about["revision"], []).append(row)
-            names.update(
-                (name, None)
-                for name, value in outcome["values"].items()
-                if isinstance(value, (int, float)) and not isinstance(value, bool)
-            )
+            names.update((name, None) for name, value in outcome["values"].items() if _is_number(value))
         self._combinations = sorted(found.values(), key=lambda one: rank(one[0]))
         self.metric = store.chosen_metric(metric, list(names) or ["seconds"])
         for _, sides in self._combinations:
             for row in (row for rows in sides.values() for row in rows):
                 value = row.get(self.metric)
-                row[self.metric] = value if isinstance(value, (int, float)) else None
+                row[self.metric] = value if _is_number(value) else None
 
     def table(self) -> Table:
         """A row for each combination and revision.

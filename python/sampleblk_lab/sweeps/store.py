@@ -22,7 +22,7 @@ import numpy as np
 
 from sampleblk_lab.errors import FormatError, InputError, UnsupportedError
 from sampleblk_lab.paths import append_whole, locked, naming, replace_file
-from sampleblk_lab.sweeps.plan import canonical, plain
+from sampleblk_lab.sweeps.plan import canonical, has_text, plain
 from sampleblk_lab.sweeps.trial import Trial
 from sampleblk_lab.table import Table
 from sampleblk_lab.texts import utf8
@@ -117,9 +117,13 @@ class Plan:
                     Trial(key, dict(zip(self.axes, values, strict=True)), repeat, seed, release)
                     for key, values, repeat, seed, release in json.loads(self._line)
                 ]
+                for trial in self._trials:
+                    if [type(trial.repeat), type(trial.seed), type(trial.release)] != [int, int, str]:
+                        raise TypeError
+                    canonical(trial.parameters)
                 if (len(self._trials), _identity(self._trials)) != (self._count, self.identity):
                     raise ValueError
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, RecursionError):
                 self._trials = None
                 raise FormatError(str(self._source), 0, "the trials of a sweep in its second line") from None
         return self._trials
@@ -157,8 +161,10 @@ class Plan:
         growing = value.pop("growing", False)
         if not (
             _are_texts(axes) and isinstance(identity, str) and isinstance(count, int) and isinstance(growing, bool)
-        ):
+        ) or not (len(set(axes)) == len(axes) and all(map(str.isidentifier, axes))):
             raise FormatError(str(path), 0, "axes, identity and count of a sweep")
+        if not _are_said(value):
+            raise FormatError(str(path), 0, "what a sweep was called with in its first line")
         made = cls(value, axes, [], growing=growing)
         made.identity, made._count = identity, count
         made._trials, made._source, made._line = None, path, second
@@ -173,8 +179,30 @@ def _are_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
+def _are_said(about: Mapping[str, Any]) -> bool:
+    """Whether of a plan's first line, which is for people, those parts are right that are made use of."""
+    values, repeat = about.get("values", {}), about.get("repeat", 1)
+    if not isinstance(values, dict) or not has_text(values):
+        return False
+    if not all(isinstance(some, list) and len(set(map(canonical, some))) == len(some) for some in values.values()):
+        return False
+    return isinstance(repeat, int) and isinstance(about.get("choose") or {}, dict)
+
+
 def _are_plain(value: Any) -> bool:
     return isinstance(value, dict) and all(one is None or isinstance(one, (str, int, float)) for one in value.values())
+
+
+# What a trial that is done tells of the place where it ran, and what it may.
+_PLACE = {"host": str, "host_cpu": str, "host_cpus": int, "host_memory_mib": int, "release": str, "accelerator": str}
+_MAY = {"started_ns": int, "ended_ns": int, "vm_cpus": int, "vm_memory_mib": int, "artefacts": str, "exclusive": bool}
+_MAY |= {"load": float, "steal": float}
+
+
+def _are_facts(value: Mapping[str, Any]) -> bool:
+    return all(type(value[name]) is kind for name, kind in _PLACE.items()) and all(
+        type(value[name]) is kind for name, kind in _MAY.items() if name in value
+    )
 
 
 def _is_outcome(value: Any) -> bool:
@@ -183,14 +211,19 @@ def _is_outcome(value: Any) -> bool:
         return False
     if value["type"] == "failed":
         return all(isinstance(value[name], str) for name in ("kind", "message", "detail"))
-    about = value.get("trial")
+    if "trial" in value:
+        about = value["trial"]
+        if not isinstance(about["revision"], str) or not isinstance(about["parameters"], dict):
+            return False
+        if not isinstance(about["repeat"], int) or not isinstance(about.get("made_of", ""), str):
+            return False
+        canonical(about["parameters"])
     return (
         value["type"] == "done"
         and _are_plain(value["values"])
         and all(type(value[name]) in (int, float) for name in ("seconds", "attempts"))
         and _are_texts(value["retried"])
-        and (about is None or (isinstance(about["revision"], str) and isinstance(about["parameters"], dict)))
-        and (about is None or (isinstance(about["repeat"], int) and isinstance(about.get("made_of", ""), str)))
+        and _are_facts(value["facts"])
     )
 
 
@@ -388,10 +421,15 @@ def _kept(folder: Path, plan: Plan) -> Any:
     pa = arrow()
     try:
         found = pa.parquet.read_table(folder / RESULTS)
+        size = (folder / JOURNAL).stat().st_size
     except (OSError, pa.ArrowInvalid):  # the journal has all of it
         return None
     metadata = found.schema.metadata or {}
-    return found if metadata.get(b"plan") == plan.identity.encode() and b"journal_bytes" in metadata else None
+    told = metadata.get(b"journal_bytes", b"")
+    # Of a journal that has become shorter, or that somebody has taken away, it says nothing any more.
+    if metadata.get(b"plan") != plan.identity.encode() or not told.isdigit() or int(told) > size:
+        return None
+    return found
 
 
 class Writer:
