@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import enum
+import errno
 import json
 import os
 import signal
@@ -20,7 +21,7 @@ import pytest
 
 import sampleblk_lab as lab
 from sampleblk_lab.functions import named
-from sampleblk_lab.sweeps import place, processes, store
+from sampleblk_lab.sweeps import artefacts, host, place, processes, store
 from support import files_of_at_most
 
 
@@ -320,6 +321,21 @@ def test_faults_of_the_machine_are_tried_again(tmp_path: Path) -> None:
     }
     [row] = made.missing().rows()
     assert (row["a"], row["kind"], row["attempts"]) == ("always", "killed", 3)
+
+
+@pytest.mark.parametrize("name", ["scratch_directory", "artefacts.collected"])
+def test_a_full_disk_beside_the_function_is_one_too(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = {"scratch_directory": host.scratch_directory, "artefacts.collected": artefacts.collected}[name]
+    left = [OSError(errno.ENOSPC, "No space left on device"), MemoryError("none left")]
+
+    def full(*arguments: Any) -> Any:
+        if left:
+            raise left.pop()
+        return whole(*arguments)
+
+    monkeypatch.setattr(f"sampleblk_lab.sweeps.host.{name}", full)
+    [row] = lab.sweep(lambda a, directory: a, a=1, folder=tmp_path, workers=1).table()  # noqa: ARG005
+    assert row["retried"] == "memory: MemoryError: none left; full disk: OSError: [Errno 28] No space left on device"
 
 
 def test_what_a_trial_starts_goes_with_it(tmp_path: Path) -> None:

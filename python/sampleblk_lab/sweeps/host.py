@@ -19,7 +19,7 @@ from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.sweeps import artefacts, claim, processes
 from sampleblk_lab.sweeps.launcher import CRASH, IN_VM, PLAIN
 from sampleblk_lab.sweeps.trial import Machines, Shape
-from sampleblk_lab.sweeps.work import Outcome, Work
+from sampleblk_lab.sweeps.work import Outcome, Work, failure_of
 
 # What a VM's trial may take beside its function: a template that is made, a driver that is built, a busy host.
 _BEFORE_VM_S = 900.0
@@ -86,8 +86,8 @@ def execute(packed: bytes) -> Outcome:
             facts["ended_ns"] = time.time_ns()
     except claim.Stopped:
         return Outcome(kind="stopped", message="the sweep was interrupted", facts=facts)
-    except Exception as error:
-        return Outcome(kind="error", message=f"{type(error).__name__}: {error}", facts=facts)
+    except Exception as error:  # by its kind: a full disk here is the machine's fault, too
+        return replace(failure_of(error), facts=facts)
     return replace(made, facts={**facts, **made.facts})
 
 
@@ -105,7 +105,7 @@ def _execute(work: Work, packed: bytes) -> Outcome:
         except (OSError, InputError) as error:
             if made.kind:
                 return made
-            return Outcome(kind="error", message=f"{type(error).__name__}: {error}", facts=made.facts)
+            return replace(failure_of(error), facts=made.facts)
 
 
 def _waited_for(work: Work, packed: bytes) -> Outcome:
