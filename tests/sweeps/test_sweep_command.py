@@ -150,6 +150,12 @@ def test_a_file_that_cannot_be_says_what_would_be_accepted(
     assert "expected" in err or "TOML" in err
 
 
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+def test_no_workers_are_refused(more: list[str], sweep_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", "run", str(sweep_file), "--workers", "0", *more]) == 2
+    assert "workers=0 (expected a whole number of 1 or more)" in capsys.readouterr().err
+
+
 def test_a_file_can_have_combinations_chosen(sweep_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sweep_file.write_text(FILE.replace("workers = 2", "choose = {combinations = 2}"))
     assert main(["sweep", "run", str(sweep_file), "--dry-run"]) == 0

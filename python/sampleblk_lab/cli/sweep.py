@@ -79,8 +79,11 @@ def _run(options: argparse.Namespace) -> int:
 
     file = _file(options)
     # What the command line says counts.
-    client = options.scheduler or (None if options.workers else file.scheduler)
-    workers = options.workers or (None if client else file.workers)
+    client, workers = options.scheduler, options.workers
+    if client is None and workers is None:
+        client = file.scheduler
+    if client is None and workers is None:
+        workers = file.workers
     if options.dry_run:
         found = look(file.spec, workers=workers, client=client)
         show(options, found.json(), found.text())

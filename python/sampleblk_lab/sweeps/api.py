@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.progress import is_watched
 from sampleblk_lab.sweeps import store
-from sampleblk_lab.sweeps.place import local_workers, place
+from sampleblk_lab.sweeps.place import check_workers, local_workers, place
 from sampleblk_lab.sweeps.plan import canonical
 from sampleblk_lab.sweeps.result import Sweep
 from sampleblk_lab.sweeps.running import Run, duration
@@ -222,6 +222,7 @@ def sweep(
 def look(spec: Spec, *, workers: int | None = None, client: Any = None) -> DryRun:
     """What a sweep would do."""
     assert spec.folder is not None
+    check_workers(workers)
     course = spec.build(download=False)
     outcomes, _ = store.read_journal(spec.folder)
     done: dict[str, dict[str, Any]] = {}

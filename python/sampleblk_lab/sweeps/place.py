@@ -116,6 +116,12 @@ def local_workers(shape: Shape | None) -> int:
     return max(1, min(processors // shape.cpus, available_mib() // (shape.memory_mib + QEMU_MIB)))
 
 
+def check_workers(workers: int | None) -> None:
+    """How many at a time. Raises InputError."""
+    if workers is not None and (not isinstance(workers, int) or isinstance(workers, bool) or workers < 1):
+        raise InputError(f"workers={workers!r}", expected="a whole number of 1 or more")
+
+
 @contextlib.contextmanager
 def place(client: Any, workers: int | None, shape: Shape | None) -> Iterator[Place]:
     """The place that was asked for.
@@ -125,8 +131,7 @@ def place(client: Any, workers: int | None, shape: Shape | None) -> Iterator[Pla
             a client.
         UnsupportedError: It is an address, and distributed is not installed.
     """
-    if workers is not None and (not isinstance(workers, int) or isinstance(workers, bool) or workers < 1):
-        raise InputError(f"workers={workers!r}", expected="a whole number of 1 or more")
+    check_workers(workers)
     if client is None:
         count = workers or local_workers(shape)
         with concurrent.futures.ThreadPoolExecutor(count, thread_name_prefix="sweep") as threads:
