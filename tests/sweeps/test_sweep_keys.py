@@ -70,6 +70,15 @@ def test_closures_partials_methods_and_classes_count() -> None:
     assert len({first, of_source(classes.format(step=2, value=1)), of_source(classes.format(step=1, value=2))}) == 3
 
 
+WRAPPER = """
+class Plus:
+    def __init__(self, function, n):
+        self.n = n
+        update_wrapper(self, function)
+    def __call__(self):
+        return (self.__wrapped__() + self.n) * {}
+"""
+
 # What a function of the first source returns is not what one of the second does.
 UNLIKE = {
     "order of a dict": (
@@ -118,6 +127,30 @@ UNLIKE = {
         "def f():\n    def g(a, /, **k): return k\n    return g(1, b=2, **{'a': 3})",
         "def f():\n    def g(a, **k): return k\n    return g(1, b=2, **{'a': 3})",
     ),
+    "state of a decorator": (
+        WRAPPER.format(1) + "H = Plus(int, 1)\ndef f(): return H()",
+        WRAPPER.format(1) + "H = Plus(int, 2)\ndef f(): return H()",
+    ),
+    "code of a decorator": (
+        WRAPPER.format(1) + "@partial(Plus, n=1)\ndef f(): return 1",
+        WRAPPER.format(2) + "@partial(Plus, n=1)\ndef f(): return 1",
+    ),
+    "attribute of a function": (
+        "def g(): pass\ng._step = 1\ndef f(): return g._step",
+        "def g(): pass\ng._step = 2\ndef f(): return g._step",
+    ),
+    "kind of property": (
+        "class P(property):\n    def __get__(self, *a): return 1\nclass C:\n    p = P(len)\ndef f(): return C().p",
+        "class P(property):\n    def __get__(self, *a): return 2\nclass C:\n    p = P(len)\ndef f(): return C().p",
+    ),
+    "kind of partial": (
+        "class P(partial):\n    def __call__(self): return 1\nM = P(int)\ndef f(): return M()",
+        "class P(partial):\n    def __call__(self): return 2\nM = P(int)\ndef f(): return M()",
+    ),
+    "name between underscores": (
+        "class C:\n    __steps__ = [1]\ndef f(): return C.__steps__",
+        "class C:\n    __steps__ = [2]\ndef f(): return C.__steps__",
+    ),
     **{
         f"method of a {kind}": tuple(
             f"class K({kind}):\n    def go(self): return {value}\nM = K({of})\ndef f(): return M.go()"
@@ -140,7 +173,7 @@ def returned_by(source: str) -> tuple[str, str]:
     namespace: dict[str, Any] = {"__name__": "experiment"}
     imports = (
         "from collections import defaultdict, namedtuple\nfrom enum import IntEnum\n"
-        "from functools import cache, lru_cache, partial\n"
+        "from functools import cache, lru_cache, partial, update_wrapper\n"
     )
     exec(compile(imports + source, "experiment.py", "exec"), namespace)
     digest = identity.of_function(namespace["f"]).digest

@@ -178,6 +178,16 @@ def _text(value: Any) -> bytes | None:
 
 
 _CACHE = type(functools.cache(lambda: None))
+_PARTIAL = (functools.partialmethod, functools.partial)
+
+# What Python, or dataclasses, note in a class: what it says of itself, or what its other members say, too.
+_NOTED = frozenset(
+    f"__{name}__"
+    for name in (
+        *("module", "qualname", "doc", "dict", "weakref", "firstlineno", "static_attributes", "type_params"),
+        *("orig_bases", "parameters", "abstractmethods", "dataclass_fields", "dataclass_params"),
+    )
+)
 
 
 class _Pickler(pickle.Pickler):
@@ -243,6 +253,7 @@ class _Digest:
     def callable(self, function: Any, name: str) -> None:
         if isinstance(function, functools.partial):
             self.add("partial")
+            self._class(type(function))
             self.callable(function.func, name)
             self.value(list(function.args), name)
             self.value(dict(function.keywords), name)
@@ -283,7 +294,7 @@ class _Digest:
                     self._within(function.__globals__[name].__name__, names)
         # What a decorator or the user has attached, such as the functions of functools.singledispatch.
         for name, member in sorted(vars(function).items()):
-            if not name.startswith("_"):
+            if not name.startswith("_") or (not name.startswith("__") and _is_told(member)):
                 self.add("attribute", name)
                 self.value(member, f"{function.__qualname__}.{name}")
 
@@ -337,6 +348,9 @@ class _Digest:
                 self.add("wrapper", type(value).__qualname__)
                 if isinstance(value, _CACHE):
                     self.value(value.cache_parameters(), name)
+                if is_own(type(value).__module__):
+                    self._class(type(value))
+                    self.value(_state(value, wrapped), name)
                 self.value(wrapped, name)
         elif isinstance(value, types.MappingProxyType):
             self.value(dict(value), name)
@@ -400,11 +414,15 @@ class _Digest:
         for name, member in sorted(vars(kind).items()):
             if name == "_abc_impl":  # which classes are known to be its subclasses
                 continue
+            parts: tuple[Any, ...] = (member,)
             if isinstance(member, property):
-                parts: tuple[Any, ...] = (member.fget, member.fset, member.fdel)
-            else:
-                own = member.func if isinstance(member, functools.cached_property) else member
-                parts = (getattr(own, "__func__", own),)
+                parts = (member.fget, member.fset, member.fdel)
+            elif isinstance(member, functools.cached_property):
+                parts = (member.func,)
+            elif isinstance(member, (staticmethod, classmethod)):
+                parts = (member.__func__,)
+            if parts != (member,) and is_own(type(member).__module__):
+                self._class(type(member))
             for part in parts:
                 if isinstance(part, types.FunctionType):
                     self.add(name, type(member).__name__)
@@ -434,9 +452,31 @@ class _Digest:
 
 def _is_special(name: str, member: object) -> bool:
     """Whether a class's member of a name such as ``__call__`` is what an operator does, not what Python notes there."""
-    if member is None:  # no such operator
-        return name != "__doc__" and not name.startswith("__annot")
-    return _wrapped(member) is not None or isinstance(member, (functools.partialmethod, functools.partial))
+    if name in _NOTED or name.startswith("__annot"):
+        return False
+    return _is_told(member) or _wrapped(member) is not None or isinstance(member, _PARTIAL)
+
+
+def _is_told(value: object) -> bool:
+    """Whether a value of a name that is meant for nobody else is plain, and so the user's rather than a library's."""
+    if type(value) in (list, tuple):
+        return all(_text(one) is not None for one in value)  # type: ignore[attr-defined]
+    if type(value) is dict:
+        return all(_text(name) is not None and _text(one) is not None for name, one in value.items())
+    return _text(value) is not None or (isinstance(value, types.FunctionType) and is_own(value.__module__))
+
+
+def _state(value: object, wrapped: object) -> dict[str, Any]:
+    """An object's attributes, without what functools.update_wrapper has given it of what it wraps."""
+    given = getattr(wrapped, "__dict__", {})
+    state = object.__getstate__(value)
+    parts = state if isinstance(state, tuple) else (state,)
+    return {
+        name: one
+        for part in parts
+        for name, one in (part or {}).items()
+        if not name.startswith("__") and not (name in given and given[name] is one)
+    }
 
 
 def _names(code: types.CodeType) -> set[str]:
