@@ -202,6 +202,15 @@ def test_what_an_exception_cannot_say_is_told_of(tmp_path: Path) -> None:
     assert "in fails" in row["detail"]
 
 
+def test_what_an_exception_says_does_not_reach_the_terminal_as_it_is(tmp_path: Path) -> None:
+    def fails(a: str) -> None:
+        raise ValueError(f"\x1b[2Jnothing is missing\rall is {a[:0]}well")
+
+    said = lab.sweep(fails, a="one\ntwo", folder=tmp_path).text()
+    assert "\\x1b[2Jnothing is missing\\rall is well: a=one\\ntwo (repeat 0)" in said
+    assert all(line.isprintable() for line in said.split("\n"))
+
+
 def test_an_int_that_json_cannot_hold_ends_its_trial_only(tmp_path: Path) -> None:
     made = lab.sweep(lambda a: 10**a, a=[1, 4298, 4300, 5000], folder=tmp_path)
     assert sorted(map(len, made.table()["value"])) == [2, 4299]

@@ -17,7 +17,7 @@ from sampleblk_lab.sweeps.history import History
 from sampleblk_lab.sweeps.plan import canonical, has_text
 from sampleblk_lab.sweeps.trial import KERNEL, Trial, describe, named
 from sampleblk_lab.table import Table
-from sampleblk_lab.texts import utf8
+from sampleblk_lab.texts import readable
 
 if TYPE_CHECKING:
     import os
@@ -435,7 +435,7 @@ class Sweep:
         for (kind, said), trials in reasons.items():
             more = f" and {len(trials) - 1} more" if len(trials) > 1 else ""
             lines.append(f"  missing, {kind}{': ' if said else ''}{said}: {trials[0].described()}{more}")
-        return utf8("\n".join(lines))
+        return "\n".join(map(readable, lines))
 
     def __repr__(self) -> str:
         return self.text()
