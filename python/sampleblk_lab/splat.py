@@ -8,8 +8,18 @@ import re
 # The first lines of what the kernel prints when something in it went wrong. A WARNING begins the message: with a name
 # before it, it is what a file system says of its medium (zonefs: "zonefs (sda) WARNING: ...").
 _SPLAT = re.compile(
-    r"Kernel panic|BUG:|Oops|(?:^|\]\s*)WARNING: |general protection fault|kernel BUG at|Unable to handle kernel|"
-    r"INFO: task .* blocked|INFO: rcu.* stall|soft lockup|hard LOCKUP|unreferenced object|possible circular locking|"
+    r"Kernel panic|\bBUG:|Oops|(?:^|\]\s*)WARNING: |kernel BUG at|Unable to handle kernel|"
+    # That of a program is told too: "traps: PROGRAM[PID] general protection fault ip:... sp:... error:0".
+    r"general protection fault(?! ip:)|"
+    # How other exceptions of the kernel's own began up to 6.9, without "Oops": "divide error: 0000 [#1] PREEMPT SMP".
+    r": [0-9a-f]{4} \[#\d+\]|"
+    r"INFO: task .* blocked|INFO: rcu.* stall|soft lockup|hard LOCKUP|possible circular locking|"
+    # lockdep: of a lock that was never initialised, it says nothing else.
+    r"INFO: trying to register non-static key|"
+    # SLUB: "BUG kmalloc-64 (Not tainted): Right Redzone overwritten".
+    r"\bBUG \S+ \((?:Not tainted|Tainted: )|"
+    # kmemleak's thread counts those that it found, and tells each only if asked.
+    r"unreferenced object|kmemleak: \d+ new suspected memory leaks|"
     r"UBSAN:|KASAN:"
 )
 
