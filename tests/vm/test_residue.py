@@ -173,6 +173,14 @@ def test_what_ends_by_itself_is_not_left() -> None:
 
 
 @pytest.mark.in_vm
+def test_what_the_kernel_mounts_by_itself_is_not_left() -> None:
+    before = residue.present()
+    assert Path("/sys/kernel/debug/tracing/current_tracer").read_text() == "nop\n"
+    assert residue.present() == before
+    _run("umount", "/sys/kernel/debug/tracing")
+
+
+@pytest.mark.in_vm
 def test_what_is_started_once_for_all_tests_is_not_left(tmp_path: Path) -> None:
     before = residue.present()
     resource_tracker.ensure_running()

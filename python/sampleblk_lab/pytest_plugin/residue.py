@@ -44,6 +44,9 @@ _ALWAYS_THERE = ("ram", "loop", "nbd", "zram")
 
 _TRACEFS = "/sys/kernel/tracing"
 
+# Whoever opens a file there has the kernel mount it once more (kernel/trace/trace.c, trace_automount()).
+_TRACEFS_OF_OLD = "/sys/kernel/debug/tracing"
+
 # Of tracefs what has a line for each thing that somebody made, and what has a setting.
 _TRACE_LISTS = ("kprobe_events", "uprobe_events", "synthetic_events", "dynamic_events", "set_event", "trace_options")
 _TRACE_SETTINGS = (
@@ -160,7 +163,9 @@ def _mounts() -> Iterator[str]:
     for line in _whole("/proc/self/mountinfo").split("\n")[:-1]:
         left, _, right = line.partition(" - ")
         filesystem, source = right.split(" ")[:2]
-        yield f"mount {left.split(' ')[4]} ({filesystem} of {source})"
+        place = left.split(" ")[4]
+        if (filesystem, place) != ("tracefs", _TRACEFS_OF_OLD):
+            yield f"mount {place} ({filesystem} of {source})"
 
 
 def _devices() -> Iterator[str]:
