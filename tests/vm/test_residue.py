@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from multiprocessing import resource_tracker
 from pathlib import Path
 
@@ -129,6 +130,63 @@ def _processor(_: Path) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _called(do: Callable[[], object], undo: Callable[[], object]) -> Iterator[None]:
+    do()
+    yield
+    undo()
+
+
+def _umask(_: Path) -> AbstractContextManager[None]:
+    before = os.umask(0)
+    os.umask(before)
+    return _called(lambda: os.umask(0o77), lambda: os.umask(before))
+
+
+def _affinity(_: Path) -> AbstractContextManager[None]:
+    before = os.sched_getaffinity(0)
+    return _called(lambda: os.sched_setaffinity(0, {0}), lambda: os.sched_setaffinity(0, before))
+
+
+def _nice(_: Path) -> AbstractContextManager[None]:
+    return _called(lambda: os.nice(3), lambda: os.setpriority(os.PRIO_PROCESS, 0, 0))
+
+
+def _io_priority(_: Path) -> AbstractContextManager[None]:
+    def set_to(priority: int) -> None:
+        assert ctypes.CDLL(None).syscall(251, 1, 0, priority) == 0  # ioprio_set(2)
+
+    return _called(lambda: set_to(3 << 13), lambda: set_to(0))
+
+
+def _limit(_: Path) -> AbstractContextManager[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    changed = (1 << 20, before[1])
+    return _called(
+        lambda: resource.setrlimit(resource.RLIMIT_FSIZE, changed),
+        lambda: resource.setrlimit(resource.RLIMIT_FSIZE, before),
+    )
+
+
+def _working_folder(tmp_path: Path) -> AbstractContextManager[None]:
+    before = Path.cwd()
+    return _called(lambda: os.chdir(tmp_path), lambda: os.chdir(before))
+
+
+def _ignored_signal(_: Path) -> AbstractContextManager[None]:
+    # With this the status of every process that is waited for is lost, and subprocess says 0.
+    return _called(
+        lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN), lambda: signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    )
+
+
+def _blocked_signal(_: Path) -> AbstractContextManager[None]:
+    return _called(
+        lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1}),
+        lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1}),
+    )
+
+
 KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "mount": (_mount, "mount /tmp/"),
     "device": (_device, "block device sampleblk"),
@@ -145,13 +203,23 @@ KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "instance": (lambda _: _folder(TRACEFS / "instances/left-here"), "tracing instance left-here"),
     "tracer": (lambda _: _written(TRACEFS / "current_tracer", "blk"), "tracer blk"),
     "tracing": (lambda _: _written(TRACEFS / "tracing_on", "0"), "tracing tracing_on is 0"),
+    "umask": (_umask, "umask of pytest: 0077"),
+    "affinity": (_affinity, "processors of pytest: 0"),
+    "nice": (_nice, "scheduling of pytest: policy 0, priority 0, nice 3"),
+    "I/O priority": (_io_priority, "I/O priority of pytest: 24576"),
+    "limit": (_limit, "limit of pytest: Max file size 1048576 "),
+    "working folder": (_working_folder, "working folder of pytest: /tmp/"),
+    "ignored signal": (_ignored_signal, "ignored signals of pytest: "),
+    "blocked signal": (_blocked_signal, "blocked signals of pytest: "),
+    "alarm": (lambda _: _called(lambda: signal.alarm(1000), lambda: signal.alarm(0)), "a timer of pytest's real time"),
+    "out of memory": (lambda _: _written(Path("/proc/self/oom_score_adj"), "500"), "readiness of pytest to be killed"),
     "merging": (lambda _: _written(Path("/sys/kernel/mm/ksm/run"), "1"), "same-page merging: 1"),
 }
 
 
 @pytest.mark.in_vm
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.two_cpus] * (kind == "processor")) for kind in KINDS]
+    "kind", [pytest.param(kind, marks=[pytest.mark.two_cpus] * (kind in ("processor", "affinity"))) for kind in KINDS]
 )
 def test_it_is_seen_until_it_is_undone(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make, name = KINDS[kind]

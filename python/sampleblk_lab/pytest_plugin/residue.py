@@ -8,9 +8,11 @@ no state of its own: a module of the kernel's own is loaded on demand, and what 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import os
 import re
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -75,6 +77,21 @@ _SETTINGS = {
     "/proc/self/cgroup": "control group of pytest",
 }
 
+# Of proc(5), status: what is passed on, or decides what system calls do.
+_OF_PROCESS = {
+    "Umask": "umask",
+    "Uid": "user",
+    "Gid": "group",
+    "SigBlk": "blocked signals",
+    "SigIgn": "ignored signals",
+    "CapEff": "capabilities",
+    "NoNewPrivs": "no new privileges",
+    "Seccomp": "seccomp mode",
+    "Cpus_allowed_list": "processors",
+}
+
+_IOPRIO_GET, _IOPRIO_WHO_PROCESS = 252, 1  # ioprio_get(2), which neither Python nor glibc has
+
 # What is started once for all that use it, and ends with the process: Python's own, and what sweeps fork trials from.
 _STARTED_ONCE = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "sampleblk_lab.sweeps.launcher")
 
@@ -95,7 +112,10 @@ _offsets: list[float] = []  # of the clock from the time since boot, when it was
 
 def present() -> frozenset[str]:
     """What there is now, a line for each thing. A difference of two answers is what came between."""
-    kinds = (_taint, _modules, _mounts, _devices, _tracing, _sysctl, _settings, _processes, _control_groups, _others)
+    kinds = (
+        *(_taint, _modules, _mounts, _devices, _tracing, _sysctl, _settings, _of_pytest, _processes),
+        *(_control_groups, _others),
+    )
     return frozenset(line for kind in kinds for line in kind())
 
 
@@ -226,6 +246,29 @@ def _settings() -> Iterator[str]:
         _offsets.append(offset)
     if abs(offset - _offsets[0]) > _CLOCK_S:
         yield f"clock set by {offset - _offsets[0]:+.0f} s"
+
+
+def _of_pytest() -> Iterator[str]:
+    """What the kernel keeps of our process, under which the next test would run, and the processes that it starts."""
+    status, limits = _texts(["/proc/self/status", "/proc/self/limits"])
+    for line in status.splitlines():
+        name, _, value = line.partition(":")
+        if name in _OF_PROCESS:
+            yield f"{_OF_PROCESS[name]} of pytest: {' '.join(value.split())}"
+    for line in limits.splitlines()[1:]:
+        # proc(5), limits: name, soft limit, hard limit, unit, in columns
+        yield f"limit of pytest: {' '.join(line.split())}"
+    for path, name in (("/proc/self/cwd", "working folder"), ("/proc/self/root", "root")):
+        with contextlib.suppress(OSError):
+            yield f"{name} of pytest: {os.readlink(path)}"  # noqa: PTH115
+    yield f"readiness of pytest to be killed: {_text('/proc/self/oom_score_adj')}"
+    policy, priority = os.sched_getscheduler(0), os.sched_getparam(0).sched_priority
+    yield f"scheduling of pytest: policy {policy}, priority {priority}, nice {os.getpriority(os.PRIO_PROCESS, 0)}"
+    if os.uname().machine == "x86_64":
+        yield f"I/O priority of pytest: {ctypes.CDLL(None).syscall(_IOPRIO_GET, _IOPRIO_WHO_PROCESS, 0)}"
+    for which, name in ((signal.ITIMER_REAL, "real"), (signal.ITIMER_VIRTUAL, "virtual"), (signal.ITIMER_PROF, "CPU")):
+        if any(signal.getitimer(which)):
+            yield f"a timer of pytest's {name} time runs"
 
 
 def _processes() -> Iterator[str]:
