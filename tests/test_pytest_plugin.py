@@ -198,7 +198,7 @@ def test_a_vm_in_which_a_test_left_something_is_retired(pytester: pytest.Pyteste
     result.stdout.fnmatch_lines(
         [
             "the kernel complained: *BUG: made up",
-            "*::test_leaves_a_mount left in its VM: mount /tmp/*test_leaves_a_mount0 (tmpfs of none). The next *",
+            "*::test_leaves_a_mount left in its VM: mount /tmp/*test_leaves_a_mount0 (tmpfs of none: rw,*). The next *",
             "*::test_also_provokes_what_it_does_not_name left in its VM: the kernel complained: *BUG: made up. The *",
         ]
     )

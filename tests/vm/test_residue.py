@@ -187,8 +187,18 @@ def _blocked_signal(_: Path) -> AbstractContextManager[None]:
     )
 
 
+def _remount(_: Path) -> AbstractContextManager[None]:
+    return _called(lambda: _run("mount", "-o", "remount,ro", "/sys"), lambda: _run("mount", "-o", "remount,rw", "/sys"))
+
+
+def _propagation(_: Path) -> AbstractContextManager[None]:
+    return _called(lambda: _run("mount", "--make-shared", "/"), lambda: _run("mount", "--make-private", "/"))
+
+
 KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "mount": (_mount, "mount /tmp/"),
+    "remount": (_remount, "mount /sys (sysfs of sysfs: ro,"),
+    "propagation": (_propagation, "mount / (overlay of overlay: rw,"),
     "device": (_device, "block device sampleblk"),
     "loop": (_loop, "block device loop"),
     "dm": (_mapped, "block device dm-0 (left-here)"),
@@ -230,6 +240,18 @@ def test_it_is_seen_until_it_is_undone(tmp_path: Path, kind: str, monkeypatch: p
         patch.setattr(residue, "_SETTLE_S", 0.1)  # it does not end by itself
         assert any(line.startswith(name) for line in residue.since(before)), residue.since(before)
     assert residue.since(before) == [], "undone"
+
+
+@pytest.mark.in_vm
+def test_a_mount_over_one_of_its_own_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(residue, "_SETTLE_S", 0.1)
+    with _mount(tmp_path):
+        before = residue.present()
+        with _mount(tmp_path):
+            [left] = residue.since(before)
+            assert left.startswith(f"mount {tmp_path} (tmpfs of none: rw,")
+            assert left.endswith("), 2 times")
+        assert residue.since(before) == []
 
 
 @pytest.mark.in_vm

@@ -179,13 +179,19 @@ def _modules() -> Iterator[str]:
 
 
 def _mounts() -> Iterator[str]:
-    # proc(5), mountinfo: id, parent, device, root, mount point, …, "-", type, source
+    # proc(5), mountinfo: id, parent, device, root, mount point, its options, propagation …, "-", type, source, options
+    seen: dict[str, int] = {}
     for line in _whole("/proc/self/mountinfo").split("\n")[:-1]:
         left, _, right = line.partition(" - ")
-        filesystem, source = right.split(" ")[:2]
-        place = left.split(" ")[4]
-        if (filesystem, place) != ("tracefs", _TRACEFS_OF_OLD):
-            yield f"mount {place} ({filesystem} of {source})"
+        filesystem, source, *options = right.split(" ")
+        _, _, _, _, place, own, *propagation = left.split(" ")
+        if (filesystem, place) == ("tracefs", _TRACEFS_OF_OLD):
+            continue
+        kinds = sorted(each.partition(":")[0] for each in propagation)  # which group it is is of no account
+        words = dict.fromkeys([*own.split(","), *",".join(options).split(","), *kinds])
+        told = f"mount {place} ({filesystem} of {source}: {','.join(words)})"
+        seen[told] = seen.get(told, 0) + 1
+        yield told if seen[told] == 1 else f"{told}, {seen[told]} times"  # one over another
 
 
 def _devices() -> Iterator[str]:
