@@ -187,6 +187,33 @@ def _blocked_signal(_: Path) -> AbstractContextManager[None]:
     )
 
 
+@contextmanager
+def _ram_disk(_: Path) -> Iterator[None]:
+    if Path("/sys/block/ram0").exists() or subprocess.run(["modprobe", "-n", "brd"], check=False).returncode:
+        pytest.skip("brd is no module here")
+    _run("modprobe", "brd", "rd_nr=1", "rd_size=4096")
+    yield
+    _run("rmmod", "brd")
+
+
+def _queue(_: Path) -> AbstractContextManager[None]:
+    return _written(Path("/sys/block/loop1/queue/nomerges"), "2")
+
+
+def _unless_missing(path: str, text: str) -> Callable[[Path], AbstractContextManager[None]]:
+    def made(_: Path) -> AbstractContextManager[None]:
+        if not Path(path).exists():
+            pytest.skip(f"this kernel has no {path}")
+        return _written(Path(path), text)
+
+    return made
+
+
+def _not_graphed(_: Path) -> AbstractContextManager[None]:
+    path = TRACEFS / "set_graph_notrace"
+    return _called(lambda: path.write_text("vfs_read"), lambda: path.write_text("\n"))
+
+
 def _remount(_: Path) -> AbstractContextManager[None]:
     return _called(lambda: _run("mount", "-o", "remount,ro", "/sys"), lambda: _run("mount", "-o", "remount,rw", "/sys"))
 
@@ -223,13 +250,29 @@ KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "blocked signal": (_blocked_signal, "blocked signals of pytest: "),
     "alarm": (lambda _: _called(lambda: signal.alarm(1000), lambda: signal.alarm(0)), "a timer of pytest's real time"),
     "out of memory": (lambda _: _written(Path("/proc/self/oom_score_adj"), "500"), "readiness of pytest to be killed"),
+    "RAM disk": (_ram_disk, "block device ram0"),
+    "queue": (_queue, "nomerges of block device loop1 is 2"),
+    "not graphed": (_not_graphed, "tracing set_graph_notrace is vfs_read"),
+    "kernel probes": (_unless_missing("/sys/kernel/debug/kprobes/enabled", "0"), "kernel probes: 0"),
+    "fault-around": (
+        _unless_missing("/sys/kernel/debug/fault_around_bytes", "4096"),
+        "bytes mapped around a fault: 4096",
+    ),
+    "writeback": (
+        _unless_missing("/sys/bus/workqueue/devices/writeback/cpumask", "1"),
+        "processors that write back: ",
+    ),
     "merging": (lambda _: _written(Path("/sys/kernel/mm/ksm/run"), "1"), "same-page merging: 1"),
 }
 
 
 @pytest.mark.in_vm
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.two_cpus] * (kind in ("processor", "affinity"))) for kind in KINDS]
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.two_cpus] * (kind in ("processor", "affinity", "writeback")))
+        for kind in KINDS
+    ],
 )
 def test_it_is_seen_until_it_is_undone(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make, name = KINDS[kind]

@@ -7,6 +7,7 @@ no state of its own: a module of the kernel's own is loaded on demand, and what 
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import ctypes
 import functools
@@ -42,7 +43,10 @@ _DAMAGE = (4, 5, 7, 9, 14)
 _DRIVER = "sampleblk"
 
 # What a device of these names stands for exists whether somebody uses it or not.
-_ALWAYS_THERE = ("ram", "loop", "nbd", "zram")
+_ALWAYS_THERE = ("loop", "nbd", "zram")
+
+# What they keep when nobody uses them any more, and who uses them next does not set.
+_KEPT_BY_QUEUES = ("scheduler", "read_ahead_kb", "nr_requests", "nomerges", "rq_affinity")
 
 _TRACEFS = "/sys/kernel/tracing"
 
@@ -53,7 +57,8 @@ _TRACEFS_OF_OLD = "/sys/kernel/debug/tracing"
 _TRACE_LISTS = ("kprobe_events", "uprobe_events", "synthetic_events", "dynamic_events", "set_event", "trace_options")
 _TRACE_SETTINGS = (
     *("tracing_on", "trace_clock", "tracing_cpumask", "tracing_thresh", "max_graph_depth"),
-    *("set_ftrace_filter", "set_ftrace_notrace", "set_ftrace_pid", "set_graph_function", "set_event_pid"),
+    *("set_ftrace_filter", "set_ftrace_notrace", "set_ftrace_pid", "set_ftrace_notrace_pid"),
+    *("set_graph_function", "set_graph_notrace", "set_event_pid", "set_event_notrace_pid"),
     *("function_profile_enabled",),
 )
 
@@ -73,6 +78,13 @@ _SETTINGS = {
     "/sys/devices/system/cpu/online": "processors online",
     "/sys/devices/system/clocksource/clocksource0/current_clocksource": "clock source",
     "/sys/kernel/mm/transparent_hugepage/enabled": "transparent huge pages",
+    "/sys/kernel/mm/transparent_hugepage/defrag": "defragmentation for huge pages",
+    "/sys/kernel/mm/transparent_hugepage/shmem_enabled": "huge pages of shared memory",
+    "/sys/kernel/debug/fault_around_bytes": "bytes mapped around a fault",
+    "/sys/kernel/debug/kprobes/enabled": "kernel probes",
+    "/sys/module/zswap/parameters/enabled": "compressed cache of swap",
+    "/sys/bus/workqueue/devices/writeback/cpumask": "processors that write back",
+    "/sys/devices/virtual/workqueue/cpumask": "processors of work queues",
     "/sys/kernel/mm/ksm/run": "same-page merging",
     "/proc/self/cgroup": "control group of pytest",
 }
@@ -204,8 +216,21 @@ def _devices() -> Iterator[str]:
             yield f"block device {name} (a loop of {file})"
         elif (name.startswith("zram") and _text(f"{folder}/initstate") == "1") or _text(f"{folder}/pid"):
             yield f"block device {name} (in use)"
+    yield from _queues()
     for line in _text("/proc/swaps").splitlines()[1:]:
         yield f"swap on {line.split()[0]}"
+
+
+def _queues() -> Iterator[str]:
+    """Settings of devices that outlive their use. Most of one kind have what they were made with, whenever that was."""
+    for kind in _ALWAYS_THERE:
+        names = [name for name in _names("/sys/block") if name.startswith(kind)]
+        for setting in _KEPT_BY_QUEUES if len(names) > 1 else ():
+            values = _texts([f"/sys/block/{name}/queue/{setting}" for name in names])
+            [(usual, _)] = collections.Counter(values).most_common(1)
+            for name, value in zip(names, values, strict=True):
+                if value != usual:
+                    yield f"{setting} of block device {name} is {value}"
 
 
 def _tracing() -> Iterator[str]:
