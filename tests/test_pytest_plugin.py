@@ -204,6 +204,63 @@ def test_a_vm_in_which_a_test_left_something_is_retired(pytester: pytest.Pyteste
     )
 
 
+@pytest.mark.full
+def test_what_a_fixture_kept_may_not_stay_when_it_has_ended(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_one="""
+        from pathlib import Path
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def swaps_less():
+            Path("/proc/sys/vm/swappiness").write_text("30")
+
+        @pytest.fixture(scope="module")
+        def swaps_little(swaps_less):
+            Path("/proc/sys/vm/swappiness").write_text("17")
+            yield
+            Path("/proc/sys/vm/swappiness").write_text("30")
+
+        @pytest.fixture(scope="session")
+        def makes_groups():
+            yield Path.mkdir
+            Path("/sys/fs/cgroup/made").rmdir()
+
+        @pytest.fixture(scope="module")
+        def has_a_group(makes_groups):
+            makes_groups(Path("/sys/fs/cgroup/made"))
+
+        @pytest.mark.in_vm
+        def test_shared(swaps_little, has_a_group):
+            Path("/tmp/been-here").touch()
+
+        @pytest.mark.in_vm
+        def test_shared_too(swaps_little):
+            assert Path("/tmp/been-here").exists()
+        """,
+        test_two="""
+        from pathlib import Path
+        import pytest
+
+        pytestmark = pytest.mark.in_vm
+
+        def test_has_what_the_session_keeps():
+            assert Path("/tmp/been-here").exists()
+            assert Path("/proc/sys/vm/swappiness").read_text() == "30\\n"
+
+        def test_leaves_the_same():
+            assert Path("/tmp/been-here").exists()
+            Path("/proc/sys/vm/swappiness").write_text("17")
+
+        def test_in_a_fresh_one():
+            assert not Path("/tmp/been-here").exists()
+        """,
+    )
+    result = pytester.runpytest_subprocess("-v", *QUICK, timeout=300)
+    result.assert_outcomes(passed=5, warnings=1)
+    result.stdout.fnmatch_lines(["*::test_leaves_the_same left in its VM: sysctl vm.swappiness is 17. The next *"])
+
+
 LEAVES = {
     "warn": ("Path('/proc/sys/kernel/tainted').write_text('512')", "the kernel complained: kernel taint 512 "),
     "complaint": (

@@ -127,6 +127,7 @@ class Worker:
         self._collect_errors: dict[str, str] = {}
         self._environment: dict[str, str] = {}
         self._kept: frozenset[str] = frozenset()
+        self._kept_by: dict[pytest.FixtureDef[Any], frozenset[str]] = {}
         self._loading = contextlib.ExitStack()
 
     # --- configuration ------------------------------------------------------------------------------------------
@@ -235,7 +236,7 @@ class Worker:
         if not self._setup.shared:
             return [], False
         spent = kernel_log.is_spent(item)
-        kept = self._kept | residue.damage() if spent else self._kept
+        kept = self._kept.union(*self._kept_by.values(), residue.damage() if spent else ())
         return [*kernel_log.complaints(item), *residue.since(kept)], spent
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -296,10 +297,18 @@ class Worker:
         before = residue.present() if wider else frozenset()
         value = yield
         if wider:
-            self._kept |= residue.may_stay(residue.present() - before)
+            self._kept_by[fixturedef] = residue.may_stay(residue.present() - before)
         if fixturedef.argname == "tmp_path":
             request.node.stash[_TMP_PATH] = value
         return value
+
+    def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[Any]) -> None:
+        """Forgets what a fixture kept that has ended; what is there still, those that it used may undo."""
+        kept, uses = self._kept_by.pop(fixturedef, frozenset()), fixturedef.argnames
+        heirs = [each for each in self._kept_by if each.argname in uses or "request" in uses]
+        if kept and heirs:
+            kept &= residue.present()
+            self._kept_by.update({heir: self._kept_by[heir] | kept for heir in heirs})
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
