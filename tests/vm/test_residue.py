@@ -314,6 +314,24 @@ def test_what_the_kernel_mounts_by_itself_is_not_left() -> None:
 
 
 @pytest.mark.in_vm
+def test_a_process_with_another_name_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(residue, "_SETTLE_S", 0.1)
+    process = subprocess.Popen(["sh", "-c", "read line; exec sleep 1000"], stdin=subprocess.PIPE)
+    try:
+        before = residue.present()
+        assert f"process sh (pid {process.pid})" in before
+        assert process.stdin is not None
+        process.stdin.write(b"\n")
+        process.stdin.close()
+        while Path(f"/proc/{process.pid}/comm").read_text() != "sleep\n":
+            time.sleep(0.01)
+        assert residue.since(before) == []
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.in_vm
 def test_what_is_started_once_for_all_tests_is_not_left(tmp_path: Path) -> None:
     before = residue.present()
     resource_tracker.ensure_running()

@@ -139,9 +139,19 @@ def damage() -> frozenset[str]:
 def since(before: frozenset[str]) -> list[str]:
     """What has come since and stays."""
     end = time.monotonic() + _SETTLE_S
-    while (left := present() - before) and time.monotonic() < end:
+    while (left := _new(before)) and time.monotonic() < end:
         time.sleep(0.05)
-    return sorted(left)
+    return left
+
+
+def _new(before: frozenset[str]) -> list[str]:
+    """What there is now and was not, whatever name a process has taken meanwhile."""
+    pids = {_pid(line) for line in before}
+    return sorted(line for line in present() - before if _pid(line) is None or _pid(line) not in pids)
+
+
+def _pid(line: str) -> str | None:
+    return line[line.rindex("(pid ") :] if line.startswith("process ") else None
 
 
 def may_stay(lines: Iterable[str]) -> frozenset[str]:
