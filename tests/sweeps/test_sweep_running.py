@@ -8,6 +8,7 @@ import enum
 import errno
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -65,6 +66,59 @@ def test_a_trial_is_the_process_that_was_begun(tmp_path: Path) -> None:
         return a if child else "a fork, which returns first"
 
     assert list(lab.sweep(forks, a="the one", folder=tmp_path).table()["value"]) == ["the one"]
+
+
+def _surroundings(number: int) -> dict[str, Any]:  # noqa: ARG001
+    return {
+        "environment": os.environ.get("SWEPT", "none"),
+        "folder": str(Path.cwd()),
+        "umask": os.umask(0o22),
+        "processors": str(sorted(os.sched_getaffinity(0))),
+        "files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+    }
+
+
+def test_a_trial_has_the_environment_of_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials of a later call had that of the first one of the session."""
+    before, files = os.sched_getaffinity(0), resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        for number, umask in enumerate((0o27, 0o77)):
+            (tmp_path / f"in{number}").mkdir()
+            monkeypatch.chdir(tmp_path / f"in{number}")
+            monkeypatch.setenv("SWEPT", f"call {number}")
+            os.umask(umask)
+            os.sched_setaffinity(0, {sorted(before)[-number]})
+            resource.setrlimit(resource.RLIMIT_NOFILE, (files[0] - number, files[1]))
+            [row] = lab.sweep(_surroundings, number=[1], folder=tmp_path / f"{number}").table()
+            expected = _surroundings(1)
+            os.umask(umask)
+            assert {name: row[name] for name in expected} == {**expected, "umask": umask}
+    finally:
+        os.umask(0o22)
+        os.sched_setaffinity(0, before)
+        resource.setrlimit(resource.RLIMIT_NOFILE, files)
+
+
+def test_another_environment_ends_no_trial_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with concurrent.futures.ThreadPoolExecutor(1) as threads:
+        monkeypatch.setenv("SWEPT", "first")
+        slow = threads.submit(lab.sweep, _waits, go=[str(tmp_path / "go")], folder=tmp_path / "slow")
+        while not (tmp_path / "go.waits").exists():
+            time.sleep(0.01)
+        monkeypatch.setenv("SWEPT", "second")
+        try:
+            [row] = lab.sweep(_surroundings, number=[1], folder=tmp_path / "quick").table()
+        finally:
+            (tmp_path / "go").touch()
+        assert row["environment"] == "second"
+        assert [row["value"] for row in slow.result(60).table()] == ["first"]
+
+
+def _waits(go: str) -> str:
+    Path(f"{go}.waits").touch()
+    while not Path(go).exists():
+        time.sleep(0.01)
+    return os.environ["SWEPT"]
 
 
 def test_other_libraries_read_it(tmp_path: Path) -> None:

@@ -10,8 +10,13 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sampleblk_lab.sweeps.launcher import STATUS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _CHUNK = 1 << 16
 
@@ -24,11 +29,30 @@ class Killed(Exception):  # noqa: N818  # what happened, caught next to where it
         self.kind = kind
 
 
-class _Launcher:
-    """The launcher of this process, and the trials that run below it."""
+_OF_PROCESS = ("Umask:", "Uid:", "Gid:")
 
-    def __init__(self) -> None:
+
+def _passed_on() -> tuple[object, ...]:
+    """What a process that starts now has from this one, and a function may depend on."""
+    # Where pytest notes which test runs, and whether it is being set up.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    return (
+        environment,
+        os.readlink("/proc/self/cwd"),  # noqa: PTH115  # also of a folder that is gone
+        os.sched_getaffinity(0),
+        os.getpriority(os.PRIO_PROCESS, 0),
+        *(Path(f"/proc/self/{name}").read_bytes() for name in ("limits", "cgroup")),
+        [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(_OF_PROCESS)],
+    )
+
+
+class _Launcher:
+    """A launcher of this process, and the trials that run below it."""
+
+    def __init__(self, passed_on: tuple[object, ...]) -> None:
         self.owner = os.getpid()
+        self.passed_on = passed_on
+        self.uses = 0
         self._lock = threading.Lock()
         self._requests, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with there:
@@ -60,28 +84,43 @@ class _Launcher:
             self._process.wait()
 
 
-_launcher: _Launcher | None = None
+# The last one is that of new trials. Others were made when this process had another environment, and end with what runs
+# below them.
+_launchers: list[_Launcher] = []
 _making = threading.Lock()
 
 
-def _ready() -> _Launcher:
-    global _launcher
+@contextlib.contextmanager
+def _ready() -> Iterator[_Launcher]:
+    now = _passed_on()
     with _making:
-        if _launcher is not None and (_launcher.owner != os.getpid() or not _launcher.alive()):
-            _launcher.close()
-            _launcher = None
-        if _launcher is None:
-            _launcher = _Launcher()
-        return _launcher
+        for one in [one for one in _launchers if one.owner != os.getpid() or not one.alive()]:
+            _launchers.remove(one)
+            one.close()
+        if not _launchers or _launchers[-1].passed_on != now:
+            _launchers.append(_Launcher(now))
+            _close_unused()
+        launcher = _launchers[-1]
+        launcher.uses += 1
+    try:
+        yield launcher
+    finally:
+        with _making:
+            launcher.uses -= 1
+            _close_unused()
+
+
+def _close_unused() -> None:
+    for one in [one for one in _launchers[:-1] if not one.uses]:
+        _launchers.remove(one)
+        one.close()
 
 
 def close() -> None:
     """Ends this process's launcher and all that runs below it; the next trial starts another one."""
-    global _launcher
     with _making:
-        if _launcher is not None:
-            _launcher.close()
-        _launcher = None
+        while _launchers:
+            _launchers.pop().close()
 
 
 # What runs, by the sweep that it is for.
@@ -122,8 +161,7 @@ def run(sweep: str, work: bytes, *, kind: bytes, deadline_s: float | None) -> by
     with _running_lock:
         if sweep in _stopped:
             raise Killed("stopped", "the sweep was interrupted")
-    connection = _ready().begin(work, kind)
-    with connection:
+    with _ready() as launcher, launcher.begin(work, kind) as connection:
         with _running_lock:
             if sweep in _stopped:
                 raise Killed("stopped", "the sweep was interrupted")
