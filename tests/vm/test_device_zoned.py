@@ -283,8 +283,8 @@ def test_the_write_pointer_is_not_behind_what_a_power_cut_left_unwritten(cramped
     late = Background(write, cramped.dev.path, b"1" * 65536, cramped.START)
     until(lambda: cramped.dev.counters().deferred == 41)
     cramped.dev.power_cut()
-    # With one CPU it may have been told before the cut that there is no memory.
-    assert late.error() in ((errno.EIO, errno.ENOSPC) if os.cpu_count() == 1 else (errno.EIO,))
+    # With one CPU, or on a busy host, it may have been told before the cut that there is no memory.
+    assert late.error() in (errno.EIO, errno.ENOSPC)
     cramped.dev.power_on()
     assert (cramped.zone().condition, cramped.zone().written_bytes) == ("empty", 0)
 
