@@ -3,8 +3,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 from pathlib import Path
+
+# Of status: what is passed on, or decides what system calls do.
+_PASSED_ON = {
+    "Umask": "umask",
+    "Uid": "user",
+    "Gid": "group",
+    "SigBlk": "blocked signals",
+    "SigIgn": "ignored signals",
+    "CapEff": "capabilities",
+    "NoNewPrivs": "no new privileges",
+    "Seccomp": "seccomp mode",
+    "Cpus_allowed_list": "processors",
+}
+
+_IOPRIO_GET, _IOPRIO_WHO_PROCESS = 252, 1  # ioprio_get(2), which neither Python nor glibc has
 
 
 def text(pid: int, name: str) -> str:
@@ -21,3 +38,19 @@ def status(pid: int) -> dict[str, str]:
 def stat(pid: int) -> list[str]:
     """The fields of ``stat`` that follow the name, which is the second: the state is the first."""
     return text(pid, "stat").rpartition(") ")[2].split()
+
+
+def passed_on() -> list[tuple[str, str]]:
+    """What of our process the ones that it starts have, too, besides the environment: names and values."""
+    us = os.getpid()
+    found = [(_PASSED_ON[name], " ".join(value.split())) for name, value in status(us).items() if name in _PASSED_ON]
+    # proc(5), limits: name, soft limit, hard limit, unit, in columns
+    found += [("limit", " ".join(line.split())) for line in text(us, "limits").splitlines()[1:]]
+    for link, name in (("cwd", "working folder"), ("root", "root")):
+        with contextlib.suppress(OSError):
+            found.append((name, os.readlink(f"/proc/{us}/{link}")))  # noqa: PTH115  # also of one that is gone
+    policy, priority = os.sched_getscheduler(0), os.sched_getparam(0).sched_priority
+    found.append(("scheduling", f"policy {policy}, priority {priority}, nice {os.getpriority(os.PRIO_PROCESS, 0)}"))
+    if os.uname().machine == "x86_64":
+        found.append(("I/O priority", str(ctypes.CDLL(None).syscall(_IOPRIO_GET, _IOPRIO_WHO_PROCESS, 0))))
+    return found

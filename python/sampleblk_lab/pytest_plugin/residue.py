@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import ctypes
 import functools
 import os
 import re
@@ -17,6 +16,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+from sampleblk_lab import proc
 from sampleblk_lab._native import core
 
 if TYPE_CHECKING:
@@ -88,21 +88,6 @@ _SETTINGS = {
     "/sys/kernel/mm/ksm/run": "same-page merging",
     "/proc/self/cgroup": "control group of pytest",
 }
-
-# Of proc(5), status: what is passed on, or decides what system calls do.
-_OF_PROCESS = {
-    "Umask": "umask",
-    "Uid": "user",
-    "Gid": "group",
-    "SigBlk": "blocked signals",
-    "SigIgn": "ignored signals",
-    "CapEff": "capabilities",
-    "NoNewPrivs": "no new privileges",
-    "Seccomp": "seccomp mode",
-    "Cpus_allowed_list": "processors",
-}
-
-_IOPRIO_GET, _IOPRIO_WHO_PROCESS = 252, 1  # ioprio_get(2), which neither Python nor glibc has
 
 # What is started once for all that use it, and ends with the process: Python's own, and what sweeps fork trials from.
 _STARTED_ONCE = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "sampleblk_lab.sweeps.launcher")
@@ -291,22 +276,8 @@ def _settings() -> Iterator[str]:
 
 def _of_pytest() -> Iterator[str]:
     """What the kernel keeps of our process, under which the next test would run, and the processes that it starts."""
-    status, limits = _texts(["/proc/self/status", "/proc/self/limits"])
-    for line in status.splitlines():
-        name, _, value = line.partition(":")
-        if name in _OF_PROCESS:
-            yield f"{_OF_PROCESS[name]} of pytest: {' '.join(value.split())}"
-    for line in limits.splitlines()[1:]:
-        # proc(5), limits: name, soft limit, hard limit, unit, in columns
-        yield f"limit of pytest: {' '.join(line.split())}"
-    for path, name in (("/proc/self/cwd", "working folder"), ("/proc/self/root", "root")):
-        with contextlib.suppress(OSError):
-            yield f"{name} of pytest: {os.readlink(path)}"  # noqa: PTH115
+    yield from (f"{name} of pytest: {value}" for name, value in proc.passed_on())
     yield f"readiness of pytest to be killed: {_text('/proc/self/oom_score_adj')}"
-    policy, priority = os.sched_getscheduler(0), os.sched_getparam(0).sched_priority
-    yield f"scheduling of pytest: policy {policy}, priority {priority}, nice {os.getpriority(os.PRIO_PROCESS, 0)}"
-    if os.uname().machine == "x86_64":
-        yield f"I/O priority of pytest: {ctypes.CDLL(None).syscall(_IOPRIO_GET, _IOPRIO_WHO_PROCESS, 0)}"
     for which, name in ((signal.ITIMER_REAL, "real"), (signal.ITIMER_VIRTUAL, "virtual"), (signal.ITIMER_PROF, "CPU")):
         if any(signal.getitimer(which)):
             yield f"a timer of pytest's {name} time runs"

@@ -10,9 +10,9 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sampleblk_lab import proc
 from sampleblk_lab.sweeps.launcher import STATUS
 
 if TYPE_CHECKING:
@@ -29,21 +29,11 @@ class Killed(Exception):  # noqa: N818  # what happened, caught next to where it
         self.kind = kind
 
 
-_OF_PROCESS = ("Umask:", "Uid:", "Gid:")
-
-
 def _passed_on() -> tuple[object, ...]:
     """What a process that starts now has from this one, and a function may depend on."""
     # Where pytest notes which test runs, and whether it is being set up.
     environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
-    return (
-        environment,
-        os.readlink("/proc/self/cwd"),  # noqa: PTH115  # also of a folder that is gone
-        os.sched_getaffinity(0),
-        os.getpriority(os.PRIO_PROCESS, 0),
-        *(Path(f"/proc/self/{name}").read_bytes() for name in ("limits", "cgroup")),
-        [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(_OF_PROCESS)],
-    )
+    return environment, proc.passed_on(), proc.text(os.getpid(), "cgroup")
 
 
 class _Launcher:
