@@ -139,3 +139,9 @@ def test_ctrl_c_under_a_job_ends_what_measures_it(engine: str, tmp_path: Path) -
     with pytest.raises(KeyboardInterrupt):
         measure(run)
     assert len(pressed) == 1
+
+
+def test_a_series_that_drifts_is_called_one() -> None:
+    values = itertools.count(1000)
+    assert "serially correlated" in repr(measure(lambda: next(values), max_repeats=40, warmup=0))
+    assert "serially" not in repr(measure(lambda: 5.0, warmup=0))

@@ -67,6 +67,20 @@ def test_a_single_session_still_shows_a_large_difference(tmp_path: Path) -> None
     assert made.verdict == "slower"
 
 
+def test_a_drift_within_a_session_is_said_and_steps_between_sessions_are_none(tmp_path: Path) -> None:
+    _save(tmp_path, "a", list(range(100, 120)), at=1)
+    _save(tmp_path, "b", DATA[0]["fast"], at=2)
+    made = _compared(tmp_path).comparison
+    assert made is not None
+    assert made.notes[0].startswith("before: serially correlated")
+    steps = tmp_path / "steps"
+    for number in range(4):
+        _save(steps, "ab"[number % 2], [(1 + 0.06 * number) * value for value in DATA[0]["fast"]], at=number)
+    made = _compared(steps).comparison
+    assert made is not None
+    assert [note for note in made.notes if "serially" in note] == []
+
+
 def test_sessions_run_alternately_are_paired(tmp_path: Path) -> None:
     for number, session in enumerate(DATA):
         order = ("plain", "slower") if number % 2 == 0 else ("slower", "plain")

@@ -180,3 +180,48 @@ def test_many_samples_are_drawn_in_parts_that_say_the_same(monkeypatch: pytest.M
     monkeypatch.setattr(np, "sort", drawn)
     assert (stats.interval(first), stats.ratio(first, second)) == at_once
     assert most <= 1234
+
+
+def _autoregression(rng: np.random.Generator, n: int, phi: float) -> np.ndarray:
+    """Numbers of which each is `phi` of the one before and something new, shape (n,)."""
+    values = rng.normal(0, 0.01, n + 50)
+    for i in range(1, len(values)):
+        values[i] += phi * values[i - 1]
+    return values[50:]
+
+
+@pytest.mark.parametrize("n", [6, 10, 50, 1000])
+def test_series_without_order_are_rarely_called_correlated(n: int) -> None:
+    rng = np.random.default_rng(31)
+    for draw in (
+        lambda: rng.normal(size=n),
+        lambda: np.exp(rng.standard_t(2, n)),
+        lambda: np.round(rng.normal(size=n)),
+        lambda: rng.integers(0, 2, n),
+        lambda: np.full(n, 3.0),
+    ):
+        assert sum(stats.serially_correlated(draw()) for _ in range(1000)) <= 20
+
+
+def test_correlated_series_are_found_and_their_intervals_are_too_narrow() -> None:
+    """What the note says is so: of the intervals that it stands beside, many more than 2 of 100 miss."""
+    rng = np.random.default_rng(32)
+    series = [np.exp(_autoregression(rng, 50, 0.5)) for _ in range(200)]
+    told = [values for values in series if stats.serially_correlated(values)]
+    assert len(told) >= 0.7 * len(series)
+    missed = sum(not made.low <= 1.0 <= made.high for made in map(stats.interval, told))
+    assert missed >= 0.1 * len(told)
+
+
+def test_a_drift_is_said_beside_the_figure() -> None:
+    rng = np.random.default_rng(33)
+    drift = np.exp(rng.normal(0, 0.002, 30) + np.linspace(0, 0.1, 30))
+    steady = np.exp(rng.normal(0, 0.002, 30))
+    assert [note for note in compare(drift, steady).notes if "serially" in note] == [
+        "before: serially correlated (a drift, or state that outlives a repeat): the interval is too narrow"
+    ]
+    assert compare(steady, drift, names=("a", "b"), notes="mine").notes[1].startswith("b: serially")
+    # Alternately measured, both have it, and it cancels.
+    both = np.exp(np.log(drift) + np.log(steady))
+    assert compare(drift, both, paired=True).notes == ()
+    assert "the ratios of the pairs: serially" in compare(steady, drift, paired=True).text()

@@ -22,6 +22,7 @@ from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
 from sampleblk_lab.plot.style import in_dark
 from sampleblk_lab.report.page import Page
 from sampleblk_lab.results import machine, stats, store
+from sampleblk_lab.results.comparison import SERIAL
 from sampleblk_lab.table import Table
 from sampleblk_lab.texts import read_json, read_text
 from sampleblk_lab.trust import Check, of_losses
@@ -387,10 +388,11 @@ def _measurements(sections: _Sections, measured: list[dict[str, Any]]) -> None:
     if len(set(sure)) > 1:
         columns["confidence"] = np.array(sure)
     stated = f"{sure[0]:.10g} %" if len(set(sure)) == 1 else "the last column"
+    note = f"low and high bound the value at the stated confidence, {stated}."
+    if serial := [entry["name"] or "value" for entry in measured if stats.serially_correlated(entry["samples"])]:
+        note += f" The samples of {', '.join(serial)} are {SERIAL}."
     sections.table(
-        "Measurements",
-        Table.of(columns, units={"confidence": "%"} if "confidence" in columns else {}),
-        f"low and high bound the value at the stated confidence, {stated}.",
+        "Measurements", Table.of(columns, units={"confidence": "%"} if "confidence" in columns else {}), note
     )
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 FASTER, SLOWER, NO_DIFFERENCE = "faster", "slower", "no difference shown"
 BETTER = ("lower", "higher")
 NAMES = ("before", "after")
+# Of samples that are.
+SERIAL = "serially correlated (a drift, or state that outlives a repeat): the interval is too narrow"
 
 
 @dataclass(frozen=True)
@@ -121,14 +123,14 @@ def compare(
     """Compares two sets of measurements.
 
     Args:
-        before: Positive numbers, at least 6.
+        before: Positive numbers, at least 6, in the order they were taken.
         after: The same.
         paired: Each of `after` was measured next to its partner in `before`; drift then cancels.
         better: ``"lower"`` or ``"higher"``.
         unit: Of the samples.
         confidence: Of the interval. At 0.98, two of 100 comparisons of the same with the same call it different.
         seed: Of the bootstrap.
-        notes: What a reader must know.
+        notes: What a reader must know, beside what is found here: that samples are serially correlated.
         names: What `before` and `after` are called.
 
     Raises:
@@ -139,14 +141,22 @@ def compare(
         raise InputError(f"better={better!r}", expected=" or ".join(map(repr, BETTER)))
     check_names(names)
     how = stats.paired_ratio if checked.flag("paired", paired) else stats.ratio
+    ratio = how(before, after, confidence=confidence, seed=seed)
+    if paired:
+        series = {"the ratios of the pairs": stats.logs(after) - stats.logs(before)}
+    else:
+        series = {name: stats.logs(samples) for name, samples in zip(names, (before, after), strict=True)}
     return Comparison(
-        ratio=how(before, after, confidence=confidence, seed=seed),
+        ratio=ratio,
         effect=stats.cliffs_delta(before, after),
         before=tuple(map(float, before)),
         after=tuple(map(float, after)),
         paired=paired,
         better=better,
         unit=unit,
-        notes=tuple(checked.names("notes", notes)),
+        notes=(
+            *checked.names("notes", notes),
+            *(f"{what}: {SERIAL}" for what, values in series.items() if stats.serially_correlated(values)),
+        ),
         names=(names[0], names[1]),
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sampleblk_lab import checked, trust
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.results import stats
-from sampleblk_lab.results.comparison import BETTER, NAMES, Comparison, check_names, compare
+from sampleblk_lab.results.comparison import BETTER, NAMES, SERIAL, Comparison, check_names, compare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -65,9 +65,10 @@ class Measurement:
 
     def __repr__(self) -> str:
         unit = f" {self.unit}" if self.unit else ""
+        serial = f", {SERIAL}" if stats.serially_correlated(self.samples) else ""
         return (
             f"{self.name or 'value'}: {self.value:.6g}{unit} [{self.estimate.low:.6g}, {self.estimate.high:.6g}] at "
-            f"{self.estimate.sure}, {len(self.samples)} samples, stopped by {self.stopped}"
+            f"{self.estimate.sure}, {len(self.samples)} samples, stopped by {self.stopped}{serial}"
         )
 
 

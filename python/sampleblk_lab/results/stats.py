@@ -33,6 +33,10 @@ MIN_SAMPLES = 6
 # 98 %: of 100 comparisons of the same with the same, two are expected to be called different.
 CONFIDENCE = 0.98
 
+# Standard errors beyond which neighbours resemble each other by more than chance: of series without order, 1 in 100 at
+# the most.
+_SERIAL = 2.5
+
 _RESAMPLES = 4000
 # Values that are drawn at a time: 64 MiB.
 _DRAWN = 1 << 23
@@ -218,6 +222,26 @@ def ratio(
         confidence,
     )
     return _back(other - base, low, high, confidence)
+
+
+def serially_correlated(samples: Sequence[float] | Floats) -> bool:
+    """Whether values resemble those taken next to them: a drift, or state that outlives a repeat.
+
+    Their interval is narrower than it should be then. Few samples show it only where it is strong: of first-order
+    autoregressions with 0.5, 8 in 100 with 10 samples, 3 in 10 with 20 and 8 in 10 with 50.
+
+    Args:
+        samples: Numbers in the order they were taken, shape ``(n,)``.
+    """
+    n = len(samples)
+    ordered = np.sort(samples)
+    ranks = (np.searchsorted(ordered, samples, "left") + np.searchsorted(ordered, samples, "right")) / 2
+    spread = ((ranks - ranks.mean()) ** 2).sum() if n >= MIN_SAMPLES else 0.0
+    if spread == 0:
+        return False
+    # The rank version of von Neumann's ratio (Bartels 1982, Journal of the American Statistical Association 77).
+    variance = 4 * (n - 2) * (5 * n * n - 2 * n - 9) / (5 * n * (n + 1) * (n - 1) ** 2)
+    return bool((np.diff(ranks) ** 2).sum() / spread < 2 - _SERIAL * np.sqrt(variance))
 
 
 def cliffs_delta(before: Sequence[float] | Floats, after: Sequence[float] | Floats) -> float:
