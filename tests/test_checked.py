@@ -33,6 +33,10 @@ import sampleblk_lab as lab
         ("no function", lab.FunctionCount),
         ("no function", lab.FunctionLatency),
         ("functions=", lambda: lab.FunctionProfile(["vfs_read"])),  # type: ignore[arg-type]
+        ('command="echo \'a": No closing quotation', lambda: lab.record(command="echo 'a")),
+        ('command="echo \'a": No closing quotation', lambda: lab.stat("echo 'a")),
+        ("an empty command", lambda: lab.record(command=())),
+        ("an empty command", lambda: lab.stat(" ")),
         ("less_ns=-1", lambda: lab.latency_bins([(100, 1)], less_ns=-1)),
         ("kernel=6.1 .expected a name such as '6.1'", lambda: lab.vm.VM(kernel=6.1)),  # type: ignore[arg-type]
         ("nothing is promised by 5", lambda: lab.crash.checks.promised(5)),  # type: ignore[arg-type]

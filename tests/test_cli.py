@@ -487,6 +487,12 @@ def test_compare_and_report_of_measurements(
     assert "Measurements" in (run / "report.html").read_text()
 
 
+@pytest.mark.parametrize("option", ["--before-args", "--after-args"])
+def test_compare_says_where_a_quote_has_no_end(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "a", "b", option, "-k 'fast"]) == 2
+    assert f'{option}="-k \'fast": No closing quotation' in capsys.readouterr().err
+
+
 def test_compare_does_not_judge_by_rounds_of_before(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

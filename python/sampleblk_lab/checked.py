@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import math
 import operator
+import os
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 def count(name: str, value: int, least: int = 1, most: int = 1 << 20) -> int:
@@ -72,6 +74,22 @@ def names(name: str, value: str | Iterable[str]) -> list[str]:
     if isinstance(value, bytes) or not all(isinstance(one, str) and one.strip() for one in several):
         raise InputError(f"{name}={value!r}", expected="a name, or several")
     return several
+
+
+def words(name: str, text: str) -> list[str]:
+    """A text, split as a shell would. Raises InputError."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:  # a quote has no end
+        raise InputError(f"{name}={text!r}: {error}", expected="words as a shell takes them") from None
+
+
+def command(value: str | Sequence[str | os.PathLike[str]]) -> list[str]:
+    """A program and its arguments; a text is split as a shell would. Raises InputError."""
+    found = words("command", value) if isinstance(value, str) else [os.fspath(word) for word in value]
+    if not found:
+        raise InputError("an empty command", expected="a program and its arguments")
+    return found
 
 
 def one_of(name: str, value: str, known: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from sampleblk_lab import interrupts
+from sampleblk_lab import checked, interrupts
 from sampleblk_lab.cli.output import add_json, show
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.texts import readable
@@ -38,12 +38,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
-def _pytest(options: argparse.Namespace, name: str, own: str) -> set[str]:
+def _pytest(options: argparse.Namespace, name: str, own: list[str]) -> set[str]:
     """Runs the tests once, for a set; returns those that measured anything."""
     from sampleblk_lab.results import store
 
     before = set((Path(options.runs) / name).glob("[0-9]*"))
-    command = [sys.executable, "-m", "pytest", "-q", *options.words, *shlex.split(own)]
+    command = [sys.executable, "-m", "pytest", "-q", *options.words, *own]
     command += ["--sblk-save", name, "--sblk-runs", str(Path(options.runs).absolute())]
     # Standard output is the comparison's.
     status = interrupts.run(command, end_factor=interrupts.END_FACTOR, stdout=2)
@@ -64,15 +64,19 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(f"{options.before!r} beside itself", expected="two sets")
     if options.rounds < 0:
         raise InputError(f"--rounds {options.rounds}", expected="0 or more")
-    unused = [*options.words, *shlex.split(f"{options.before_args} {options.after_args}")]
+    own = [
+        checked.words(option, text)
+        for option, text in (("--before-args", options.before_args), ("--after-args", options.after_args))
+    ]
+    unused = [*options.words, *own[0], *own[1]]
     if unused and not options.rounds:
         raise InputError(f"{shlex.join(unused)!r} for pytest, which is not run", expected="--rounds N")
     measured: dict[str, set[str]] = {options.before: set(), options.after: set()}
     if options.rounds:
-        sides = [(options.before, options.before_args), (options.after, options.after_args)]
+        sides = list(zip((options.before, options.after), own, strict=True))
         for number in range(options.rounds):
-            for name, own in sides if number % 2 == 0 else reversed(sides):
-                measured[name] |= _pytest(options, name, own)
+            for name, arguments in sides if number % 2 == 0 else reversed(sides):
+                measured[name] |= _pytest(options, name, arguments)
     runs = Path(options.runs)
     found = {}
     for name in (options.before, options.after):

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from sampleblk_lab import renamed, tasks, trust
+from sampleblk_lab import checked, renamed, tasks, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.blocks import StopsAtEnd
 from sampleblk_lab.errors import InputError, UnsupportedError
@@ -253,9 +252,7 @@ def stat(
     if command is None and options:
         raise InputError(f"{', '.join(options)} without a command", expected="a command")
     names = [events] if isinstance(events, str) else list(events)
-    words = shlex.split(command) if isinstance(command, str) else list(command or ())
-    if command is not None and not words:
-        raise InputError("an empty command", expected="a program and its arguments")
+    words = [] if command is None else checked.command(command)
     chosen = tasks.ids(pids, jobs_by="pids")
     counts = Stat(names, chosen, children, words)
     return counts._run(**options) if words else counts  # noqa: SLF001

@@ -10,7 +10,6 @@ import itertools
 import json
 import os
 import platform
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -632,9 +631,7 @@ def record(
         raise TypeError(f"record() has no argument {', '.join(options)}")
     if command is not None and pids is not None:
         raise InputError("both a command and pids", expected="one of them")
-    words = shlex.split(command) if isinstance(command, str) else [os.fspath(word) for word in command or ()]
-    if command is not None and not words:
-        raise InputError("an empty command", expected="a program and its arguments")
+    words = [] if command is None else checked.command(command)
     asked = Asked(
         syscalls=syscalls if isinstance(syscalls, bool) else checked.names("syscalls", syscalls),
         graph=[] if graph is None else checked.names("graph", graph),
