@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -129,6 +130,23 @@ def test_our_own_recording_unwinds_from_what_was_saved(tmp_path, program):
         assert share_with(profile, [*WAY, "spin_inline"]) > 0.05
     finally:
         moved.rename(program)
+
+
+@root
+@pytest.mark.parametrize("started", ["before", "meanwhile"])
+def test_a_program_that_is_built_anew_meanwhile_does_not_lend_its_names(tmp_path, started):
+    program = compiled(tmp_path, DEEP, name="program")
+    another = compiled(tmp_path, DEEP.replace("leaf", "other_leaf").replace("middle", "other_middle"), name="another")
+    command = [str(program), "0.5"]
+    child = subprocess.Popen(command) if started == "before" else None
+    with lab.profile(hz=999, event="cpu-clock", pids=child.pid if child else os.getpid()) as profiler:
+        child = child or subprocess.Popen(command)
+        time.sleep(0.1)
+        another.rename(program)
+        child.wait()
+    profile = profiler.profile
+    assert "program has the build id" in profile.metadata["files_without_symbols"]
+    assert not {"other_leaf", "other_middle"} & set(profile.stacks().functions()["function"])
 
 
 def recorded_with_a_debuglink(folder: Path, *flags: str, seconds: str) -> tuple[Path, Path, Path]:

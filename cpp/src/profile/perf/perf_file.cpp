@@ -17,6 +17,7 @@
 #include "perf/tracing_data.hpp"
 #include "sampleblk/error.hpp"
 #include "sampleblk/text.hpp"
+#include "symbols/elf_symbols.hpp"
 
 namespace sampleblk::profile {
 
@@ -175,12 +176,7 @@ void read_build_ids(PerfContents& file, std::span<const std::byte> bytes) {
             length = std::min<std::size_t>(20, load<std::uint8_t>(bytes.data() + id_at + 20));
         }
         BuildId found;
-        constexpr std::string_view digits = "0123456789abcdef";
-        for (std::size_t i = 0; i < length; ++i) {
-            const auto byte = load<std::uint8_t>(bytes.data() + id_at + i);
-            found.id += digits[byte >> 4U];
-            found.id += digits[byte & 15U];
-        }
+        found.id = build_id_text(bytes.subspan(id_at, length));
         found.path = plain_text(ByteReader(bytes.subspan(name_at, header.size - name_at)).c_string());
         file.build_ids.push_back(std::move(found));
         bytes = bytes.subspan(header.size);

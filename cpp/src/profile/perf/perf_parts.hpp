@@ -64,6 +64,10 @@ void read_feature(PerfContents& file, std::uint32_t feature, std::span<const std
 void read_build_ids(PerfContents& file, std::span<const std::byte> bytes);
 void read_tracing_data(PerfContents& file, std::span<const std::byte> bytes);
 
+// What an MMAP2 record says of its file behind the addresses, in 24 bytes: its build id, where the kernel was asked for
+// those and found it; else empty.
+[[nodiscard]] std::string mapped_build_id(std::uint16_t misc, std::span<const std::byte> identity);
+
 // An event's attributes, as many bytes of them as there are.
 [[nodiscard]] perf_event_attr read_attr(std::span<const std::byte> bytes);
 

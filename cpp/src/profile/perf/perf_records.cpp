@@ -13,6 +13,7 @@
 #include "sampleblk/error.hpp"
 #include "sampleblk/interrupt.hpp"
 #include "sampleblk/text.hpp"
+#include "symbols/elf_symbols.hpp"
 
 namespace sampleblk::profile {
 
@@ -52,6 +53,13 @@ SampleLayout layout_of(const perf_event_attr& attr) {
 }
 
 }  // namespace
+
+std::string mapped_build_id(std::uint16_t misc, std::span<const std::byte> identity) {
+    if ((misc & PERF_RECORD_MISC_MMAP_BUILD_ID) == 0 || identity.size() != 24) {
+        return {};
+    }
+    return build_id_text(identity.subspan(4, std::min<std::size_t>(20, std::to_integer<std::size_t>(identity[0]))));
+}
 
 // Records are told apart by their event's id where each sample has it in front and each other record at its end; then
 // events may ask for different fields, as perf does for a trace point beside another event. Else all are laid out

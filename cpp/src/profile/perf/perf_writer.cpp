@@ -12,7 +12,6 @@
 #include "perf/perf_parts.hpp"
 #include "perf/record_maker.hpp"
 #include "sampleblk/error.hpp"
-#include "sampleblk/mapping.hpp"
 #include "sampleblk/profile/profile.hpp"
 #include "symbols/elf_symbols.hpp"
 
@@ -79,7 +78,7 @@ std::vector<std::byte> build_id_record(const std::string& path, const std::strin
     return record.finish(0);
 }
 
-std::vector<std::byte> build_ids(const std::set<std::string>& files) {
+std::vector<std::byte> build_ids(const std::map<std::string, std::string>& files) {
     std::vector<std::byte> out;
     const auto add = [&out](const std::vector<std::byte>& record) {
         out.insert(out.end(), record.begin(), record.end());
@@ -94,14 +93,9 @@ std::vector<std::byte> build_ids(const std::set<std::string>& files) {
     if (const auto vdso = read_elf_info(own_vdso()); vdso && !vdso->build_id.empty()) {
         add(build_id_record("[vdso]", vdso->build_id, PERF_RECORD_MISC_USER));
     }
-    for (const std::string& file : files) {
-        try {
-            const MappedFile mapped(file);
-            if (const auto info = read_elf_info(mapped.bytes()); info && !info->build_id.empty()) {
-                add(build_id_record(file, info->build_id, PERF_RECORD_MISC_USER));
-            }
-        } catch (const SystemError&) {
-            continue;  // gone since, or of another mount namespace
+    for (const auto& [file, id] : files) {
+        if (!id.empty()) {
+            add(build_id_record(file, id, PERF_RECORD_MISC_USER));
         }
     }
     return out;
@@ -178,7 +172,7 @@ std::vector<std::byte> PerfWriter::event_description() const {
     return out.take();
 }
 
-void PerfWriter::finish(const std::set<std::string>& files, const std::vector<std::byte>& tracing_data) {
+void PerfWriter::finish(const std::map<std::string, std::string>& files, const std::vector<std::byte>& tracing_data) {
     flush();
     struct utsname machine{};
     (void)uname(&machine);

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <set>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,8 +23,8 @@ class PerfWriter {
     void write(std::span<const std::byte> bytes);
     [[nodiscard]] std::uint64_t bytes() const noexcept { return data_bytes_; }
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
-    // Ends the data. `files` are those mapped while recording, whose build ids are noted; `tracing_data` may be empty.
-    void finish(const std::set<std::string>& files, const std::vector<std::byte>& tracing_data);
+    // Ends the data. `files` are those mapped while recording, with their build ids; `tracing_data` may be empty.
+    void finish(const std::map<std::string, std::string>& files, const std::vector<std::byte>& tracing_data);
 
   private:
     void flush();

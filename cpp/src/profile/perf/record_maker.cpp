@@ -9,6 +9,7 @@
 #include "sampleblk/error.hpp"
 #include "sampleblk/fd.hpp"
 #include "sampleblk/interrupt.hpp"
+#include "symbols/elf_symbols.hpp"
 #include "symbols/symbolizer.hpp"
 
 namespace sampleblk::profile {
@@ -17,7 +18,7 @@ namespace {
 
 // "7f12-7f34 r-xp 00001000 08:01 1234   /usr/lib/x.so" -> MMAP2
 void map_record(const std::string& line, std::int32_t pid, bool data, const TakeRecord& take, std::size_t trailer_bytes,
-                std::set<std::string>& files) {
+                std::map<std::string, std::string>& files) {
     std::istringstream in(line);
     std::uint64_t start = 0;
     std::uint64_t end = 0;
@@ -45,7 +46,9 @@ void map_record(const std::string& line, std::int32_t pid, bool data, const Take
     }
     constexpr std::string_view deleted = " (deleted)";
     if (code && path[0] == '/' && !path.ends_with(deleted) && !path.starts_with("//anon")) {
-        files.insert(path);
+        if (const auto [file, is_new] = files.try_emplace(path); is_new) {
+            file->second = build_id_of(path);
+        }
     }
     std::uint32_t bits = 0;
     bits |= protection[0] == 'r' ? 1U : 0U;
@@ -126,7 +129,7 @@ void make_kernel_records(const TakeRecord& take, std::size_t trailer_bytes) {
 }
 
 void make_process_records(const std::vector<std::int32_t>& pids, bool data, const TakeRecord& take,
-                          std::size_t trailer_bytes, std::set<std::string>& files) {
+                          std::size_t trailer_bytes, std::map<std::string, std::string>& files) {
     const auto all = pids.empty() ? numbers_in("/proc") : pids;
     for (const std::int32_t pid : all) {
         check_interrupt();

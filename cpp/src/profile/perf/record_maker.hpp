@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <set>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,9 +37,9 @@ using TakeRecord = std::function<void(const std::vector<std::byte>&)>;
 // are hidden.
 void make_kernel_records(const TakeRecord& take, std::size_t trailer_bytes);
 // The threads of `pids` (empty: of all processes) and what those have mapped to execute: FORK, COMM and MMAP2 records.
-// The files' paths are added to `files`. Processes that go away meanwhile are passed over.
+// The files' paths are added to `files`, with their build ids. Processes that go away meanwhile are passed over.
 // `data`: what they can only read, too, as perf's unwinder wants it.
 void make_process_records(const std::vector<std::int32_t>& pids, bool data, const TakeRecord& take,
-                          std::size_t trailer_bytes, std::set<std::string>& files);
+                          std::size_t trailer_bytes, std::map<std::string, std::string>& files);
 
 }  // namespace sampleblk::profile

@@ -11,7 +11,6 @@
 #include <ctime>
 #include <exception>
 #include <map>
-#include <set>
 #include <span>
 #include <thread>
 #include <utility>
@@ -19,6 +18,7 @@
 #include "perf/byte_reader.hpp"
 #include "perf/event_names.hpp"
 #include "perf/machine.hpp"
+#include "perf/perf_parts.hpp"
 #include "perf/perf_writer.hpp"
 #include "perf/record_maker.hpp"
 #include "perf/tracing_data.hpp"
@@ -29,6 +29,7 @@
 #include "sampleblk/profile/perf_file.hpp"
 #include "sampleblk/signals.hpp"
 #include "sampling/ring_buffer.hpp"
+#include "symbols/elf_symbols.hpp"
 
 namespace sampleblk::profile {
 
@@ -92,9 +93,10 @@ struct Sampler::Impl {
     std::vector<RingBuffer> rings;
     std::vector<pollfd> polled;
     std::unique_ptr<PerfWriter> writer;
-    std::set<std::string> files;
+    std::map<std::string, std::string> files;  // what is mapped to be executed, with its build id
     SamplerStats stats;
     bool format_lost = true;
+    bool mapped_ids = true;
     bool full = false;
 
     std::thread thread;
@@ -228,6 +230,8 @@ void Sampler::Impl::add_events() {
     tracking.attr.exclude_user = 0;
     tracking.attr.mmap = 1;
     tracking.attr.mmap2 = 1;
+    // By the end its path may be another file's.
+    tracking.attr.build_id = mapped_ids ? 1 : 0;
     // perf's unwinder finds .eh_frame in what is mapped to be read.
     tracking.attr.mmap_data = options.user_stack_bytes != 0 ? 1 : 0;
     tracking.attr.comm = 1;
@@ -311,14 +315,17 @@ void Sampler::Impl::open_all(const std::string& path) {
             }
         }
     };
-    try {
-        attempt();
-    } catch (const SystemError& error) {
-        if (error.code() != EINVAL || !format_lost) {
-            throw;
+    for (;;) {
+        try {
+            attempt();
+            break;
+        } catch (const SystemError& error) {
+            if (error.code() != EINVAL || !mapped_ids) {
+                throw;
+            }
+            // What kernels before 6.0 do not know, and before 5.12.
+            (format_lost ? format_lost : mapped_ids) = false;
         }
-        format_lost = false;  // before 6.0
-        attempt();
     }
     if (opened.empty()) {
         throw SystemError("look at process", "/proc/" + std::to_string(options.pids.front()), ESRCH);
@@ -364,11 +371,15 @@ void Sampler::Impl::look_at(const perf_event_header& header, std::span<const std
             ++stats.throttled;
             break;
         case PERF_RECORD_MMAP2: {
-            in.skip(8 + 24 + 24 + 8);
+            in.skip(8 + 24);
+            std::string id = mapped_build_id(header.misc, in.take(24));
+            in.skip(8);
             const std::string path = in.c_string();
             const bool code = (header.misc & PERF_RECORD_MISC_MMAP_DATA) == 0;
             if (code && path.starts_with('/') && !path.starts_with("//anon") && !path.starts_with("/dev/")) {
-                files.insert(path);
+                if (std::string& known = files[path]; known.empty()) {
+                    known = std::move(id);
+                }
             }
             break;
         }
@@ -515,6 +526,11 @@ SamplerStats Sampler::stop() {
         const bool known = std::ranges::find(trace_points, event.name) != trace_points.end();
         if (event.attr.type == PERF_TYPE_TRACEPOINT && !known) {
             trace_points.push_back(event.name);
+        }
+    }
+    for (auto& [path, id] : impl.files) {
+        if (id.empty()) {
+            id = build_id_of(path);
         }
     }
     impl.writer->finish(impl.files, trace_points.empty() ? std::vector<std::byte>{}

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "sampleblk/error.hpp"
+#include "sampleblk/mapping.hpp"
 #include "sampleblk/profile/perf_file.hpp"
 
 namespace sampleblk::profile {
@@ -107,8 +109,27 @@ std::optional<std::uint64_t> jump_through(std::span<const std::byte> stub) {
 
 }  // namespace
 
-std::string build_id_in_notes(std::span<const std::byte> notes) {
+std::string build_id_text(std::span<const std::byte> bytes) {
     constexpr std::string_view digits = "0123456789abcdef";
+    std::string text;
+    for (const std::byte byte : bytes) {
+        text += digits[std::to_integer<unsigned>(byte) >> 4U];
+        text += digits[std::to_integer<unsigned>(byte) & 15U];
+    }
+    return text;
+}
+
+std::string build_id_of(const std::string& path) {
+    try {
+        const MappedFile mapped(path);
+        const auto info = read_elf_info(mapped.bytes());
+        return info ? info->build_id : std::string();
+    } catch (const SystemError&) {
+        return {};  // gone since, or of another mount namespace
+    }
+}
+
+std::string build_id_in_notes(std::span<const std::byte> notes) {
     while (notes.size() >= sizeof(Elf64_Nhdr)) {
         const auto note = load<Elf64_Nhdr>(notes.data());
         const std::uint64_t name_room = (std::uint64_t{note.n_namesz} + 3) & ~3ULL;
@@ -118,13 +139,7 @@ std::string build_id_in_notes(std::span<const std::byte> notes) {
         }
         const std::byte* name = notes.data() + sizeof(note);
         if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && std::memcmp(name, "GNU", 4) == 0) {
-            std::string id;
-            for (std::uint32_t i = 0; i < std::min<std::uint32_t>(note.n_descsz, 20); ++i) {
-                const auto byte = std::to_integer<unsigned>(name[name_room + i]);
-                id += digits[byte >> 4U];
-                id += digits[byte & 15U];
-            }
-            return id;
+            return build_id_text(std::span(name + name_room, std::min<std::uint32_t>(note.n_descsz, 20)));
         }
         notes = notes.subspan(sizeof(note) + name_room + value_room);
     }

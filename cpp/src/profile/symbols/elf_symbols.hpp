@@ -29,8 +29,14 @@ struct ElfInfo {
     bool has_dwarf = false;  // .debug_info
 };
 
-// The build id among ELF notes, lower-case hex; empty when there is none.
+// A build id's bytes as text, as everything here has it: lower-case hex.
+[[nodiscard]] std::string build_id_text(std::span<const std::byte> bytes);
+
+// The build id among ELF notes; empty when there is none.
 [[nodiscard]] std::string build_id_in_notes(std::span<const std::byte> notes);
+
+// That of a file; empty when it has none, or cannot be read.
+[[nodiscard]] std::string build_id_of(const std::string& path);
 
 // nullopt when the bytes are not an ELF file that we know. Never throws on what they contain.
 [[nodiscard]] std::optional<ElfInfo> read_elf_info(std::span<const std::byte> bytes);

@@ -9,6 +9,7 @@
 #include <ranges>
 
 #include "perf/byte_reader.hpp"
+#include "perf/perf_parts.hpp"
 #include "sampleblk/error.hpp"
 #include "sampleblk/fd.hpp"
 #include "sampleblk/interrupt.hpp"
@@ -299,17 +300,8 @@ void ProfileBuilder::on_mmap(std::span<const std::byte> body, std::uint16_t misc
     mapping.end = mapping.start + length;
     std::string build_id;
     if (second) {
-        const auto identity = in.take(24);
+        build_id = mapped_build_id(misc, in.take(24));
         in.skip(8);  // protection, flags
-        if ((misc & PERF_RECORD_MISC_MMAP_BUILD_ID) != 0 && identity.size() == 24) {
-            constexpr std::string_view digits = "0123456789abcdef";
-            const auto size = std::min<std::size_t>(20, std::to_integer<std::size_t>(identity[0]));
-            for (std::size_t i = 0; i < size; ++i) {
-                const auto byte = std::to_integer<unsigned>(identity[4 + i]);
-                build_id += digits[byte >> 4U];
-                build_id += digits[byte & 15U];
-            }
-        }
     }
     const std::string path = in.c_string();
     if (in.overrun()) {
