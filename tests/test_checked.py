@@ -37,6 +37,16 @@ import sampleblk_lab as lab
         ('command="echo \'a": No closing quotation', lambda: lab.stat("echo 'a")),
         ("an empty command", lambda: lab.record(command=())),
         ("an empty command", lambda: lab.stat(" ")),
+        ("stack_bytes=0", lambda: lab.profile(callgraph="dwarf", stack_bytes=0)),
+        ("stack_bytes=-1", lambda: lab.profile(stack_bytes=-1)),
+        ("kernel='no'", lambda: lab.profile(kernel="no")),  # type: ignore[arg-type]
+        ("children=None", lambda: lab.profile(children=None)),  # type: ignore[arg-type]
+        ("event=7", lambda: lab.profile(event=7)),  # type: ignore[arg-type]
+        (r"events=\[7\]", lambda: lab.profile(events=7)),  # type: ignore[arg-type]
+        (r"events=\[\['a', 'b'\]\]", lambda: lab.profile(events=[["a", "b"]])),  # type: ignore[list-item]
+        ("period=-1", lambda: lab.profile(events=lab.SampleSource("page-faults", period=-1))),
+        ("hz=0", lambda: lab.profile(events=lab.SampleSource("page-faults", hz=0))),
+        ("stacks='no'", lambda: lab.profile(events=lab.SampleSource("a:b", stacks="no"))),  # type: ignore[arg-type]
         ("less_ns=-1", lambda: lab.latency_bins([(100, 1)], less_ns=-1)),
         ("kernel=6.1 .expected a name such as '6.1'", lambda: lab.vm.VM(kernel=6.1)),  # type: ignore[arg-type]
         ("nothing is promised by 5", lambda: lab.crash.checks.promised(5)),  # type: ignore[arg-type]

@@ -104,6 +104,12 @@ def test_a_fork_that_ends_does_not_end_the_sampling_of_its_parent(tmp_path):
     assert done.stdout == b"3\n"
 
 
+def test_more_samples_than_the_kernel_allows_are_refused_with_the_setting():
+    for options in ({"hz": 2**31 - 1}, {"hz": 0, "events": lab.SampleSource("page-faults", hz=2**31 - 1)}):
+        with pytest.raises(lab.InputError, match=r"hz=2147483647 of .*at most \d+, which .*perf_event_max_sample_rate"):
+            lab.profile(pids=os.getpid(), event="cpu-clock", **options).start()
+
+
 def test_what_cannot_be_sampled_is_said():
     with pytest.raises(lab.InputError, match=r"filter 'bogus > 1'.*format"):
         lab.profile(hz=0, events=lab.SampleSource("sched:sched_switch", filter="bogus > 1")).start()
@@ -113,5 +119,5 @@ def test_what_cannot_be_sampled_is_said():
         lab.profile(hz=0, events="sched:no_such_event").start()
     with pytest.raises(lab.InputError, match="page-faults:k where its half is left out"):
         lab.profile(hz=0, pids=os.getpid(), kernel=False, events="page-faults:k").start()
-    with pytest.raises(lab.InputError, match="above 0"):
+    with pytest.raises(lab.InputError, match="period=0"):
         lab.profile(hz=0, pids=os.getpid(), events=lab.SampleSource("page-faults", period=0)).start()

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from sampleblk_lab.tasks import Who
 
 _PAGE = 4096
+_MOST_HZ = 2**31 - 1
+_MOST_STACK = 65528  # as perf_event_open(2) has it
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,15 @@ class SampleSource:
     everywhere: bool | None = None
 
     def _native(self) -> core.SampleSource:
-        everywhere = self.everywhere if self.everywhere is not None else is_trace_point(self.event)
+        everywhere = (
+            is_trace_point(self.event) if self.everywhere is None else checked.flag("everywhere", self.everywhere)
+        )
         return core.SampleSource(
             self.event,
             filter=self.filter or "",
-            period=self.period,
-            frequency_hz=self.hz or 0,
-            stacks=self.stacks,
+            period=checked.count("period", self.period, 1, (1 << 63) - 1),
+            frequency_hz=0 if self.hz is None else checked.count("hz", self.hz, 1, _MOST_HZ),
+            stacks=checked.flag("stacks", self.stacks),
             everywhere=everywhere,
         )
 
@@ -326,29 +330,34 @@ def profile(
     """
     if callgraph not in ("fp", "dwarf", None):
         raise InputError(f"callgraph={callgraph!r}", expected="'fp', 'dwarf' or None")
+    (event,) = checked.names("event", event) if event else [""]
     pages = max(1, -(-core.parse_bytes(str(buffer), "buffer") // _PAGE))
-    chosen: list[str | SampleSource] = [events] if isinstance(events, (str, SampleSource)) else list(events)
+    chosen: list[str | SampleSource] = (
+        list(events) if isinstance(events, Iterable) and not isinstance(events, str) else [events]
+    )
+    checked.names("events", [one for one in chosen if not isinstance(one, SampleSource)])
     sources = [SampleSource(one) if isinstance(one, str) else one for one in chosen]
-    if offcpu:
+    if checked.flag("offcpu", offcpu):
         tasks.require_first_pids("offcpu=True")
         switches = [SampleSource("sched:sched_switch"), SampleSource("sched:sched_waking", stacks=False)]
         sources = switches + [source for source in sources if source.event != "sched:sched_switch"]
-    checked.count("hz", hz, 0, 2**31 - 1)
+    checked.count("hz", hz, 0, _MOST_HZ)
     if not hz and not sources:
         raise InputError(f"hz={hz!r} without events=", expected="samples a second, or what else is sampled, as events")
+    stack = checked.count("stack_bytes", stack_bytes, 1, _MOST_STACK)  # 0 is no copy: by frame pointers
     names = [source.event for source in sources]
     options: dict[str, Any] = {
         "frequency_hz": hz,
-        "event": event or "",
+        "event": event,
         "pids": tasks.ids(pids, jobs_by="pids"),
-        "children": children,
-        "kernel": kernel,
-        "user": user,
+        "children": checked.flag("children", children),
+        "kernel": checked.flag("kernel", kernel),
+        "user": checked.flag("user", user),
         "callchains": callgraph is not None,
-        "user_stack_bytes": stack_bytes if callgraph == "dwarf" else 0,
+        "user_stack_bytes": stack if callgraph == "dwarf" else 0,
         "sources": [source._native() for source in sources],  # noqa: SLF001
         "buffer_pages": 1 << (pages - 1).bit_length(),
         "limit_bytes": core.parse_bytes(str(limit), "limit"),
-        "tracefs": core.tracefs_dir() if any(map(is_trace_point, [event or "", *names])) else "",
+        "tracefs": core.tracefs_dir() if any(map(is_trace_point, [event, *names])) else "",
     }
     return Profiler(options)

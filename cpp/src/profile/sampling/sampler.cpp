@@ -272,6 +272,14 @@ void Sampler::Impl::open_one(std::size_t event, std::int32_t tid, std::int32_t c
             throw UnsupportedError("the event " + events[event].name, "this machine does not count it",
                                    "event='cpu-clock' works everywhere");
         }
+        if (code == EINVAL && events[event].attr.freq != 0) {
+            constexpr auto limit = "/proc/sys/kernel/perf_event_max_sample_rate";
+            const std::string most = read_file(limit);
+            if (events[event].attr.sample_freq > std::stoull(most)) {
+                throw InputError("hz=" + std::to_string(events[event].attr.sample_freq) + " of " + events[event].name,
+                                 "", 0, "at most " + most.substr(0, most.find('\n')) + ", which " + limit + " says");
+            }
+        }
         throw SystemError(what, "", code);
     }
     set_filter(event, fd.get());
