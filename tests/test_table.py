@@ -128,7 +128,9 @@ def test_text_shows_units_metadata_and_cuts_the_middle(table: Table) -> None:
 
 
 def test_html_escapes_what_it_shows() -> None:
-    shown = Table.of({"name": ["<script>"]})._repr_html_()
+    shown = Table.of({"name": ["<script>"], "<b>\n\x1b\udc80": [1]})._repr_html_()
+    assert shown.isprintable()
+    assert "&lt;b&gt;\\n\\x1b\\udc80</th>" in shown
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown
 

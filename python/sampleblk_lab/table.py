@@ -418,7 +418,7 @@ class Table:
         rows = [[_shown(column[number]) for column in columns] for number in numbers]
         if cut:
             rows.insert(most // 2, ["…"] * len(columns))
-        heads = [f"{column.name} [{column.unit}]" if column.unit else column.name for column in columns]
+        heads = [readable(f"{column.name} [{column.unit}]" if column.unit else column.name) for column in columns]
         return heads, rows, [column.categories is None for column in columns]
 
     def __repr__(self) -> str:
