@@ -487,6 +487,8 @@ def test_a_statement_keeps_its_own_quotes(shell: InteractiveShell, statement: st
         ("bpftrace", "", "either --run 'a statement', or --seconds how long"),
         ("bpftrace", "x --run f() --seconds 1", "either --run 'a statement', or --seconds how long"),
         ("bpftrace", "a-b --seconds 1", "'a-b' is not a name of a variable"),
+        ("bpftrace", "--seconds nan", "--seconds=nan"),
+        ("bpftrace", "--seconds -1", "--seconds=-1"),
     ],
 )
 def test_a_magic_s_options_are_checked(magic: str, line: str, said: str) -> None:

@@ -16,6 +16,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.display import display as _display
 
 import sampleblk_lab as lab
+from sampleblk_lab import checked
 from sampleblk_lab.errors import InputError
 
 if TYPE_CHECKING:
@@ -193,6 +194,11 @@ class SampleblkMagics(Magics):
         name = _name(options.name, "%%bpftrace")
         if (options.run is None) == (options.seconds is None):
             raise UsageError("%%bpftrace: either --run 'a statement', or --seconds how long")
+        if options.seconds is not None:
+            try:
+                checked.seconds("--seconds", options.seconds)
+            except InputError as error:
+                raise UsageError(f"%%bpftrace: {error}") from None
         script = lab.bpf(cell.strip(), unsafe=options.unsafe)
         with self._kept(name, script, lambda: script.output):
             if options.run is not None:
