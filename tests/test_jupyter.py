@@ -449,6 +449,16 @@ def test_what_was_recorded_of_a_cell_that_raises_is_kept(shell: InteractiveShell
     assert isinstance(shell.user_ns["kept"], _Recorded)
 
 
+@pytest.mark.parametrize("cell", ["1 / 0", "x = [1"])
+def test_the_error_of_a_cell_is_shown_once(
+    shell: InteractiveShell, cell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell.run_line_magic("colors", "nocolor")
+    for code in (f"%%sblk_trace\n{cell}", cell):
+        assert not shell.run_cell(code).success
+        assert len(re.findall("^(?:ZeroDivision|Syntax)Error: ", capsys.readouterr().out, re.M)) == 1
+
+
 def test_what_another_cell_has_found_is_not_what_one_did_that_could_not_begin(
     shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,7 +77,13 @@ class SampleblkMagics(Magics):
 
     def _run(self, code: str) -> None:
         shell: Any = self.shell
-        shell.run_cell(code).raise_error()
+        # Its error is raised, and so shown at the magic's own end: this would be the first of two times.
+        shown, shell._showtraceback = shell._showtraceback, lambda *_: None  # noqa: SLF001 IPython's own override
+        try:
+            result = shell.run_cell(code)
+        finally:
+            shell._showtraceback = shown  # noqa: SLF001
+        result.raise_error()
 
     @contextlib.contextmanager
     def _kept(
