@@ -15,12 +15,13 @@ constexpr std::uint16_t kMagic = 0xeb9f;
 constexpr std::size_t kHeader = 24;
 constexpr std::size_t kHead = 12;
 
+// Seven bits and 24 since 7.1; the bits that five and 16 left between them were zero.
 BtfKind kind_of(std::uint32_t info) {
-    return static_cast<BtfKind>(info >> 24U & 0x1fU);
+    return static_cast<BtfKind>(info >> 24U & 0x7fU);
 }
 
 std::uint32_t length_of(std::uint32_t info) {
-    return info & 0xffffU;
+    return info & 0xffffffU;
 }
 
 // Bytes after a type's head; SIZE_MAX for a kind that we do not know.
@@ -70,6 +71,9 @@ Btf::Btf(std::vector<std::byte> bytes, std::string source, std::shared_ptr<const
     if (magic != kMagic) {
         throw FormatError(source_, 0, "the magic 0xeb9f of BTF in this machine's byte order");
     }
+    if (all[2] != std::byte{1}) {
+        throw FormatError(source_, 2, "version 1 of BTF");
+    }
     std::uint32_t header[5];  // header length, offset and length of types, of strings
     std::memcpy(header, all.data() + 4, sizeof(header));
     const auto part = [&](std::uint64_t offset, std::uint64_t length) {
@@ -83,6 +87,9 @@ Btf::Btf(std::vector<std::byte> bytes, std::string source, std::shared_ptr<const
     strings_ = part(header[3], header[4]);
     if (strings_.empty() || strings_.back() != std::byte{0}) {
         throw FormatError(source_, 20, "a string section that ends in a NUL");
+    }
+    if (!base_ && strings_.front() != std::byte{0}) {
+        throw FormatError(source_, header[0] + header[3], "an empty first string, the name of what has none");
     }
     if (base_) {
         first_ = base_->end();

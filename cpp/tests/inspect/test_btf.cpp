@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "sampleblk/error.hpp"
 #include "sampleblk/inspect/btf.hpp"
@@ -12,10 +12,10 @@ namespace sampleblk::inspect {
 namespace {
 
 // A file of these words of types and this text of names.
-std::vector<std::byte> made(std::initializer_list<std::uint32_t> types, const std::string& names) {
+std::vector<std::byte> made(const std::vector<std::uint32_t>& types, const std::string& names) {
     const auto length = static_cast<std::uint32_t>(types.size() * 4);
     std::vector<std::uint32_t> words{0x0001eb9f, 24, 0, length, length, static_cast<std::uint32_t>(names.size())};
-    words.insert(words.end(), types);
+    words.insert(words.end(), types.begin(), types.end());
     std::vector<std::byte> out(words.size() * 4 + names.size());
     std::memcpy(out.data(), words.data(), words.size() * 4);
     std::memcpy(out.data() + words.size() * 4, names.data(), names.size());
@@ -88,6 +88,24 @@ TEST(Btf, AModuleGoesOnWhereTheKernelEnds) {
     EXPECT_EQ(module.enumerations_of("RED"), std::vector<std::uint32_t>{3});
 }
 
+// include/uapi/linux/btf.h of 7.1: 24 bits of parts and seven of kind, where there were 16 and five.
+TEST(Btf, MorePartsThanSixteenBitsCount) {
+    constexpr std::uint32_t parts = 65536 + 3;
+    std::vector<std::uint32_t> words{0, info(BtfKind::enumeration, parts), 4};
+    for (std::uint32_t i = 0; i < parts; ++i) {
+        words.insert(words.end(), {i + 1 == parts ? 1U : 0U, i});
+    }
+    words.insert(words.end(), {1, info(BtfKind::type_definition), 1});
+    const Btf file(made(words, std::string("\0LAST\0", 6)), "many");
+    ASSERT_EQ(file.end(), 3U);
+    ASSERT_EQ(file.type(1).members.size(), parts);
+    EXPECT_EQ(file.type(1).members.back().name, "LAST");
+    EXPECT_EQ(file.type(1).members.back().value, parts - 1);
+    EXPECT_EQ(file.type(2).type, 1U);
+    const auto kind = static_cast<BtfKind>(32 + static_cast<std::uint32_t>(BtfKind::pointer));
+    EXPECT_THROW(Btf(made({0, info(kind), 0}, std::string("\0", 1)), "kind"), FormatError);
+}
+
 TEST(Btf, DamageIsRefusedAndSaysWhere) {
     EXPECT_THROW(Btf({}, "empty"), FormatError);
     auto bytes = small();
@@ -99,6 +117,10 @@ TEST(Btf, DamageIsRefusedAndSaysWhere) {
     EXPECT_THROW(Btf(made({1, info(static_cast<BtfKind>(30)), 0}, std::string("\0", 1)), "kind"), FormatError);
     EXPECT_THROW(Btf(made({99, info(BtfKind::pointer), 0}, std::string("\0", 1)), "name"), FormatError);
     EXPECT_THROW((void)Btf(small(), "small").type(5), FormatError);
+    bytes = small();
+    bytes[2] = std::byte{2};
+    EXPECT_THROW(Btf(bytes, "version"), FormatError);
+    EXPECT_THROW(Btf(made({0, info(BtfKind::pointer), 0}, std::string("int\0", 4)), "unnamed"), FormatError);
 }
 
 }  // namespace
