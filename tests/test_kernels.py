@@ -27,7 +27,7 @@ def _bzimage(payload: bytes, release: str = "6.1.0-test") -> bytes:
     """As little of a bzImage as the boot protocol asks for."""
     header = bytearray(1024)
     header[0x1F1] = 1
-    header[0x1FE:0x200] = b"\x55\xaa"
+    header[0x1FE:0x206] = b"\x55\xaa\0\0HdrS"
     struct.pack_into("<H", header, 0x20E, 0x100)
     header[0x300 : 0x300 + len(release) + 7] = release.encode() + b" (me) \0"
     struct.pack_into("<II", header, 0x248, 0, len(payload))
@@ -155,6 +155,33 @@ def test_only_plain_images_are_kernels() -> None:
     assert taken("linux-image-6.12.117+deb12-amd64")
     for other in ("6.1.0-56-rt-amd64", "6.1.0-56-cloud-amd64", "6.1.0-56-amd64-dbg", "6.12-amd64", "amd64"):
         assert not taken(f"linux-image-{other}"), other
+
+
+@pytest.mark.parametrize("length", [512, 1 << 17])
+def test_the_boot_sector_of_a_disk_is_no_kernel(tmp_path: Path, length: int) -> None:
+    disk = tmp_path / "disk.img"
+    disk.write_bytes((bytes(510) + b"\x55\xaa").ljust(length, b"x"))
+    with pytest.raises(FormatError, match="boot signature of a bzImage"):
+        kernels.resolve(str(disk))
+
+
+@pytest.mark.parametrize(
+    ("at", "changed", "said"),
+    [
+        (4, b"\1", "a vmlinux of x86-64"),
+        (18, b"\xb7", "a vmlinux of x86-64"),  # EM_AARCH64
+        (32, b"\xff" * 8, "1 program headers"),
+    ],
+)
+def test_the_headers_of_a_vmlinux_are_looked_at(tmp_path: Path, at: int, changed: bytes, said: str) -> None:
+    header = bytearray(struct.pack("<4sBBB9xHHIQQQIHHH6x", b"\x7fELF", 2, 1, 1, 2, 62, 1, 0, 64, 0, 0, 64, 56, 1))
+    vmlinux = tmp_path / "vmlinux"
+    vmlinux.write_bytes(header + bytes(56))
+    image.check(vmlinux)
+    header[at : at + len(changed)] = changed
+    vmlinux.write_bytes(header + bytes(56))
+    with pytest.raises(FormatError, match=said):
+        image.check(vmlinux)
 
 
 def test_a_kernel_folder_must_have_one_image(tmp_path: Path) -> None:

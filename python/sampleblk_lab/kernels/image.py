@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _ELF = b"\x7fELF"
+# The fields of a bzImage that we read end here (Documentation/arch/x86/boot.rst).
+_SETUP = 0x250
 _BANNER = re.compile(rb"Linux version ([\w.+~-]+) \(")
 
 
@@ -76,10 +78,15 @@ def _decompress(payload: bytes, path: Path) -> bytes:
     return unpacked
 
 
+def _check_setup(image: bytes, path: Path) -> None:
+    """Raises FormatError where an image does not begin as a bzImage does: the boot sector of a disk is none."""
+    if len(image) < _SETUP or image[0x1FE:0x200] != b"\x55\xaa" or image[0x202:0x206] != b"HdrS":
+        raise FormatError(str(path), 0x1FE, "the boot signature of a bzImage, or an ELF vmlinux")
+
+
 def _payload(image: bytes, path: Path) -> bytes:
     """The compressed kernel in a bzImage: Documentation/arch/x86/boot.rst, setup_sects and payload_offset."""
-    if len(image) < 0x250 or image[0x1FE:0x200] != b"\x55\xaa":
-        raise FormatError(str(path), 0x1FE, "the boot signature of a bzImage, or an ELF vmlinux")
+    _check_setup(image, path)
     setup_sectors = image[0x1F1] or 4
     offset, length = struct.unpack_from("<II", image, 0x248)
     start = (setup_sectors + 1) * 512 + offset
@@ -108,12 +115,14 @@ def check(image: Path) -> None:
     """
     size = image.stat().st_size
     with image.open("rb") as file:
-        head = file.read(0x250)
+        head = file.read(_SETUP)
         if head.startswith(_ELF):
             if len(head) < 64:
                 raise FormatError(str(image), len(head), "an ELF header of 64 bytes")
+            if (head[4:6], head[18:20]) != (b"\2\1", b"\x3e\0"):  # EI_CLASS, EI_DATA, e_machine
+                raise FormatError(str(image), 4, "a vmlinux of x86-64")
             programs, entry, count = struct.unpack_from("<Q", head, 32)[0], *struct.unpack_from("<HH", head, 54)
-            file.seek(programs)
+            file.seek(min(programs, size))
             table = file.read(entry * count)
             if entry < 56 or len(table) < entry * count:
                 raise FormatError(str(image), programs, f"{count} program headers of an ELF vmlinux")
@@ -122,11 +131,10 @@ def check(image: Path) -> None:
                 for at in range(0, len(table), entry)
             ]
             needed = max(ends, default=0)
-        elif len(head) == 0x250 and head[0x1FE:0x200] == b"\x55\xaa" and head[0x202:0x206] == b"HdrS":
+        else:
+            _check_setup(head, image)
             # setup_sects of 512 bytes behind the boot sector, then syssize paragraphs (boot.rst).
             needed = ((head[0x1F1] or 4) + 1) * 512 + struct.unpack_from("<I", head, 0x1F4)[0] * 16
-        else:
-            raise FormatError(str(image), 0, "an ELF vmlinux, or a bzImage's boot sector")
     if size < needed:
         raise FormatError(str(image), size, f"a kernel image of {needed} bytes: it is cut off")
 
@@ -156,8 +164,7 @@ def release_of(image: Path) -> str:
             if banner is None:
                 raise FormatError(str(image), 0, 'a vmlinux, which has "Linux version" in it')
             return banner[1].decode()
-    if data[0x1FE:0x200] != b"\x55\xaa":
-        raise FormatError(str(image), 0x1FE, "an ELF vmlinux, or the boot signature of a bzImage")
+    _check_setup(data, image)
     at = struct.unpack_from("<H", data, 0x20E)[0] + 0x200
     words = data[at : data.find(b"\0", at)].split()
     if not words:
