@@ -200,6 +200,12 @@ def test_a_build_tree_is_a_kernel(tmp_path: Path) -> None:
     configured.write_text("7.0.0-next\n")
     with pytest.raises(InputError, match=r"bzImage of 7\.0\.0-mine, and is configured as 7\.0\.0-next"):
         kernels.resolve(str(tmp_path))
+    configured.write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match=r"bzImage of 7\.0\.0-mine"):
+        kernels.resolve(str(tmp_path))
+    configured.unlink()
+    with pytest.raises(InputError, match=r"has no include/config/kernel\.release .*make bzImage modules"):
+        kernels.resolve(str(tmp_path))
 
 
 def test_a_folder_s_kernel_is_the_image_s_whatever_its_name(tmp_path: Path) -> None:

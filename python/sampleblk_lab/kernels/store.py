@@ -190,8 +190,14 @@ def _from_path(path: Path) -> Kernel:
     """A kernel of the user's own: an image file, a build tree, or a folder with ``boot`` and ``lib/modules``."""
     if path.is_dir():
         built = path / "arch/x86/boot/bzImage"
-        if built.exists():
-            release = (path / "include/config/kernel.release").read_text().strip()
+        if built.is_file():
+            configured = path / "include/config/kernel.release"
+            if not configured.is_file():
+                raise InputError(
+                    f"kernel tree '{path}' has no include/config/kernel.release",
+                    expected="a tree as it was built: make bzImage modules",
+                )
+            release = configured.read_text(errors="replace").strip()
             with contextlib.suppress(FormatError):  # check() says what is wrong with an image
                 if (its := image.release_of(built)) != release:
                     raise InputError(
