@@ -219,8 +219,13 @@ def test_the_status_of_a_command(bisect: Bisect, command: str, status: int, said
         ("import pytest\ndef test_vm(): pass\ndef test_here(): pytest.skip('no')", 0, "the tests passed"),
         ("import pytest\n@pytest.mark.in_vm\ndef test_it(): assert 0", 125, "or the VM did not start"),
         ("", 128, "it found no tests (status 5)"),
-        ("import not_there", 128, "did not collect its tests (status 2)"),
-        ("import os\ndef test_it(): os._exit(1)", 1, "a test failed"),
+        (
+            "import not_there",
+            128,
+            "did not collect its tests, or could not keep or compare what they measured (status 2)",
+        ),
+        ("import os\ndef test_it(): os._exit(1)", 128, "no session of it with this kernel came to its end (status 1)"),
+        ("import os\ndef test_a(): pass\ndef test_it(): os._exit(0)", 128, "came to its end (status 0)"),
         ("import os, signal\ndef test_it(): os.kill(os.getpid(), signal.SIGKILL)", 128, "ended by signal 9"),
     ],
 )
@@ -233,6 +238,79 @@ def test_what_pytest_says(bisect: Bisect, tmp_path: Path, test: str, status: int
     )
     words = ["-c", os.devnull, "--rootdir", str(tmp_path), *QUICK, "--sblk-memory=17M"]
     assert bisect("--", sys.executable, "-m", "pytest", *words, str(path)) == status
+    assert said in bisect.said
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["--version"], 0),
+        (["--fixtures"], 0),
+        (["-p", "no:sampleblk_lab.pytest_plugin.verdict", "test_one.py"], 0),
+    ],
+)
+def test_pytest_that_judges_nothing(bisect: Bisect, tmp_path: Path, words: list[str], status: int) -> None:
+    (tmp_path / "test_one.py").write_text("import pytest\ndef test_it(): pytest.skip('needs Linux 9')\n")
+    words = [str(tmp_path / word) if word.endswith(".py") else word for word in words]
+    ini = ["-c", os.devnull, "--rootdir", str(tmp_path)]
+    assert bisect("--", sys.executable, "-m", "pytest", *ini, *QUICK, *words) == 128
+    assert f"no session of it with this kernel came to its end (status {status})" in bisect.said
+
+
+def test_a_python_without_pytest_stops_git(bisect: Bisect, tmp_path: Path) -> None:
+    """It ends with 1, as a test that fails."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
+    assert bisect("--", str(tmp_path / "bare/bin/python"), "-m", "pytest") == 128
+    assert "no session of it with this kernel came to its end (status 1)" in bisect.said
+
+
+@pytest.mark.parametrize(
+    ("test", "status", "said"),
+    [
+        ("pass", 128, "did not collect its tests"),
+        ("assert 0", 1, "a test failed"),
+    ],
+)
+def test_a_file_that_is_not_collected_is_no_test_that_failed(
+    bisect: Bisect, tmp_path: Path, test: str, status: int, said: str
+) -> None:
+    (tmp_path / "test_one.py").write_text(f"def test_it(): {test}\n")
+    (tmp_path / "test_two.py").write_text("import not_there\n")
+    words = ["-c", os.devnull, "--rootdir", str(tmp_path), *QUICK, "--continue-on-collection-errors"]
+    assert bisect("--", sys.executable, "-m", "pytest", *words, str(tmp_path)) == status
+    assert said in bisect.said
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "said"),
+    [
+        ("faster", 0, "the tests passed"),
+        ("slower", 1, "a test failed"),
+        ("of another unit", 128, "or could not keep or compare what they measured"),
+        ("not kept", 128, "or could not keep or compare what they measured"),
+    ],
+)
+def test_only_what_is_slower_fails_by_what_it_measured(
+    bisect: Bisect, tmp_path: Path, kind: str, status: int, said: str
+) -> None:
+    path = tmp_path / "test_one.py"
+    words = ["-c", os.devnull, "--rootdir", str(tmp_path), *QUICK, str(path)]
+
+    def measures(value: int, unit: str) -> None:
+        path.write_text(
+            "import itertools\n"
+            "def test_it(measure):\n"
+            f"    values = itertools.cycle([{value} * factor for factor in (0.99, 1.0, 1.01)])\n"
+            f"    measure(lambda: next(values), unit={unit!r})\n"
+        )
+
+    measures(100, "us")
+    assert bisect("--", sys.executable, "-m", "pytest", "--sblk-save=before", *words) == 0
+    measures({"faster": 80, "slower": 130}.get(kind, 100), "ns" if kind == "of another unit" else "us")
+    if kind == "not kept":
+        (tmp_path / "runs/latest").write_text("a file")
+    gate = ["--sblk-compare=before", "--sblk-fail-slower"]
+    assert bisect("--", sys.executable, "-m", "pytest", *gate, *words) == status
     assert said in bisect.said
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sampleblk_lab import interrupts
 from sampleblk_lab.errors import InputError, SampleblkError
 from sampleblk_lab.kernels import tree as kernel_tree
-from sampleblk_lab.paths import CacheError, in_home
+from sampleblk_lab.paths import CacheError, in_home, scratch_directory
 from sampleblk_lab.progress import note
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _OTHER_KERNELS = ("--sblk-kernel", "--sblk-host")
 
 # What `pytest` ends with besides 0 and 1 (pytest.ExitCode).
 _NO_JUDGEMENT = {
-    2: "it was interrupted, or did not collect its tests",
+    2: "it was interrupted, did not collect its tests, or could not keep or compare what they measured",
     3: "it had an internal error",
     4: "it was called wrongly",
     5: "it found no tests",
@@ -119,8 +119,13 @@ def _judge(words: Sequence[str], options: argparse.Namespace) -> Verdict:
     except SampleblkError as error:
         return Verdict(SKIP, f"it does not boot, or its driver does not build: {error}")
     note(f"kernel bisect: Linux {release} boots; {shlex.join(words)}")
-    status = interrupts.run(list(words), end_factor=interrupts.END_FACTOR, env=environment)
-    return _verdict_of_pytest(status) if _is_pytest(words) else _verdict_of(words, status)
+    with scratch_directory("bisect") as folder:
+        judged = folder / "judged"
+        environment["SAMPLEBLK_JUDGED"] = str(judged)  # made by a session that has (pytest_plugin/verdict.py)
+        status = interrupts.run(list(words), end_factor=interrupts.END_FACTOR, env=environment)
+        if not _is_pytest(words):
+            return _verdict_of(words, status)
+        return _verdict_of_pytest(status, has_judged=judged.exists())
 
 
 def _is_pytest(words: Sequence[str]) -> bool:
@@ -158,7 +163,12 @@ def _boot(kernel: str) -> str:
         return machine.kernel.release
 
 
-def _verdict_of_pytest(status: int) -> Verdict:
+def _verdict_of_pytest(status: int, *, has_judged: bool) -> Verdict:
+    if status in (GOOD, BAD) and not has_judged:
+        # As of a Python that has no pytest, or of `pytest --version`, or under a sudo that drops the environment.
+        return Verdict(
+            STOP, f"pytest gave no verdict: no session of it with this kernel came to its end (status {status})"
+        )
     if status in (GOOD, BAD):
         return Verdict(status, "a test failed" if status else "the tests passed")
     if status == SKIP:

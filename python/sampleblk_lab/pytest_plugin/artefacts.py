@@ -65,6 +65,8 @@ class Session:
         self.base: list[Stored] = []
         self.rows: list[Row] | None = None
         self.failures: list[str] = []
+        #: Whether one of these was measured to be slower; the others could not be compared.
+        self.slower = False
         #: Tests that this session collected and left out (``-k``, ``-m``, ``--deselect``), and how the others ended.
         self.deselected: set[str] = set()
         self.outcomes: dict[str, str] = {}
@@ -208,6 +210,7 @@ class Session:
         self.rows = rows
         failing = sets.failures(rows, allow_new=self.config.getoption("--sblk-allow-new"))
         self.failures = [f"{row.name}: {row.refused or row.verdict}" for row in failing]
+        self.slower = any(row.comparison is not None for row in failing)
         if all(row.new for row in rows):
             self.failures.append("nothing was measured that the set has")
 

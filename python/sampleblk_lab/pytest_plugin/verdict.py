@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
-from sampleblk_lab.pytest_plugin import options, selection
+from sampleblk_lab.pytest_plugin import artefacts, options, selection
 
 #: The exit status of such a session: what git-bisect(1) skips a commit for.
 NOT_TESTED = 125
@@ -38,12 +39,21 @@ def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Ends the session as not tested if all was skipped or left out, or nothing failed but the start of VMs."""
+    """Ends the session as not tested if all was skipped or left out, or nothing failed but the start of VMs.
+
+    One in which no test failed, and none was slower, ends as one that was interrupted: what failed it is the collection
+    of some files, the coverage, or results that could not be kept or compared.
+    """
+    if selection.in_vm() or hasattr(session.config, "workerinput"):
+        return
     found = session.config.stash.get(_RAN, {})
     # Where there are tests for VMs, others say nothing of the kernel.
     nothing_ran = session.exitstatus == pytest.ExitCode.OK and not found.get(True, found.get(False, False))
-    # Without any that failed, what was measured is what failed the session.
-    no_start = session.config.stash.get(_FAILED, set()) == {False}
-    no_start = no_start and session.exitstatus == pytest.ExitCode.TESTS_FAILED
-    if (nothing_ran or no_start) and not selection.in_vm():
+    failed = session.config.stash.get(_FAILED, set())
+    some_failed = session.exitstatus == pytest.ExitCode.TESTS_FAILED
+    if nothing_ran or (some_failed and failed == {False}):
         session.exitstatus = NOT_TESTED
+    elif some_failed and not failed and (session.testsfailed or not artefacts.session_of(session.config).slower):
+        session.exitstatus = pytest.ExitCode.INTERRUPTED
+    elif session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        Path(os.environ["SAMPLEBLK_JUDGED"]).touch()
