@@ -422,7 +422,13 @@ def test_a_configuration_is_told_what_it_lacks(tmp_path: Path, capsys: pytest.Ca
     }
     assert config.missing(everything + "# CONFIG_XFS_FS is not set\n") == {"file systems": ["CONFIG_XFS_FS"]}
     assert config.missing("# CONFIG_XFS_FS is not set\n" + everything + "# CONFIG_XFS_FS=n\n") == {}
+    # As Kconfig reads them, by the first letter; the console goes with a module of its driver.
+    assert config.missing(everything.replace("\n", " \t\n").replace("CONFIG_9P_FS=y", "CONFIG_9P_FS=yes")) == {}
+    assert config.missing(everything + "# CONFIG_XFS_FS is not set \n") == {"file systems": ["CONFIG_XFS_FS"]}
+    assert config.missing(everything + "CONFIG_SERIAL_8250=m\n") == {"a virtual machine": ["CONFIG_SERIAL_8250"]}
     own = tmp_path / "own.config"
+    own.write_text(everything.replace("\n", "\r\n"))
+    assert main(["kernel", "config", str(own)]) == 0
     own.write_text(everything.replace("CONFIG_9P_FS=y\n", "CONFIG_9P_FS_X=y\n"))
     assert main(["kernel", "config", str(own)]) == 1
     assert capsys.readouterr().out == "# for a virtual machine\nCONFIG_9P_FS=y\n"
@@ -434,6 +440,24 @@ def test_a_configuration_is_told_what_it_lacks(tmp_path: Path, capsys: pytest.Ca
     assert main(["kernel", "config", str(own)]) == 2
     said = capsys.readouterr()
     assert (said.out, "own.config: at byte 0: expected a vmlinux" in said.err) == ("", True)
+
+
+def test_without_modules_an_option_that_is_one_is_lacking(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the command that the refusal names."""
+    (tmp_path / "arch/x86/boot").mkdir(parents=True)
+    (tmp_path / "arch/x86/boot/bzImage").write_bytes(_bzimage(bytes(16)))
+    (tmp_path / "include/config").mkdir(parents=True)
+    (tmp_path / "include/config/kernel.release").write_text("6.1.0-test\n")
+    everything = config.fragment(config.missing())
+    (tmp_path / ".config").write_text(everything.replace("CONFIG_OVERLAY_FS=y", "CONFIG_OVERLAY_FS=m"))
+    tree = kernels.resolve(str(tmp_path))
+    with pytest.raises(UnsupportedError, match="does not have built in what a VM needs: CONFIG_OVERLAY_FS;") as caught:
+        store.check(tree)
+    assert f"`sampleblk-lab kernel config {tmp_path}` prints" in caught.value.remedy
+    assert main(["kernel", "config", str(tmp_path)]) == 1
+    assert capsys.readouterr().out == "# for a virtual machine\nCONFIG_OVERLAY_FS=y\n"
+    (tmp_path / "lib/modules/6.1.0-test").mkdir(parents=True)
+    assert main(["kernel", "config", str(tmp_path)]) == 0
 
 
 def test_debian_s_kernels_have_what_experiments_want(capsys: pytest.CaptureFixture[str]) -> None:

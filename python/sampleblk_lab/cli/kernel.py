@@ -69,8 +69,10 @@ def _fetch(options: argparse.Namespace) -> int:
 
 def _config(options: argparse.Namespace) -> int:
     text = config.read(Path(options.name)) if options.name is not None and Path(options.name).is_file() else None
+    modules = True
     if options.name is not None and text is None:
         kernel = kernels.resolve(options.name, download=False)
+        modules = kernel.modules is not None
         text = config.find(kernel.configurations, kernel.image)
         if text is None:
             raise UnsupportedError(
@@ -78,7 +80,7 @@ def _config(options: argparse.Namespace) -> int:
                 f"it is neither in a build tree, nor beside {kernel.image}, nor in it",
                 "give the .config that it was built with",
             )
-    lacking = config.missing(text or "")
+    lacking = config.missing(text or "", modules=modules)
     if lacking or options.json:
         show(options, lacking, config.fragment(lacking).rstrip("\n"))
     return 1 if lacking and options.name is not None else 0

@@ -30,6 +30,7 @@ BUILT_IN = (
     "CONFIG_DEVTMPFS",
     "CONFIG_PCI",
     "CONFIG_PROC_FS",
+    "CONFIG_SERIAL_8250",  # as a module it takes the console's option away
     "CONFIG_SERIAL_8250_CONSOLE",
     "CONFIG_SYSFS",
     "CONFIG_TMPFS",
@@ -43,7 +44,6 @@ _BEHIND = (
     "CONFIG_NET",
     "CONFIG_NETWORK_FILESYSTEMS",
     "CONFIG_NET_9P",
-    "CONFIG_SERIAL_8250",
     "CONFIG_SHMEM",
     "CONFIG_TTY",
     "CONFIG_VIRTIO_MENU",
@@ -106,23 +106,32 @@ def find(places: Iterable[Path], image_too: Path | None = None) -> str | None:
 
 
 def _chosen(text: str) -> dict[str, str]:
-    """The options and their values; of several lines about one the last counts, as for Kconfig."""
-    lines = re.finditer(r"^(?:(CONFIG_\w+)=(\S+)|# (CONFIG_\w+) is not set)$", text, re.MULTILINE)
+    """The options and their values; of several lines about one the last counts, as for Kconfig.
+
+    It looks at the first letter of a value (scripts/kconfig/confdata.c, conf_set_sym_val()): blanks may follow.
+    """
+    lines = re.finditer(r"^(?:(CONFIG_\w+)=(.)|# (CONFIG_\w+) is not set[ \t]*$)", text, re.MULTILINE)
     return {line[1] or line[3]: line[2] or "n" for line in lines}
 
 
-def missing(text: str = "") -> dict[str, list[str]]:
+def _lacking(chosen: Mapping[str, str], options: Iterable[str], *, modules: bool) -> list[str]:
+    return [
+        option
+        for option in options
+        if chosen.get(option) not in (("y", "m") if modules and option not in BUILT_IN else ("y",))
+    ]
+
+
+def missing(text: str = "", *, modules: bool = True) -> dict[str, list[str]]:
     """What a configuration lacks for a VM, and for experiments in it: options, by what they are for.
 
     Args:
         text: The configuration; empty: everything.
+        modules: The kernel's modules are at hand, or will be.
     """
     chosen = _chosen(text)
     groups = {"a virtual machine": (*_BEHIND, *BUILT_IN, *MODULES.values()), **_WANTED}
-    found = {
-        purpose: [option for option in options if chosen.get(option) not in ("y", "m")]
-        for purpose, options in groups.items()
-    }
+    found = {purpose: _lacking(chosen, options, modules=modules) for purpose, options in groups.items()}
     return {purpose: options for purpose, options in found.items() if options}
 
 
@@ -153,9 +162,4 @@ def lacks(text: str, *, modules: bool) -> list[str]:
         text: The configuration.
         modules: The kernel's modules are at hand.
     """
-    chosen = _chosen(text)
-    return [
-        option
-        for option in (*BUILT_IN, *MODULES.values())
-        if chosen.get(option) not in (("y", "m") if modules and option not in BUILT_IN else ("y",))
-    ]
+    return _lacking(_chosen(text), (*BUILT_IN, *MODULES.values()), modules=modules)

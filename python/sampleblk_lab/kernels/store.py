@@ -276,7 +276,11 @@ def missing_options(kernel: Kernel, *, inside: bool) -> list[str]:
 
 def _remedy(kernel: Kernel, *, known: bool) -> str:
     """What to do about options that are missing."""
-    named = next((path for path in kernel.configurations if path.is_file()), kernel.image)
+    named = kernel.image
+    if kernel.modules is not None:
+        named = next((path for path in kernel.configurations if path.is_file()), named)
+    elif kernel.build is not None and named.is_relative_to(kernel.build):
+        named = kernel.build
     command = f"sampleblk-lab kernel config {shlex.quote(str(named))}" if known else "sampleblk-lab kernel config"
     built = f"build it with these options; `{command}` prints all that it should have, as a fragment to merge"
     if kernel.modules is not None:
