@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from sampleblk_lab import kernels
+from sampleblk_lab.cli.main import main
 from sampleblk_lab.errors import FormatError, UnsupportedError
 from sampleblk_lab.kernels import Kernel, config, driver, image, store
 from sampleblk_lab.paths import CacheError, cache_root, write_atomically
-from sampleblk_lab.vm import VM, BootError, GuestLostError, initramfs, template
+from sampleblk_lab.vm import VM, BootError, GuestLostError, accel, initramfs, qemu, template
 from support import RunsInVM
 
 
@@ -172,6 +173,69 @@ def test_a_damaged_kernel_json_is_fetched_again(own_cache: Path, text: str) -> N
     (_image(own_cache).parent / "kernel.json").write_text(text)
     assert kernels.installed() == []
     assert json.loads((kernels.resolve("6.1").image.parent / "kernel.json").read_text())["image_bytes"]
+
+
+@pytest.mark.parametrize("key", ["suite", "version", "tools", "image_bytes"])
+def test_a_kernel_json_that_lacks_something_is_fetched_again(own_cache: Path, key: str) -> None:
+    path = _image(own_cache).parent / "kernel.json"
+    about = json.loads(path.read_text())
+    for other in ({name: value for name, value in about.items() if name != key}, {**about, key: ["?"]}):
+        path.write_text(json.dumps(other))
+        if key not in other or key in ("tools", "image_bytes"):
+            assert kernels.installed() == []
+            assert store.damaged() == [path.parent]
+        assert main(["kernel", "list"]) == 0
+        kernels.resolve("6.1")
+
+
+@pytest.mark.parametrize("name", ["lib", "usr"])
+def test_a_kernel_that_lost_its_modules_or_headers_is_fetched_again(own_cache: Path, name: str) -> None:
+    (_image(own_cache).parent / name).unlink()
+    assert store.damaged() == [_image(own_cache).parent]
+    kernel = kernels.resolve("6.1")
+    assert kernel.modules is not None
+    assert kernel.build is not None
+    assert (kernel.modules / "modules.dep").exists()
+    assert (kernel.build / "Makefile").exists()
+
+
+def test_a_kernel_whose_compiler_is_lost_is_fetched_again(own_cache: Path) -> None:
+    path = _image(own_cache).parent / "kernel.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "tools": "tools/lost/usr/bin"}))
+    assert kernels.installed() == []
+    assert kernels.resolve("6.1").tools is None
+
+
+def test_what_is_no_text_in_the_cache_is_asked_anew(own_cache: Path) -> None:
+    garbage = b"\xff\xfe\0"
+    found = qemu.find()
+    noted = own_cache / "kernels/bookworm.release"
+    noted.write_bytes(garbage)
+    assert kernels.resolve("bookworm").release == kernels.resolve("6.1").release
+    noted.unlink()
+    (own_cache / "qemu").unlink(missing_ok=True)
+    (own_cache / "qemu").mkdir()
+    qemu._version(found.program)
+    [version] = (own_cache / "qemu").iterdir()
+    version.write_bytes(garbage)
+    assert qemu._version(found.program) == found.version
+    assert version.read_bytes() != garbage
+    (own_cache / "qemu/some.refused").write_bytes(garbage)
+    assert qemu.refusal("some")
+
+
+@pytest.mark.parametrize(
+    "changed", [{"accel": "xyz"}, {"accel": 7}, {"when": "x"}, {"tries": "x"}, {"tries": 1 << 20}, {"when": None}]
+)
+def test_a_verdict_on_kvm_that_makes_no_sense_is_none(own_cache: Path, changed: dict[str, object]) -> None:
+    del own_cache
+    found = qemu.find()
+    write_atomically(accel._path(found), b"")
+    about = {"accel": "tcg", "why": "no guest boots", "final": False, "when": 1.0, "tries": 1}
+    accel._path(found).write_text(json.dumps(about))
+    assert accel.known(found) is not None
+    accel._path(found).write_text(json.dumps({**about, **changed}))
+    assert accel.known(found) is None
 
 
 @pytest.mark.usefixtures("own_cache")

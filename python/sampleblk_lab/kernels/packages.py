@@ -175,7 +175,7 @@ def _content_key(paths: Iterable[Path]) -> str:
     ordered = sorted(paths)
     seen = hashlib.sha256("\n".join(map(fingerprint, ordered)).encode()).hexdigest()[:24]
     remembered = cache_root() / "packages" / "seen" / seen
-    if remembered.is_file() and re.fullmatch(r"[0-9a-f]{24}", key := remembered.read_text()):
+    if remembered.is_file() and re.fullmatch(r"[0-9a-f]{24}", key := remembered.read_text(errors="replace")):
         return key
     digests = []
     for path in ordered:

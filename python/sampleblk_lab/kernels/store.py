@@ -144,23 +144,19 @@ def _load(folder: Path) -> Kernel | None:
     """The kernel in a folder of the cache; None when it is not whole."""
     try:
         about = json.loads((folder / "kernel.json").read_text())
-        if about["format"] != _FORMAT or about["release"] != folder.name:
+        release = str(about["release"])
+        modules, build = folder / "lib/modules" / release, folder / "usr/src" / f"linux-headers-{release}"
+        tools = cache_root() / about["tools"] if about["tools"] else None
+        if about["format"] != _FORMAT or release != folder.name:
             return None
         if (folder / "vmlinux").stat().st_size != about["image_bytes"]:
             return None
+        if not all(path.exists() for path in (modules / "modules.dep", build / "Makefile", tools or build)):
+            return None
+        suite, version = str(about["suite"]), str(about["version"])
     except (OSError, ValueError, LookupError, TypeError):
         return None
-    release = about["release"]
-    tools = about["tools"]
-    return Kernel(
-        release=release,
-        image=folder / "vmlinux",
-        modules=folder / "lib/modules" / release,
-        build=folder / "usr/src" / f"linux-headers-{release}",
-        suite=about["suite"],
-        version=about["version"],
-        tools=cache_root() / tools if tools else None,
-    )
+    return Kernel(release, folder / "vmlinux", modules, build, suite, version, tools)
 
 
 def installed() -> list[Kernel]:
@@ -337,7 +333,7 @@ def resolve(spec: str | None = None, *, download: bool = True) -> Kernel:
     wanted = spec
     if spec in SUITES:
         with contextlib.suppress(OSError):
-            wanted = _noted(spec).read_text()
+            wanted = _noted(spec).read_text(errors="replace")
     matching = [kernel for kernel in installed() if _matches(wanted, kernel.release)]
     if matching:
         return matching[-1]

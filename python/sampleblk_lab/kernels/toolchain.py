@@ -123,7 +123,7 @@ def fetch(suite: str, packages: Sequence[str]) -> Path:
     key = hashlib.sha256("\n".join(sorted(packages)).encode()).hexdigest()[:8]
     target = cache_root() / "tools" / f"{suite.split('-')[0]}-{key}"
     with locked(target):
-        if not target.exists():
+        if not (target / "usr/bin").is_dir():
             with step(f"fetching {', '.join(packages)} of {suite}"), built_directory(target) as scratch:
                 found = _closure(packages, _suites(suite))
                 lacking = [name for name in packages if name not in found]

@@ -68,8 +68,9 @@ def _path(qemu: Qemu) -> Path:
 def known(qemu: Qemu) -> Verdict | None:
     """The verdict in the cache for this QEMU and host kernel; None when there is none, or none that can be read."""
     try:
-        return Verdict(**json.loads(_path(qemu).read_text()))
-    except (OSError, ValueError, TypeError):
+        found = Verdict(**json.loads(_path(qemu).read_text()))
+        return found if found.accel in ("kvm", "tcg") and found.again_at > 0 else None
+    except (OSError, ValueError, TypeError, OverflowError):
         return None
 
 

@@ -87,7 +87,7 @@ def _version(program: Path) -> tuple[int, ...]:
     key = hashlib.sha256(fingerprint(program).encode()).hexdigest()[:16]
     cached = cache_root() / "qemu" / f"version-{key}"
     try:
-        found = _VERSION.search(cached.read_text())
+        found = _VERSION.search(cached.read_text(errors="replace"))
     except OSError:
         found = None
     if found is None:
@@ -139,7 +139,7 @@ def refusal(suite: str) -> str:
     path = _refused(suite)
     try:
         recent = time.time() - path.stat().st_mtime < _ASK_AGAIN_S
-        return path.read_text() if recent else ""
+        return path.read_text(errors="replace") if recent else ""
     except OSError:
         return ""
 
