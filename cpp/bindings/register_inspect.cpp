@@ -57,6 +57,7 @@ void register_inspect(py::module_& module) {
              }),
              py::arg("path"), py::arg("base") = std::shared_ptr<Btf>{})
         .def("__len__", &Btf::end)
+        .def_property_readonly("source", &Btf::source)
         .def(
             "enumerations_of",
             [](const Btf& self, const std::string& constant) { return self.enumerations_of(constant); },

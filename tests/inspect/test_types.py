@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sampleblk_lab._native import core
-from sampleblk_lab.errors import InputError
+from sampleblk_lab.errors import FormatError, InputError
 
 pytest.importorskip("drgn")
 import drgn
@@ -54,3 +54,28 @@ def test_an_enumerator_of_64_bits_is_of_its_type(tmp_path: Path, signed: bool, v
     constant = found.constant("KERNEL")
     assert constant is not None
     assert constant.value_() == values[0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (0, 8 << 24, 1),  # typedef
+        (0, 2 << 24, 1),  # pointer
+        (0, 10 << 24, 2, 0, 9 << 24, 1),  # const volatile
+        (0, 3 << 24, 0, 1, 1, 3),  # array
+    ],
+)
+def test_a_type_of_itself_is_malformed(tmp_path: Path, words: tuple[int, ...]) -> None:
+    found = types_of(tmp_path, struct.pack(f"<{len(words)}I", *words), b"\0")
+    for _ in range(2):
+        with pytest.raises(FormatError, match="one of other types than itself"):
+            found.get(1)
+
+
+def test_a_pointer_within_its_own_structure_is_well(tmp_path: Path) -> None:
+    """And so is a chain of types that ends."""
+    structure = struct.pack("<IIIIII", 1, 4 << 24 | 1, 8, 6, 2, 0)
+    pointers = b"".join(struct.pack("<III", 0, 2 << 24, one) for one in range(1, 33))
+    found = types_of(tmp_path, structure + pointers, b"\0list\0next\0")
+    assert str(found.get(1).members[0].type) == "struct list *"
+    assert str(found.get(33)) == f"struct list {'*' * 32}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import drgn
 
-from sampleblk_lab.errors import InputError
+from sampleblk_lab.errors import FormatError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,8 @@ _QUALIFIERS = {
     _CONST: drgn.Qualifiers.CONST,
     _RESTRICT: drgn.Qualifiers.RESTRICT,
 }
+# Of types that are pointers to, arrays of or names of another one. The kernel's own limit is 32 (kernel/bpf/btf.c).
+_DEEPEST = 64
 _FOUND_BY = {
     drgn.TypeKind.INT: [_INT],
     drgn.TypeKind.BOOL: [_INT],
@@ -55,6 +57,7 @@ class BtfTypes:
         self.program = program
         self.btf = btf
         self._made: dict[int, drgn.Type] = {}
+        self._depth = 0
 
     def find(self, kinds: drgn.TypeKindSet, name: str) -> drgn.Type | None:
         """The type of that name and one of these kinds; None when there is none.
@@ -97,10 +100,16 @@ class BtfTypes:
         return drgn.Object(self.program, self.get(found[0]), values.pop())
 
     def get(self, identity: int) -> drgn.Type:
-        """The type of that BTF id."""
+        """The type of that BTF id. Raises FormatError where it is one of itself, or not in the file."""
         made = self._made.get(identity)
         if made is None:
-            made = self._made[identity] = self._make(identity)
+            if self._depth == _DEEPEST:
+                raise FormatError(self.btf.source, 0, f"type {identity} to be one of other types than itself")
+            self._depth += 1
+            try:
+                made = self._made[identity] = self._make(identity)
+            finally:
+                self._depth -= 1
         return made
 
     def _make(self, identity: int) -> drgn.Type:
