@@ -138,6 +138,9 @@ def test_packages_are_unpacked_once_for_each_content(
     os.truncate(first.image, 1000)
     assert kernels.resolve(str(picture)) == first
     assert first.image.read_bytes() == make.kernel.image.read_bytes()
+    shutil.rmtree(first.modules)
+    assert kernels.resolve(str(picture)) == first
+    assert [path.name for path in initramfs.module_files(first)]
     picture.write_bytes(make.image(version="6.1.999-2").read_bytes())
     assert kernels.resolve(str(picture)).version == "6.1.999-2"
     assert len(_unpacked(own_cache)) == 2
@@ -174,6 +177,9 @@ def test_headers_are_found_or_asked_for(make: Maker, tmp_path: Path, capsys: pyt
     ]
     assert told[0] == told[1] != ""
     assert own.is_file()
+    shutil.rmtree(kernel.build)
+    assert kernels.resolve(named) == kernel
+    assert (kernel.build / "Makefile").is_file()
 
 
 @pytest.mark.usefixtures("own_cache")

@@ -229,14 +229,11 @@ def _load(folder: Path) -> Unpacked | None:
             return None
     except (OSError, ValueError, LookupError, TypeError):
         return None
-    return Unpacked(
-        release=release,
-        image=folder / "vmlinux",
-        modules=folder / "lib/modules" / release,
-        build=None if lacking else folder / "usr/src" / f"linux-headers-{release}",
-        lacking=lacking,
-        version=version,
-    )
+    modules = folder / "lib/modules" / release
+    build = None if lacking else folder / "usr/src" / f"linux-headers-{release}"
+    if not (modules / "modules.dep").exists() or (build is not None and not (build / "Makefile").exists()):
+        return None
+    return Unpacked(release, folder / "vmlinux", modules, build, lacking, version)
 
 
 def _forget_oldest(folder: Path) -> None:
