@@ -22,6 +22,7 @@ _PASSED_ON = {
 }
 
 _IOPRIO_GET, _IOPRIO_WHO_PROCESS = 252, 1  # ioprio_get(2), which neither Python nor glibc has
+_IOPRIO_CLASS_SHIFT = 13
 
 
 def text(pid: int, name: str) -> str:
@@ -52,5 +53,7 @@ def passed_on() -> list[tuple[str, str]]:
     policy, priority = os.sched_getscheduler(0), os.sched_getparam(0).sched_priority
     found.append(("scheduling", f"policy {policy}, priority {priority}, nice {os.getpriority(os.PRIO_PROCESS, 0)}"))
     if os.uname().machine == "x86_64":
-        found.append(("I/O priority", str(ctypes.CDLL(None).syscall(_IOPRIO_GET, _IOPRIO_WHO_PROCESS, 0))))
+        priority = ctypes.CDLL(None).syscall(_IOPRIO_GET, _IOPRIO_WHO_PROCESS, 0)
+        # The number of none, which has no class, is another one before a process' first I/O on 5.10.
+        found.append(("I/O priority", str(priority if priority >> _IOPRIO_CLASS_SHIFT else 0)))
     return found

@@ -314,6 +314,22 @@ def test_what_the_kernel_mounts_by_itself_is_not_left() -> None:
 
 
 @pytest.mark.in_vm
+def test_io_alone_leaves_nothing() -> None:
+    """To older kernels, such as 5.10, a process without an I/O priority has another number before its first I/O."""
+    script = """
+import os, sampleblk_lab as lab
+from sampleblk_lab import proc
+before = proc.passed_on()
+with lab.Device("1M") as device:
+    fd = os.open(device.path, os.O_RDONLY)
+    os.pread(fd, 4096, 0)
+    os.close(fd)
+assert proc.passed_on() == before, (before, proc.passed_on())
+"""
+    _run(sys.executable, "-c", script)
+
+
+@pytest.mark.in_vm
 def test_a_process_with_another_name_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(residue, "_SETTLE_S", 0.1)
     process = subprocess.Popen(["sh", "-c", "read line; exec sleep 1000"], stdin=subprocess.PIPE)
