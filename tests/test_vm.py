@@ -358,7 +358,11 @@ def test_a_command_that_hangs_in_the_kernel_says_where() -> None:
         # The request, and the state of the device that has it.
         assert "sampleblk1: 1 reads and 0 writes in flight" in said
         [request] = [line for line in said.splitlines() if " busy: " in line]
-        assert re.match(r"  sampleblk1 hctx\d+ busy: .*\{\.op=READ, .*\.state=in_flight, \.tag=\d+, ", request)
+        told = r".*\{\.op=READ, .*\.state=in_flight, \.tag=(\d+), .*\.sector=16, \.bytes=(\d+)\}"
+        match = re.fullmatch(rf"  sampleblk1 hctx\d+ busy: {told}", request)
+        assert match
+        waits = rf"^  sampleblk1 waiting: queue \d+ tag {match[1]}: read 16\+{int(match[2]) // 512}, hung for \d+ ms$"
+        assert re.search(waits, said, re.MULTILINE)
         assert re.search(r"^  capacity_bytes: 16777216$", said, re.MULTILINE)
         for cpu in range(vm.cpus):
             assert re.search(rf"^CPU#{cpu}\nRAX=.*\n(?:R.*\n)+CR0=", said, re.MULTILINE)

@@ -60,11 +60,16 @@ static void print_queue(const char *folder, const char *name)
 	}
 }
 
+/* What of our driver's is not a value: a line for each request or bio that waits. */
+static const char waiting[] = "waiting";
+
 /* One value of our driver, if it has any: none of them waits for a lock. */
 static void print_value(const char *folder, const char *name)
 {
 	char path[PATH_MAX];
 
+	if (strcmp(name, waiting) == 0)
+		return;
 	snprintf(path, sizeof(path), "%.2000s/%.200s", folder, name);
 	print_lines(path, name, "0");
 }
@@ -72,7 +77,7 @@ static void print_value(const char *folder, const char *name)
 static void print_disk(const char *folder, const char *name)
 {
 	unsigned long reads = 0, writes = 0;
-	char path[PATH_MAX];
+	char path[PATH_MAX], label[300];
 	FILE *file;
 
 	snprintf(path, sizeof(path), "%.2000s/%.200s/inflight", folder, name);
@@ -83,6 +88,9 @@ static void print_disk(const char *folder, const char *name)
 		fclose(file);
 	snprintf(path, sizeof(path), "/sys/kernel/debug/block/%.200s", name);
 	for_each_entry(path, print_queue);
+	snprintf(path, sizeof(path), "%.2000s/%.200s/sampleblk/%s", folder, name, waiting);
+	snprintf(label, sizeof(label), "%.200s %s", name, waiting);
+	print_lines(path, label, "");
 	if (reads + writes == 0)
 		return;
 	snprintf(path, sizeof(path), "%.2000s/%.200s/sampleblk", folder, name);

@@ -458,6 +458,53 @@ bool sblk_cmd_stop_waiting(struct sblk_cmd *cmd, unsigned int ways)
 	return waited;
 }
 
+static const char *op_name(enum sblk_op op)
+{
+	static const struct {
+		enum sblk_op op;
+		const char *name;
+	} names[] = { SBLK_OP_NAMES };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(names); i++)
+		if (names[i].op == op)
+			return names[i].name;
+	return "unsupported";
+}
+
+ssize_t sblk_cmd_show_waiting(struct sblk_device *dev, char *buf)
+{
+	static const char *const ways[] = {
+		[SBLK_WAIT_HUNG] = "hung",
+		[SBLK_WAIT_HELD] = "held",
+		[SBLK_WAIT_TIMER] = "delayed",
+		[SBLK_WAIT_POLL] = "polled",
+	};
+	const int line = 128; /* none is longer */
+	u64 now = ktime_get_ns();
+	unsigned int i;
+	int len = 0;
+
+	for (i = 0; i < dev->nr_queues; i++) {
+		struct sblk_queue *queue = &dev->queues[i];
+		struct sblk_cmd *cmd;
+
+		spin_lock_irq(&queue->lock);
+		list_for_each_entry(cmd, &queue->waiting, list) {
+			if (len > (int)PAGE_SIZE - line)
+				break;
+			/* A flush has no position. */
+			len += sysfs_emit_at(buf, len, "queue %u tag %d: %s %llu+%llu, %s for %llu ms\n", queue->index,
+					     cmd->rq ? cmd->rq->tag : -1, op_name(cmd->io.op),
+					     cmd->io.len ? cmd->io.pos >> SECTOR_SHIFT : 0,
+					     cmd->io.len >> SECTOR_SHIFT, ways[cmd->waiting],
+					     div_u64(max(now, cmd->start_ns) - cmd->start_ns, NSEC_PER_MSEC));
+		}
+		spin_unlock_irq(&queue->lock);
+	}
+	return len;
+}
+
 void sblk_cmd_polled(struct sblk_queue *queue, struct list_head *list)
 {
 	struct sblk_cmd *cmd, *next;

@@ -97,6 +97,9 @@ bool sblk_cmd_has_power(const struct sblk_cmd *cmd);
 /* True for the first that takes a command off the waiting ones, if it waits in one of the ways (bits of enum sblk_wait). */
 bool sblk_cmd_stop_waiting(struct sblk_cmd *cmd, unsigned int ways);
 
+/* What waits, a line each in the page `buf`, as many as it has room for; returns their length. */
+ssize_t sblk_cmd_show_waiting(struct sblk_device *dev, char *buf);
+
 /* Takes those off a queue's that polling may complete now, to `list`. */
 void sblk_cmd_polled(struct sblk_queue *queue, struct list_head *list);
 

@@ -2,6 +2,8 @@
 /* The multi-queue face: requests come in here and go out completed. */
 #include "block/queue.h"
 
+#include <linux/seq_file.h>
+
 #include "block/command.h"
 #include "block/open.h"
 #include "block/trace.h"
@@ -210,6 +212,15 @@ SBLK_DEFINE_MAP_QUEUES(sampleblk_map_queues)
 	SBLK_MAP_QUEUES_RETURN;
 }
 
+#ifdef CONFIG_BLK_DEBUG_FS
+/* What the block layer's own line of a request lacks. */
+static void sampleblk_show_rq(struct seq_file *seq, struct request *rq)
+{
+	if (blk_rq_bytes(rq))
+		seq_printf(seq, ", .sector=%llu, .bytes=%u", (u64)blk_rq_pos(rq), blk_rq_bytes(rq));
+}
+#endif
+
 static const struct blk_mq_ops mq_ops = {
 	.queue_rq = sampleblk_queue_rq,
 	.commit_rqs = sampleblk_commit_rqs,
@@ -222,6 +233,9 @@ static const struct blk_mq_ops mq_ops = {
 	.map_queues = sampleblk_map_queues,
 	.init_hctx = sampleblk_init_hctx,
 	.init_request = sampleblk_init_request,
+#ifdef CONFIG_BLK_DEBUG_FS
+	.show_rq = sampleblk_show_rq,
+#endif
 };
 
 SBLK_DEFINE_OPEN(sampleblk_open, sblk_open);

@@ -25,12 +25,7 @@ TRACE_DEFINE_ENUM(SBLK_ZONE_FINISH);
 TRACE_DEFINE_ENUM(SBLK_ZONE_RESET);
 TRACE_DEFINE_ENUM(SBLK_ZONE_RESET_ALL);
 
-#define sblk_show_op(op) \
-	__print_symbolic(op, { SBLK_READ, "read" }, { SBLK_WRITE, "write" }, { SBLK_DISCARD, "discard" }, \
-			 { SBLK_WRITE_ZEROES, "write_zeroes" }, { SBLK_FLUSH, "flush" }, \
-			 { SBLK_ZONE_OPEN, "zone_open" }, { SBLK_ZONE_CLOSE, "zone_close" }, \
-			 { SBLK_ZONE_FINISH, "zone_finish" }, { SBLK_ZONE_RESET, "zone_reset" }, \
-			 { SBLK_ZONE_RESET_ALL, "zone_reset_all" })
+#define sblk_show_op(op) __print_symbolic(op, SBLK_OP_NAMES)
 
 #define sblk_show_action(action) \
 	__print_symbolic(action, { SAMPLEBLK_FAULT_ERROR, "error" }, { SAMPLEBLK_FAULT_DELAY, "delay" }, \

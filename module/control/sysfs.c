@@ -7,6 +7,7 @@
 #include <linux/device.h>
 #include <linux/sched/signal.h>
 
+#include "block/command.h"
 #include "compat.h"
 #include "control/journal_ctl.h"
 #include "control/power.h"
@@ -32,6 +33,13 @@ SBLK_ATTR(poll_queues, "%u", dev->config.poll_queues);
 SBLK_ATTR(snapshots, "%u", dev->nr_snapshots);
 SBLK_ATTR(flags, "0x%x", dev->config.flags);
 SBLK_ATTR(cache_bytes, "%llu", dev->config.cache_bytes);
+
+/* Not a single value, but of what hangs it is the only trace. */
+static ssize_t waiting_show(struct device *device, struct device_attribute *attr, char *buf)
+{
+	return sblk_cmd_show_waiting(to_sblk(device), buf);
+}
+static DEVICE_ATTR_RO(waiting);
 
 /* One that looks at what others may be changing. Removal waits for readers of sysfs with the lock held. */
 #define SBLK_STATE(name, value) \
@@ -262,6 +270,7 @@ static struct attribute *sblk_attrs[] = {
 	&dev_attr_journal_position.attr,
 	&dev_attr_journal_epoch.attr,
 	&dev_attr_snapshots.attr,
+	&dev_attr_waiting.attr,
 	NULL,
 };
 

@@ -20,4 +20,10 @@ enum sblk_op {
 	SBLK_ZONE_RESET_ALL,
 };
 
+#define SBLK_OP_NAMES \
+	{ SBLK_READ, "read" }, { SBLK_WRITE, "write" }, { SBLK_DISCARD, "discard" }, \
+	{ SBLK_WRITE_ZEROES, "write_zeroes" }, { SBLK_FLUSH, "flush" }, { SBLK_ZONE_OPEN, "zone_open" }, \
+	{ SBLK_ZONE_CLOSE, "zone_close" }, { SBLK_ZONE_FINISH, "zone_finish" }, { SBLK_ZONE_RESET, "zone_reset" }, \
+	{ SBLK_ZONE_RESET_ALL, "zone_reset_all" }
+
 #endif

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import abi
 import pytest
-from blockio import flush, read, write
+from blockio import Background, discard, flush, read, until, write
 
 import sampleblk_lab as lab
 from sampleblk_lab.device import names
@@ -148,6 +148,60 @@ def test_latency_stalls_and_the_journal_in_sysfs() -> None:
         assert told["entries"] == 2
         (sysfs / "journal_bytes").write_text("0")
         assert dev.journal_info().bytes == 0
+
+
+@pytest.mark.parametrize("mode", ["mq", "bio"])
+def test_what_waits_in_the_driver_is_listed(mode: str) -> None:
+    """By which a hang is told: what it is, where, and how it waits."""
+    with lab.Device("1M", mode=mode, cache=True) as dev:
+        shown = Path(f"/sys/block/{dev.name}/sampleblk/waiting")
+
+        def waiting() -> list[str]:
+            lines = [
+                re.fullmatch(r"queue 0 tag (-?\d+): (.*) for \d+ ms", line) for line in shown.read_text().splitlines()
+            ]
+            assert all(lines)
+            assert {line[1] == "-1" for line in lines if line} <= {mode == "bio"}
+            return sorted(line[2] for line in lines if line)
+
+        assert shown.read_text() == ""
+        dev.set_faults(
+            [lab.Fault(action="hang", ops="read"), lab.Fault(action="hold", ops=("write", "discard", "flush"))]
+        )
+        started = [
+            Background(read, dev.path, 4096, 8192),
+            Background(write, dev.path, b"w" * 1024, 4096),
+            Background(discard, dev.path, 128 << 10, 8192),
+            Background(flush, dev.path),
+        ]
+        until(lambda: len(waiting()) == 4)
+        assert waiting() == ["discard 256+16, held", "flush 0+0, held", "read 16+8, hung", "write 8+2, held"]
+        if mode == "mq":
+            busy = Path(f"/sys/kernel/debug/block/{dev.name}").glob("hctx*/busy")
+            told = re.findall(r"\{\.op=(\w+), .*?, \.sector=(\d+), \.bytes=(\d+)", "".join(map(Path.read_text, busy)))
+            assert sorted(told) == [("DISCARD", "256", "8192"), ("READ", "16", "4096"), ("WRITE", "8", "1024")]
+        dev.set_faults([])
+        for one in started:
+            assert one.error(20) in (None, errno.EIO)
+        assert waiting() == []
+        dev.set_timing("constant", 500_000_000, ops="write")
+        late = Background(write, dev.path, b"w" * 1024, 4096)
+        until(lambda: waiting() == ["write 8+2, delayed"])
+        assert late.error(20) is None
+
+
+@pytest.mark.parametrize("mode", ["mq", "bio"])
+def test_what_waits_is_listed_as_far_as_a_page_goes(mode: str) -> None:
+    with lab.Device("1M", mode=mode) as dev:
+        dev.set_faults([lab.Fault(action="hang", ops="read")])
+        started = [Background(read, dev.path, 512, 512 * number) for number in range(100)]
+        until(lambda: dev.counters().faults == 100)
+        lines = Path(f"/sys/block/{dev.name}/sampleblk/waiting").read_text().splitlines()
+        assert 40 < len(lines) < 100
+        assert all(re.fullmatch(r"queue 0 tag -?\d+: read \d+\+1, hung for \d+ ms", line) for line in lines)
+        dev.set_faults([])
+        for one in started:
+            assert one.error(20) in (None, errno.EIO)
 
 
 def test_reserved_fields_must_be_zero_in_every_call() -> None:
