@@ -47,6 +47,7 @@ def configure_blktests(parser: argparse.ArgumentParser) -> None:
 
 def _configure(parser: argparse.ArgumentParser, suite: str, example: str) -> None:
     from sampleblk_lab.suites import SUITES
+    from sampleblk_lab.suites.suite import DEVICES, MODES
 
     variable = SUITES[suite].variable
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -76,8 +77,8 @@ def _configure(parser: argparse.ArgumentParser, suite: str, example: str) -> Non
     parser.add_argument(
         "--deadline", type=float, default=None, metavar="SECONDS", help="how long a test may take (900)"
     )
-    parser.add_argument("--device", choices=["sampleblk", "brd", "null_blk"], help="what tests run on (sampleblk)")
-    parser.add_argument("--mode", choices=["mq", "bio"], help="the driver's (mq)")
+    parser.add_argument("--device", choices=DEVICES, help="what tests run on (sampleblk)")
+    parser.add_argument("--mode", choices=MODES, help="the driver's (mq)")
     parser.add_argument("--capacity", metavar="SIZE", help="of each device (2G)")
     group = parser.add_argument_group("virtual machine")
     group.add_argument(
@@ -102,8 +103,6 @@ def _run(options: argparse.Namespace) -> int:
         raise InputError(f"--deadline {options.deadline}", expected="a positive number of seconds")
     if options.resume and not options.folder:
         raise InputError("--resume without --folder", expected="the folder of the run that is to go on")
-    if options.device not in (None, "sampleblk") and options.mode not in (None, "mq"):
-        raise InputError(f"--mode {options.mode} of {options.device}", expected="--device sampleblk")
     path = Path(options.folder or "").absolute()
     # Before the long part: a name that is wrong is told at once.
     known_failures = [line for name in options.known for line in known.read(Path(name))]

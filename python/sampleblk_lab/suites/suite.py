@@ -32,6 +32,10 @@ STATUSES = (PASSED, NOTRUN, FAILED, PANIC, HANG, UNJUDGED)
 #: Those in which something is wrong with the kernel, the device or the test.
 BAD = (FAILED, PANIC, HANG)
 
+#: What tests run on, and the driver's two ways for I/O, which its peers do not have.
+DEVICES = ("sampleblk", "brd", "null_blk")
+MODES = ("mq", "bio")
+
 # How much of a test's output is kept in the table and in JUnit.
 _TEXT = 4000
 
@@ -94,7 +98,7 @@ class Setup:
     Attributes:
         fs: The file system; empty: none.
         device: ``"sampleblk"``, or a peer: ``"brd"`` or ``"null_blk"``.
-        mode: The driver's: ``"mq"`` or ``"bio"``.
+        mode: The driver's: ``"mq"`` or ``"bio"``; of a peer ``"mq"``.
         capacity_bytes: Of each device; that of an external log is less where it would be too large for one.
         mkfs: Options of mkfs, as the suite takes them.
         mount: Options of mount, as the suite takes them.
@@ -106,6 +110,15 @@ class Setup:
     capacity_bytes: int = 2 << 30
     mkfs: str = ""
     mount: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises InputError on a device or a mode that does not exist."""
+        if self.device not in DEVICES:
+            raise InputError(f"device {self.device!r}", expected=", ".join(DEVICES))
+        if self.mode not in MODES:
+            raise InputError(f"mode {self.mode!r}", expected=", ".join(MODES))
+        if self.device != DEVICES[0] and self.mode != MODES[0]:
+            raise InputError(f"mode {self.mode} of {self.device}", expected=f"device {DEVICES[0]}")
 
 
 @dataclass(frozen=True)
