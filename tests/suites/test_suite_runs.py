@@ -395,6 +395,7 @@ TESTS = [
         (Selection(("generic/002",), ("ext4/auto",)), ["generic/002", "ext4/001"]),
         (Selection((), ("auto",), ("dangerous",)), ["generic/001", "ext4/001"]),
         (Selection((), ("all",), (), ("generic/0?0", "ext4")), ["generic/001", "generic/002"]),
+        (Selection((), ("all",), (), ("tests/generic/0?0", "tests/ext4/")), ["generic/001", "generic/002"]),
     ],
 )
 def test_tests_are_named_by_name_pattern_folder_and_group(selection: Selection, names: list[str]) -> None:

@@ -235,18 +235,17 @@ class Selection:
     def may_mean(self, name: str) -> bool:
         """Whether a test is meant that the suite does not have, whose groups nobody knows."""
         folders = [group.rpartition("/")[0] for group in self.groups]
-        named = any(_fits(name, pattern.removeprefix("tests/")) for pattern in self.names)
+        named = any(_fits(name, pattern) for pattern in self.names)
         grouped = any(not folder or name.startswith(f"{folder}/") for folder in folders)
         return (named or grouped) and not any(_fits(name, pattern) for pattern in self.without)
 
 
 def _fits(name: str, pattern: str) -> bool:
-    pattern = pattern.rstrip("/")
+    pattern = pattern.removeprefix("tests/").rstrip("/")
     return name == pattern or name.startswith(f"{pattern}/") or fnmatch.fnmatchcase(name, pattern)
 
 
 def _named(known: Sequence[Test], pattern: str) -> set[str]:
-    pattern = pattern.removeprefix("tests/")
     found = {test.name for test in known if _fits(test.name, pattern)}
     if not found:
         folders = ", ".join(sorted({test.name.partition("/")[0] for test in known}))
