@@ -190,7 +190,9 @@ def _well_in_junit(found: known.Judged) -> bool:
     ],
 )
 def test_a_run_is_well_if_something_was_tested_and_nothing_failed(statuses: tuple[str, ...], ok: bool) -> None:
-    assert judge(PLAN, _records(*statuses)).ok is ok
+    found = judge(PLAN, _records(*statuses))
+    assert found.ok is ok
+    assert _well_in_junit(found) is ok
 
 
 def test_of_many_that_were_not_judged_the_text_names_some(tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ def junit(plan: Plan, judged: Judged) -> bytes:
         judged: What came of it.
     """
     name = ".".join(filter(None, (plan.suite, plan.setup.fs, plan.setup.device, plan.release)))
-    suite = ET.Element("testsuite", {"name": name, "tests": str(len(plan.tests) + len(judged.gone))})
+    suite = ET.Element("testsuite", {"name": name})
     by_name = {row["test"]: row for row in judged.rows}
     for test in (*plan.tests, *judged.gone):
         row = by_name.get(test)
@@ -247,7 +247,11 @@ def junit(plan: Plan, judged: Judged) -> bytes:
         elif row["status"] in (*BAD, UNJUDGED):
             kind = "error" if row["status"] in (PANIC, HANG, UNJUDGED) else "failure"
             ET.SubElement(case, kind, {"message": reason, "type": row["status"]}).text = readable(row["output"], _KEPT)
-    for kind, count in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
-        suite.set(count, str(len(suite.findall(f"testcase/{kind}"))))
+    if not judged.judged:
+        case = ET.SubElement(suite, "testcase", {"classname": name, "name": plan.suite})
+        ET.SubElement(case, "error", {"message": "nothing was tested"})
+    cases = {"tests": "testcase", "failures": "testcase/failure", "errors": "testcase/error"}
+    for count, kind in {**cases, "skipped": "testcase/skipped"}.items():
+        suite.set(count, str(len(suite.findall(kind))))
     text: bytes = ET.tostring(suite, encoding="utf-8", xml_declaration=True)
     return text + b"\n"
