@@ -4,6 +4,7 @@
 import concurrent.futures
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -267,6 +268,17 @@ def test_runs_are_a_table(tmp_path: Path) -> None:
         runs(tmp_path / "runs", "c")
     with pytest.raises(InputError, match="name: '\\*'"):
         runs(tmp_path / "runs", "*")
+
+
+def test_what_lies_beside_the_rounds_of_a_set_is_none(tmp_path: Path) -> None:
+    _save(tmp_path, "a", [1.0] * 6, at=1)
+    home = tmp_path / "runs/a"
+    shutil.copytree(home / "0001", home / "0001.bak")
+    (home / "\N{SUPERSCRIPT TWO}").mkdir()
+    _save(tmp_path, "a", [1.0] * 6, at=2)
+    (home / "9999").mkdir()
+    _save(tmp_path, "a", [1.0] * 6, at=3)
+    assert list(runs(tmp_path / "runs", "a")["round"]) == [1, 2, 10000]
 
 
 def test_the_latest_set_holds_one_session(tmp_path: Path) -> None:

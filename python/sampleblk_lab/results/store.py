@@ -157,7 +157,8 @@ def _environment(path: Path) -> dict[str, Any]:
 
 
 def _round_of(folder: Path) -> int:
-    return int(folder.name) if folder.name.isdigit() else 0
+    """The round that a folder has; 0: none, such as a copy "0001.bak"."""
+    return int(folder.name) if re.fullmatch("[0-9]+", folder.name) else 0
 
 
 def load(root: str | os.PathLike[str], name: str | None = None) -> list[Stored]:
@@ -171,12 +172,9 @@ def load(root: str | os.PathLike[str], name: str | None = None) -> list[Stored]:
         FormatError: A file is not what tests leave.
         OSError: It cannot be read.
     """
-    return [
-        run
-        for folder in sorted(Path(root).glob(f"{name or '*'}/[0-9]*"))
-        if folder.is_dir()
-        for run in load_round(folder)
-    ]
+    rounds = [folder for folder in Path(root).glob(f"{name or '*'}/[0-9]*") if _round_of(folder) and folder.is_dir()]
+    rounds.sort(key=lambda folder: (folder.parent.name, _round_of(folder)))
+    return [run for folder in rounds for run in load_round(folder)]
 
 
 def load_round(folder: Path) -> list[Stored]:
