@@ -340,6 +340,7 @@ def test_jobs_that_a_signal_ended_are_kept(number: int, tmp_path: Path) -> None:
         (["compare", "a", "b"], "there are no measurements in runs/a"),
         (["compare", "../a", "b"], "'../a'"),
         (["compare", "a", "a"], "'a' beside itself (expected two sets)"),
+        (["compare", "a", "latest", "--rounds", "6"], "--rounds of 'latest', which keeps one session"),
         (["compare", "--after-args=-k x", "a", "b"], "'-k x' for pytest, which is not run (expected --rounds N"),
         (["fault", "set", "speed=1"], "a fault has no parameter 'speed'; there are"),
         (["fault", "set", "ops=read"], "the fault has no action"),

@@ -64,6 +64,8 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(f"{options.before!r} beside itself", expected="two sets")
     if options.rounds < 0:
         raise InputError(f"--rounds {options.rounds}", expected="0 or more")
+    if options.rounds and store.LATEST in (options.before, options.after):
+        raise InputError(f"--rounds of {store.LATEST!r}, which keeps one session", expected="two other sets")
     own = [
         checked.words(option, text)
         for option, text in (("--before-args", options.before_args), ("--after-args", options.after_args))
