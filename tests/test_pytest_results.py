@@ -127,6 +127,27 @@ def _edit(pytester: pytest.Pytester, name: str, **values: object) -> None:
 GATE = ("--sblk-compare", "before", "--sblk-fail-slower")
 
 
+def test_a_session_compares_what_it_measured_though_another_one_ends_too(pytester: pytest.Pytester) -> None:
+    _run(pytester, 100, "--sblk-save", "before")
+    pytester.makeconftest(
+        """
+        import shutil
+        from sampleblk_lab.results import store
+
+        add_round = store.add_round
+
+        def add_and_replace(*arguments):
+            shutil.rmtree(made := add_round(*arguments))
+            return made
+
+        store.add_round = add_and_replace
+        """
+    )
+    result = _run(pytester, 100, *GATE)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["  no difference shown: *"])
+
+
 def test_another_kernel_is_refused_unless_asked_for(pytester: pytest.Pytester) -> None:
     _run(pytester, 100, "--sblk-save", "before")
     _edit(pytester, "env.json", kernel="5.4.0")

@@ -339,6 +339,30 @@ def test_sessions_that_end_together_have_rounds_of_their_own(tmp_path: Path) -> 
         assert sorted(sessions.map(save, range(200))) == [f"{number + 1:04d}" for number in range(200)]
 
 
+def test_of_sessions_that_end_together_the_latest_set_holds_one(tmp_path: Path) -> None:
+    def save(number: int) -> None:
+        tests = [tmp_path / f"{number}/{test}" for test in range(5)]
+        for test in tests:
+            test.mkdir(parents=True)
+            (test / "note").write_text(str(number))
+        store.add_round(tmp_path / "runs", store.LATEST, tests)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as sessions:
+        list(sessions.map(save, range(100)))
+    (kept,) = (tmp_path / "runs/latest").iterdir()
+    notes = [path.read_text() for path in kept.glob("*/note")]
+    assert len(notes) == 5
+    assert len(set(notes)) == 1
+
+
+def test_the_latest_set_is_not_what_a_link_leads_to(tmp_path: Path) -> None:
+    _save(tmp_path, "a", [1.0] * 6, at=1)
+    (tmp_path / "runs/latest").symlink_to("a")
+    with pytest.raises(OSError, match="latest"):
+        _save(tmp_path, store.LATEST, [1.0] * 6, at=2)
+    assert len(runs(tmp_path / "runs", "a")) == 1
+
+
 @pytest.mark.parametrize(("name", "value"), [("value", 1.3), ("low", 1.2), ("high", 1.0), ("samples", [2.0, 2.1])])
 def test_a_measurement_that_cannot_be_is_refused(name: str, value: object, tmp_path: Path) -> None:
     whole = {"name": "", "unit": "ns", "better": "lower", "samples": [1.0, 1.2], "stopped": "narrow"}

@@ -141,21 +141,25 @@ class Session:
         if _is_worker(self.config):
             self._send(staying)
             return
-        if staying:
-            from sampleblk_lab.results import store
-
-            try:
-                for directory in staying:
-                    if directory.name in self.failed:
-                        store.note_failed(directory)
-                self.kept = store.add_round(self.runs, self.name, staying)
-            except OSError as error:
-                self.lost = f"run directories could not be kept in {self.runs / self.name}: {error}"
-                if session.exitstatus == pytest.ExitCode.OK:
-                    session.exitstatus = pytest.ExitCode.TESTS_FAILED
-                return
-        if self.config.getoption("--sblk-compare") is None:
+        compared = self.config.getoption("--sblk-compare") is not None
+        if not (staying or compared):
             return
+        from sampleblk_lab.results import store
+
+        try:
+            for directory in staying:
+                if directory.name in self.failed:
+                    store.note_failed(directory)
+            # Before they move: another session that ends now, too, replaces what is in "latest".
+            if compared:
+                self._judge(session)
+            self.kept = store.add_round(self.runs, self.name, staying)
+        except OSError as error:
+            self.lost = f"run directories could not be kept in {self.runs / self.name}: {error}"
+            if session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _judge(self, session: pytest.Session) -> None:
         if self.config.option.collectonly:
             self.failures = ["not compared: --collect-only runs no test"]
             return
@@ -197,7 +201,7 @@ class Session:
     def _compare(self, *, whole: bool) -> None:
         from sampleblk_lab.results import sets, store
 
-        now = store.load_round(self.kept) if self.kept is not None else []
+        now = store.load_round(self._scratch) if self._scratch is not None else []
         made = sets.compare_sets(self.base, now, across=self.config.getoption("--sblk-across"))
         measured = {run.test for run in now}
         rows = []

@@ -8,8 +8,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
+import os
 import re
 import shutil
 from dataclasses import dataclass, field
@@ -21,11 +23,11 @@ import numpy as np
 from sampleblk_lab.errors import FormatError, InputError
 from sampleblk_lab.results import machine
 from sampleblk_lab.results.comparison import BETTER
+from sampleblk_lab.run_files import remove
 from sampleblk_lab.table import Table
 from sampleblk_lab.texts import read_json
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Iterator
 
 MEASUREMENTS = "measurements.json"
@@ -200,17 +202,24 @@ def add_round(root: Path, name: str, directories: Iterable[Path]) -> Path | None
     if not moved:
         return None
     home = root / name
-    if name == LATEST and home.exists():
-        shutil.rmtree(home)
     home.mkdir(parents=True, exist_ok=True)
-    while True:
-        target = home / f"{max(map(_round_of, home.iterdir()), default=0) + 1:04d}"
-        # Another session may end now, too.
-        with contextlib.suppress(FileExistsError):
-            target.mkdir()
-            break
-    for directory in moved:
-        shutil.move(str(directory), str(target / directory.name))
+    # What is removed lies in the folder itself, and not where a link leads.
+    descriptor = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (os.O_NOFOLLOW if name == LATEST else 0))
+    try:
+        # Another session may end now, too; a folder of NFS has no such lock.
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if name == LATEST:
+            remove(home, *(path.name for path in home.iterdir()))
+        while True:
+            target = home / f"{max(map(_round_of, home.iterdir()), default=0) + 1:04d}"
+            with contextlib.suppress(FileExistsError):
+                target.mkdir()
+                break
+        for directory in moved:
+            shutil.move(str(directory), str(target / directory.name))
+    finally:
+        os.close(descriptor)
     return target
 
 
