@@ -16,7 +16,7 @@ from sampleblk_lab.cli import main
 from sampleblk_lab.errors import FormatError, InputError, UnsupportedError
 from sampleblk_lab.suites import SUITES, checkout, packages
 from sampleblk_lab.suites.checkout import SuiteBuildError
-from sampleblk_lab.suites.folder import Plan
+from sampleblk_lab.suites.folder import Folder, Plan
 from sampleblk_lab.suites.suite import Setup
 from sampleblk_lab.sweeps.trial import Shape
 
@@ -145,6 +145,19 @@ def test_a_run_that_goes_on_takes_what_is_not_asked_for_from_before(
     monkeypatch.setattr("sampleblk_lab.suites.running.prepare", prepare)
     assert main(["xfstests", "--resume", "--folder", str(tmp_path), *asked]) == 2
     assert seen == [replace(setup, capacity_bytes=capacity_bytes), Shape(cpus, 512, "tcg"), 7.0]
+
+
+@pytest.mark.parametrize("baseline", ["", "results.json"])
+def test_a_run_is_not_held_against_itself(baseline: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    machine = {"cpus": 1, "memory_mib": 512, "accel": "tcg", "release": "6.1"}
+    plan = Plan("xfstests", "", "", "6.1", machine, Setup(fs="ext4"), 7.0, ("generic/001",))
+    with Folder(tmp_path, plan) as made:
+        made.add({"test": "generic/001", "status": "failed", "reason": "", "output": "", "seconds": 1.0})
+    (tmp_path / "results.json").write_text('{"tests": [{"test": "generic/001", "status": "failed"}]}')
+    link = tmp_path.with_name(f"{tmp_path.name}-link")
+    link.symlink_to(tmp_path)
+    assert main(["xfstests", "--resume", "--folder", str(tmp_path), "--baseline", str(link / baseline)]) == 2
+    assert "is of the run itself (expected an earlier run)" in capsys.readouterr().err
 
 
 # --- packages

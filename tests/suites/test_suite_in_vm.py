@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -61,7 +62,8 @@ def test_each_test_ends_in_its_own_way_and_a_panic_costs_one(
     assert _content(miniature) == before
     # All is done: nothing runs again, and its failures are known to a run that is held against it.
     journal = (folder / "journal.jsonl").read_bytes()
-    assert main([*run, "--folder", str(folder), "--resume", "--quiet", "--baseline", str(folder)]) == 0
+    earlier = shutil.copytree(folder, tmp_path / "earlier")
+    assert main([*run, "--folder", str(folder), "--resume", "--quiet", "--baseline", str(earlier)]) == 0
     assert (folder / "journal.jsonl").read_bytes() == journal
     assert "7 tests: 3 passed, 1 notrun, 1 failed, 1 panic, 1 hang" in capsys.readouterr().out
 

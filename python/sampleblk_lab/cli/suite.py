@@ -95,7 +95,7 @@ def _configure(parser: argparse.ArgumentParser, suite: str, example: str) -> Non
 
 def _run(options: argparse.Namespace) -> int:
     from sampleblk_lab.suites import known, packages, running
-    from sampleblk_lab.suites.folder import Plan
+    from sampleblk_lab.suites.folder import ABOUT, RESULTS, Plan
     from sampleblk_lab.suites.suite import DEADLINE_S, Selection, Setup, words_of_excludes
     from sampleblk_lab.sweeps.trial import Shape
 
@@ -104,6 +104,9 @@ def _run(options: argparse.Namespace) -> int:
     if options.resume and not options.folder:
         raise InputError("--resume without --folder", expected="the folder of the run that is to go on")
     path = Path(options.folder or "").absolute()
+    own = (path.resolve(), path.resolve() / RESULTS)
+    if options.baseline and options.folder and Path(options.baseline).resolve() in own:
+        raise InputError(f"--baseline {options.baseline} is of the run itself", expected="an earlier run")
     # Before the long part: a name that is wrong is told at once.
     known_failures = [line for name in options.known for line in known.read(Path(name))]
     before = known.baseline(Path(options.baseline)) if options.baseline else None
@@ -140,7 +143,7 @@ def _run(options: argparse.Namespace) -> int:
             kernel = options.kernel or plan.kernel
             machine = {name: plan.machine[name] for name in vm if plan.machine[name] is not None}
             deadline_s = options.deadline or plan.deadline_s
-    elif options.folder and (path / "suite.json").exists() and not options.list:
+    elif options.folder and (path / ABOUT).exists() and not options.list:
         raise InputError(f"{path} has a run already", expected="--resume, or another --folder")
     setup = dataclasses.replace(setup, **{name: value for name, value in asked.items() if value is not None})
     machine |= {name: value for name, value in vm.items() if value is not None}
