@@ -81,3 +81,21 @@ def test_a_mark_that_means_nothing_is_told(
     result = pytester.runpytest_subprocess(*QUICK, "--collect-only", timeout=60)
     assert result.ret != 0
     result.stdout.fnmatch_lines([f"*{said}*"])
+
+
+def test_a_test_that_runs_on_several_things_is_named_with_them(
+    pytester: pytest.Pytester, miniature: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAMPLEBLK_XFSTESTS", str(miniature))
+    marks = ['"generic/001", "generic/002"', '"generic/001", device="brd"', '"generic/001", mkfs="-b 1024"']
+    lines = [f"@pytest.mark.xfstests({mark})\n" for mark in marks]
+    pytester.makepyfile(f"import pytest\n\n{''.join(lines)}def test_suite(suite_test):\n    suite_test()\n")
+    result = pytester.runpytest_subprocess(*QUICK, "--collect-only", "-q", timeout=60)
+    result.stdout.fnmatch_lines_random(
+        [
+            "*test_suite?generic/001-device=sampleblk-mkfs=[]]",
+            "*test_suite?generic/001-device=brd-mkfs=[]]",
+            "*test_suite?generic/001-device=sampleblk-mkfs=-b 1024[]]",
+            "*test_suite?generic/002[]]",
+        ]
+    )

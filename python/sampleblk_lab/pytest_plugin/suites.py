@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,22 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     if "suite_test" not in metafunc.fixturenames:
         raise pytest.UsageError(f"{where}: @pytest.mark.{marks[0].name} is for tests with the fixture suite_test")
     parameters = [parameter for mark in marks for parameter in _parameters(mark, where)]
-    metafunc.parametrize("suite_test", parameters, indirect=True)
+    metafunc.parametrize("suite_test", _told_apart(parameters), indirect=True)
+
+
+def _told_apart(parameters: list[Any]) -> list[Any]:
+    """Has the id of a test that several marks name say on what it runs: pytest would number them."""
+    named: dict[str, list[dict[str, Any]]] = {}
+    for one in parameters:
+        if one.values[0] is not None:
+            named.setdefault(one.id, []).append(dataclasses.asdict(one.values[0][-1]))
+    made = []
+    for one in parameters:
+        setups = named.get(one.id, [])
+        own = dataclasses.asdict(one.values[0][-1]) if setups else {}
+        words = [f"{name}={value}" for name, value in own.items() if any(each[name] != value for each in setups)]
+        made.append(one._replace(id="-".join([one.id, *words])))
+    return made
 
 
 def _parameters(mark: pytest.Mark, where: str) -> list[Any]:
