@@ -158,13 +158,14 @@ def test_rates_of_jobs_that_ran_one_after_the_other_do_not_add_up(tmp_path: Path
         write = {"total_ios": 10, "io_bytes": 10, "runtime": 1, "bw_bytes": 1, "iops": iops, "clat_ns": clat}
         return {"jobname": name, "groupid": group, "error": 0, "write": write}
 
-    jobs = [job("a", 0, 100.0), job("a", 0, 11.0), job("a", 1, 1000.0), job("b", 1, 7.0)]
+    jobs = [job("a", 0, 100.0), job("a", 0, 11.0), job("a", 1, 1000.0), job("b", 1, 0.34)]
     (tmp_path / "result.json").write_text(json.dumps({"jobs": jobs}))
     page = run_page(tmp_path).html()
     told = dict(re.findall(r"<th>(\w+, write[^<]*)</th><td>(.*?)</td>", page))
     assert list(told) == ["a, write, group 0", "a, write, group 1", "b, write"]
     assert told["a, write, group 0"].startswith("2 jobs: 20 I/Os, 111 IOPS")
     assert told["a, write, group 1"].startswith("10 I/Os, 1,000 IOPS")
+    assert told["b, write"].startswith("10 I/Os, 0.34 IOPS")
 
 
 def test_jobs_of_which_one_ran_longer_have_the_rate_of_all_the_time(tmp_path: Path) -> None:

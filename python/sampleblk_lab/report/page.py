@@ -130,11 +130,11 @@ def _number(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return _decimal(value)
+        return decimal(value)
     return _escape(value)
 
 
-def _decimal(value: float) -> str:
+def decimal(value: float) -> str:
     """Three digits; more where these would make 1 or 100 of what is near: no change, or all."""
     if abs(value) >= 999.5:
         return f"{value:,.0f}"

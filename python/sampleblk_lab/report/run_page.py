@@ -20,7 +20,7 @@ from sampleblk_lab.analysis.run import Run, open_run
 from sampleblk_lab.analysis.trust import of_recording
 from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
 from sampleblk_lab.plot.style import in_dark
-from sampleblk_lab.report.page import Page
+from sampleblk_lab.report.page import Page, decimal
 from sampleblk_lab.results import machine, stats, store
 from sampleblk_lab.results.comparison import SERIAL
 from sampleblk_lab.table import Table
@@ -250,7 +250,7 @@ def _summary(run: Run, recordings: list[Recording]) -> dict[str, str]:
         for (job, direction, group), rows in jobs.items():
             ios, iops, bandwidth = _together(rows)
             told = f"{len(rows)} jobs: " if len(rows) > 1 else ""
-            told += f"{ios:,} I/Os, {iops:,.0f} IOPS, {core.format_bytes(round(bandwidth))}/s"
+            told += f"{ios:,} I/Os, {decimal(iops)} IOPS, {core.format_bytes(round(bandwidth))}/s"
             if named[job, direction] > 1:  # they have one histogram
                 facts[f"{job}, {direction}, group {group}"] = told
                 continue
