@@ -301,3 +301,14 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     ]
     assert main(["suite-results", "--bad", "--json", str(tmp_path)]) == 0
     assert [row["test"] for row in json.loads(capsys.readouterr().out)] == ["generic/003"]
+
+
+def test_the_words_of_a_test_do_nothing_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "kernel\x1b[1m/generic"
+    folder.mkdir(parents=True)
+    (folder / "001.notrun").write_text("gone\x1b[2J\ngeneric/002  passed\r")
+    assert main(["suite-results", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "kernel\\x1b[1m  generic/001  notrun  gone\\x1b[2J\\ngeneric/002  passed",
+        "1 notrun",
+    ]

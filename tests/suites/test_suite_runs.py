@@ -135,7 +135,18 @@ def test_a_journal_s_seconds_are_a_number(value: object, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("machine", []), ("machine", {}), ("machine", {"release": 6}), ("deadline_s", "long")]
+    ("field", "value"),
+    [
+        ("machine", []),
+        ("machine", {}),
+        ("machine", {"release": 6}),
+        ("machine", {"release": "6.1\x1b[2J"}),
+        ("setup", {"fs": "ext4\x1b[2J"}),
+        ("setup", {"device": "ram"}),
+        ("deadline_s", "long"),
+        ("tests", ["generic/001\x1b[2J"]),
+        ("tests", [1]),
+    ],
 )
 def test_a_plan_that_is_none_is_told(field: str, value: object, tmp_path: Path) -> None:
     (tmp_path / "suite.json").write_text(json.dumps({**PLAN.json(), field: value}))
@@ -368,6 +379,8 @@ def test_what_an_earlier_run_was_of_is_told(tmp_path: Path) -> None:
     assert known.origin(path, "xfstests") == "xfs on bio of sampleblk, mkfs -m crc=0, Linux 6.12.1"
     path.write_text(json.dumps({"tests": []}))
     assert known.origin(path, "xfstests") == ""
+    path.write_text(json.dumps({"release": "6.1\x1b[2J"}))
+    assert known.origin(path, "xfstests") == "Linux 6.1\\x1b[2J"
     with pytest.raises(InputError, match="has a run of xfstests"):
         known.origin(tmp_path / "run", "blktests")
     (tmp_path / "theirs/generic").mkdir(parents=True)

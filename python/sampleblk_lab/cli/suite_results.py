@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from sampleblk_lab.cli.output import add_json, as_json
+from sampleblk_lab.texts import readable
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,9 +34,8 @@ def _show(options: argparse.Namespace) -> int:
         return 0
     for row in rows:
         took = "" if row["seconds"] != row["seconds"] else f"{row['seconds']:g} s"
-        print(
-            "  ".join(filter(None, (str(row["where"]), str(row["test"]), str(row["status"]), took, str(row["reason"]))))
-        )
+        words = (str(row["where"]), str(row["test"]), str(row["status"]), took, str(row["reason"]))
+        print(readable("  ".join(filter(None, words))))
     counts = Counter(str(status) for status in found["status"])
     print(", ".join(f"{count} {status}" for status, count in counts.most_common()))
     return 0

@@ -83,9 +83,13 @@ class Plan:
             if value.pop("format") != _FORMAT:
                 raise ValueError
             value["setup"] = Setup(**value["setup"])
-            if not isinstance(value["machine"]["release"], str) or not math.isfinite(value["deadline_s"]):
-                raise ValueError
             value["tests"] = tuple(value["tests"])
+            names = (value["suite"], value["setup"].fs, value["machine"]["release"], *value["tests"])
+            # JUnit's XML and the terminal have them all.
+            if any(not isinstance(name, str) or readable(name) != name for name in names):
+                raise ValueError
+            if not math.isfinite(value["deadline_s"]):
+                raise ValueError
             if asked := value.get("asked"):
                 value["asked"] = Selection(**{name: tuple(words) for name, words in asked.items()})
             return cls(**value)

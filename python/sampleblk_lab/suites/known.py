@@ -152,7 +152,9 @@ def origin(path: Path, suite: str) -> str:
 
 
 def _told(fs: str, rest: str, release: str) -> str:
-    return ", ".join(filter(None, (" ".join(filter(None, (fs, rest))), f"Linux {release}" if release else "")))
+    return readable(
+        ", ".join(filter(None, (" ".join(filter(None, (fs, rest))), f"Linux {release}" if release else "")))
+    )
 
 
 @dataclass(frozen=True)
