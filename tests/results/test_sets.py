@@ -2,6 +2,7 @@
 """Sets of sessions: stored, listed, compared, and refused."""
 
 import concurrent.futures
+import errno
 import json
 import math
 import shutil
@@ -337,6 +338,27 @@ def test_sessions_that_end_together_have_rounds_of_their_own(tmp_path: Path) -> 
 
     with concurrent.futures.ThreadPoolExecutor(16) as sessions:
         assert sorted(sessions.map(save, range(200))) == [f"{number + 1:04d}" for number in range(200)]
+
+
+def test_a_round_that_finds_no_room_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def save() -> None:
+        for test in ("a", "b"):
+            (tmp_path / test).mkdir()
+            (tmp_path / test / "measurements.json").write_text("[]")
+        store.add_round(tmp_path / "runs", "a", [tmp_path / "a", tmp_path / "b"])
+
+    save()
+    move = shutil.move
+
+    def full(source: str, target: str) -> None:
+        move(source, target)
+        if source.endswith("b"):
+            raise OSError(errno.ENOSPC, "no room", source)
+
+    monkeypatch.setattr(store.shutil, "move", full)
+    with pytest.raises(OSError, match="no room"):
+        save()
+    assert [path.name for path in (tmp_path / "runs/a").iterdir()] == ["0001"]
 
 
 def test_of_sessions_that_end_together_the_latest_set_holds_one(tmp_path: Path) -> None:

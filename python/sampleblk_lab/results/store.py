@@ -197,7 +197,14 @@ def load_round(folder: Path) -> list[Stored]:
 
 
 def add_round(root: Path, name: str, directories: Iterable[Path]) -> Path | None:
-    """Moves run directories into the next round of a set; returns the round's folder, None when there are none."""
+    """Moves run directories into the next round of a set, all or none.
+
+    Returns:
+        The round's folder; None when there are none.
+
+    Raises:
+        OSError: They could not be moved.
+    """
     moved = list(directories)
     if not moved:
         return None
@@ -216,8 +223,12 @@ def add_round(root: Path, name: str, directories: Iterable[Path]) -> Path | None
             with contextlib.suppress(FileExistsError):
                 target.mkdir()
                 break
-        for directory in moved:
-            shutil.move(str(directory), str(target / directory.name))
+        try:
+            for directory in moved:
+                shutil.move(str(directory), str(target / directory.name))
+        except BaseException:
+            shutil.rmtree(target, ignore_errors=True)
+            raise
     finally:
         os.close(descriptor)
     return target
