@@ -128,14 +128,14 @@ static u64 exp_q32(u64 x)
  * A standard normal number in fixed point: of 256 fair coins, the number of heads beyond 128 has a standard deviation of
  * 8; a uniform number fills the gaps between whole heads.
  */
-static s64 normal_q32(u64 seed, u64 n)
+static s64 normal_q32(u64 random)
 {
 	u64 heads = 0;
 	u64 i;
 
-	for (i = 0; i < 4; i++)
-		heads += hweight64(sblk_random(seed + 1 + i, n));
-	return (((s64)heads - 128) * (s64)ONE + (s64)(sblk_random(seed + 5, n) >> 32) - (s64)(ONE >> 1)) / 8;
+	for (i = 1; i <= 4; i++)
+		heads += hweight64(sblk_random(random, i));
+	return (((s64)heads - 128) * (s64)ONE + (s64)(sblk_random(random, 5) >> 32) - (s64)(ONE >> 1)) / 8;
 }
 
 static u64 draw_empirical(const struct sblk_latency *latency, u64 random)
@@ -173,12 +173,12 @@ static u64 draw(struct sblk_latency *latency)
 	case SAMPLEBLK_LATENCY_UNIFORM:
 		return latency->a + mul_u64_u64_shr(random, latency->b - latency->a + 1, 64);
 	case SAMPLEBLK_LATENCY_NORMAL:
-		normal = normal_q32(latency->seed, n);
+		normal = normal_q32(random);
 		value = scale(latency->b, normal < 0 ? -normal : normal);
 		value = normal < 0 ? (s64)latency->a - value : (s64)latency->a + value;
 		return value < 0 ? 0 : value;
 	case SAMPLEBLK_LATENCY_LOGNORMAL:
-		normal = normal_q32(latency->seed, n);
+		normal = normal_q32(random);
 		factor = exp_q32(div_u64((normal < 0 ? -normal : normal) * latency->b, 1000));
 		if (normal < 0)
 			return mul_u64_u64_div_u64(latency->a, ONE, factor);

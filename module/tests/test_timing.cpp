@@ -134,6 +134,22 @@ TEST(Latency, TheSeedDecidesAndNothingExceedsTheBound) {
     EXPECT_EQ(wide.back(), static_cast<double>(SAMPLEBLK_MAX_LATENCY_NS));
 }
 
+TEST(Latency, NeighbouringSeedsHaveNothingInCommon) {
+    // As the operations of one call have.
+    for (const u32 model : {SAMPLEBLK_LATENCY_UNIFORM, SAMPLEBLK_LATENCY_NORMAL, SAMPLEBLK_LATENCY_LOGNORMAL}) {
+        const u64 b = model == SAMPLEBLK_LATENCY_UNIFORM ? 200'000 : 500;
+        const Latency one = make(model, 100'000, b), other = make(model, 100'000, b);
+        other->seed = one->seed + 1;
+        std::vector<double> x, y, product;
+        for (int i = 0; i < 20'000; ++i) {
+            x.push_back(static_cast<double>(sblk_latency_draw(one.get())));
+            y.push_back(static_cast<double>(sblk_latency_draw(other.get())));
+            product.push_back(x.back() * y.back());
+        }
+        EXPECT_LT(std::abs(mean(product) - mean(x) * mean(y)), 0.04 * deviation(x) * deviation(y)) << model;
+    }
+}
+
 TEST(Latency, WhatIsNoModelIsRefused) {
     const auto refused = [](const Latency& latency) { return sblk_latency_check(latency.get()) == -EINVAL; };
     EXPECT_TRUE(refused(make(99, 0, 0)));
