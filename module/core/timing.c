@@ -138,6 +138,12 @@ static s64 normal_q32(u64 random)
 	return (((s64)heads - 128) * (s64)ONE + (s64)(sblk_random(random, 5) >> 32) - (s64)(ONE >> 1)) / 8;
 }
 
+/* A latency times what exp_q32() said, of which ~0 makes any too large but none. */
+static u64 stretch(u64 a, u64 factor)
+{
+	return a && factor == ~0ULL ? ~0ULL : scale(a, factor);
+}
+
 static u64 draw_empirical(const struct sblk_latency *latency, u64 random)
 {
 	u64 target = mul_u64_u64_shr(random, latency->total, 64);
@@ -182,13 +188,13 @@ static u64 draw(struct sblk_latency *latency)
 		factor = exp_q32(div_u64((normal < 0 ? -normal : normal) * latency->b, 1000));
 		if (normal < 0)
 			return mul_u64_u64_div_u64(latency->a, ONE, factor);
-		return factor == ~0ULL ? ~0ULL : scale(latency->a, factor);
+		return stretch(latency->a, factor);
 	case SAMPLEBLK_LATENCY_EXPONENTIAL:
 		return latency->b + scale(latency->a, minus_ln(random));
 	case SAMPLEBLK_LATENCY_PARETO:
 		/* a * u^(-1 / shape) */
 		factor = exp_q32(div_u64(minus_ln(random) * 1000, latency->b));
-		return factor == ~0ULL ? ~0ULL : scale(latency->a, factor);
+		return stretch(latency->a, factor);
 	default:
 		return draw_empirical(latency, random);
 	}

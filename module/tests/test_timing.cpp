@@ -134,6 +134,11 @@ TEST(Latency, TheSeedDecidesAndNothingExceedsTheBound) {
     EXPECT_EQ(wide.back(), static_cast<double>(SAMPLEBLK_MAX_LATENCY_NS));
 }
 
+TEST(Latency, AnyMultipleOfNothingIsNothing) {
+    EXPECT_EQ(draws(make(SAMPLEBLK_LATENCY_LOGNORMAL, 0, 10'000)).back(), 0);
+    EXPECT_EQ(draws(make(SAMPLEBLK_LATENCY_PARETO, 0, 100)).back(), 0);
+}
+
 TEST(Latency, NeighbouringSeedsHaveNothingInCommon) {
     // As the operations of one call have.
     for (const u32 model : {SAMPLEBLK_LATENCY_UNIFORM, SAMPLEBLK_LATENCY_NORMAL, SAMPLEBLK_LATENCY_LOGNORMAL}) {
