@@ -198,6 +198,9 @@ static int config_check(struct sampleblk_config *config)
 	if (config->max_sectors < PAGE_SIZE / SECTOR_SIZE || config->max_sectors > SZ_64M / SECTOR_SIZE ||
 	    config->max_sectors % (config->logical_block_bytes / SECTOR_SIZE) || config->max_segments > 1024)
 		return -EINVAL;
+	/* A block's memory may come in pieces of a sector; where a request holds fewer, Linux 6.1 runs into a BUG_ON. */
+	if (config->max_segments < config->logical_block_bytes / SECTOR_SIZE)
+		return -EINVAL;
 	if (config->capacity_bytes < SAMPLEBLK_MIN_CAPACITY_BYTES ||
 	    config->capacity_bytes > SAMPLEBLK_MAX_CAPACITY_BYTES ||
 	    config->capacity_bytes & (config->logical_block_bytes - 1))

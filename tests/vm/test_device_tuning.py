@@ -3,6 +3,7 @@
 
 import dataclasses
 import errno
+import mmap
 import os
 import subprocess
 import threading
@@ -15,6 +16,8 @@ from blockio import Background, aligned, read, until, write
 import sampleblk_lab as lab
 
 pytestmark = pytest.mark.two_cpus
+
+VERSION = tuple(map(int, os.uname().release.split(".")[:2]))
 
 
 @pytest.mark.parametrize("mode", ["mq", "bio"])
@@ -82,6 +85,23 @@ def test_geometry_is_what_was_asked() -> None:
             "rotational": 1,
         }
         assert {name: int((queue / name).read_text()) for name in values} == values
+
+
+@pytest.mark.parametrize("mode", ["mq", "bio"])
+def test_a_request_holds_a_block_of_whatever_pieces(mode: str) -> None:
+    """Linux 6.1 stops with a BUG where it does not."""
+    with pytest.raises(lab.InputError, match=r"max_segments of 7 \(expected from 8 to 1024\)"):
+        lab.Device("1M", mode=mode, logical_block=4096, max_segments=7)
+    with lab.Device("1M", mode=mode, logical_block=4096, max_segments=8, partitions=False) as dev:
+        data = mmap.mmap(-1, 128 << 10)
+        data[:] = os.urandom(len(data))
+        # Until 6.17 each piece must be of whole blocks, and until 5.19 begin as one.
+        size, apart, first = (512, 8192, 0) if VERSION >= (6, 18) else (8192, 16384, 512 if VERSION >= (6, 0) else 0)
+        pieces = [memoryview(data)[at : at + size] for at in range(first, len(data), apart)]
+        fd = os.open(dev.path, os.O_WRONLY | os.O_DIRECT)
+        assert os.pwritev(fd, pieces, 0) == len(pieces) * size
+        os.close(fd)
+        assert read(dev.path, len(pieces) * size) == b"".join(pieces)
 
 
 def test_a_number_that_cannot_be_is_named() -> None:

@@ -101,7 +101,7 @@ void check_sizes(const sampleblk_config& config, std::uint32_t logical) {
     const std::uint32_t least = config.io_min_bytes != 0 ? config.io_min_bytes : physical;
     check_multiple(config.io_opt_bytes, least, least, largest, "io_opt");
     check_multiple(config.max_sectors, logical / sector, page / sector, largest / sector, "max_sectors");
-    check_at_most(config.max_segments, 1024, "max_segments");
+    check_multiple(config.max_segments, 1, logical / sector, 1024, "max_segments");
     check_multiple(config.cache_bytes, 1, 64U << 10, 4ULL << 30, "cache_size");
     const std::uint32_t granule = config.discard_granularity_bytes;
     check_power_of_two(granule, physical, granule_max, "discard_granularity");

@@ -90,12 +90,16 @@ TEST(Device, NamesTheSizesItRefuses) {
     refused(&sampleblk_config::io_min_bytes, 512, "io_min of 512 (expected a multiple of 4096 from 4096");
     refused(&sampleblk_config::io_opt_bytes, 6144, "io_opt of 6144");
     refused(&sampleblk_config::max_sectors, 7, "max_sectors of 7");
-    refused(&sampleblk_config::max_segments, 1025, "max_segments 1025");
+    refused(&sampleblk_config::max_segments, 1025, "max_segments of 1025");
     refused(&sampleblk_config::discard_granularity_bytes, 2048, "discard_granularity of 2048");
     refused(&sampleblk_config::discard_alignment_bytes, 512, "discard_alignment without");
     refused(&sampleblk_config::atomic_write_unit_min_bytes, 4096, "without atomic_write");
     refused(&sampleblk_config::atomic_write_unit_max_bytes, 12288, "atomic_write of 12288");
     sampleblk_config config = plain();
+    config.logical_block_bytes = 4096;
+    config.max_segments = 7;
+    expect_refused(config, "max_segments of 7 (expected from 8 to 1024)");
+    config = plain();
     config.flags |= SAMPLEBLK_F_CACHE;
     config.cache_bytes = 4096;
     expect_refused(config, "cache_size of 4096 (expected from 65536");

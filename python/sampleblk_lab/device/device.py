@@ -169,7 +169,7 @@ class Device(Tuning, State, ClosesAtEnd):
         io_min: The smallest I/O without penalty, as it says, in bytes; the physical block by default.
         io_opt: The best size of I/O, as it says, in bytes.
         max_sectors: The largest request, in 512 bytes.
-        max_segments: The most segments of a request.
+        max_segments: The most segments of a request; at least as many as a logical block has sectors.
         atomic_write: The largest write that is whole or not at all (``RWF_ATOMIC``), in bytes or as a string, a power
             of two; none by default. Linux 6.11 or newer.
         atomic_write_min: The smallest; the logical block by default.

@@ -74,7 +74,7 @@ struct sampleblk_config {
 	__u32 io_min_bytes; /* default: the physical block */
 	__u32 io_opt_bytes; /* default 0: says nothing */
 	__u32 max_sectors; /* of a request; default 2560 */
-	__u32 max_segments; /* of a request; default 128 */
+	__u32 max_segments; /* of a request; default 128, at least as many as a logical block has sectors */
 	__u32 poll_queues; /* further queues that only polling completes; mq only */
 	__u32 mode; /* SAMPLEBLK_MODE_* */
 	__u32 completion; /* SAMPLEBLK_COMPLETE_* */
