@@ -145,6 +145,9 @@ static int integrity_check(const struct sampleblk_config *config)
 	if (config->flags & (SAMPLEBLK_F_CACHE | SAMPLEBLK_F_SECTOR_ATOMIC) || config->zone_bytes ||
 	    config->mode == SAMPLEBLK_MODE_BIO)
 		return -EINVAL;
+	/* The kernel takes blocks of protection information only in one piece of memory, which larger ones seldom have. */
+	if (config->logical_block_bytes > 4096)
+		return -EINVAL;
 #ifdef SBLK_INTEGRITY
 	return 0;
 #else

@@ -361,7 +361,13 @@ def test_it_is_what_scsi_debug_is(block: int) -> None:
 
 
 def test_what_it_cannot_have_is_refused() -> None:
-    for options in ({"cache": True}, {"sector_atomic": True}, {"mode": "bio"}, {"zone": "64K"}):
+    for options in (
+        {"cache": True},
+        {"sector_atomic": True},
+        {"mode": "bio"},
+        {"zone": "64K"},
+        {"logical_block": 8192},
+    ):
         with pytest.raises(lab.InputError, match="integrity together with"):
             lab.Device("1M", integrity=True, **options)  # type: ignore[arg-type]
     with lab.Device("1M", integrity=True) as dev:

@@ -290,7 +290,7 @@ def test_what_is_refused_in_words_is_what_the_driver_refuses() -> None:
                 "TIMING": {**device, "ops": 1, "model": chance.randrange(7)},
                 "LIMITS": device | {name: chance.choice(times) for name in limits},
             }
-            flags = 4 | 16 * ("cache_bytes" in asked["ADD"])
+            flags = 4 | 16 * ("cache_bytes" in asked["ADD"]) | 512 * (chance.random() < 0.2)
             asked["ADD"] |= {"capacity_bytes": 1 << 20, "flags": flags}
             asked["TIMING"] |= {name: chance.choice(times) for name in "ab"}
             for name, call in calls.items():

@@ -77,7 +77,8 @@ void check_integrity(const sampleblk_config& config) {
     const Excluded excluded[] = {{(config.flags & SAMPLEBLK_F_CACHE) != 0, "a volatile cache"},
                                  {(config.flags & SAMPLEBLK_F_SECTOR_ATOMIC) != 0, "sector_atomic"},
                                  {config.zone_bytes != 0, "zones"},
-                                 {config.mode == SAMPLEBLK_MODE_BIO, "mode bio"}};
+                                 {config.mode == SAMPLEBLK_MODE_BIO, "mode bio"},
+                                 {config.logical_block_bytes > 4096, "a logical block above 4096 bytes"}};
     check_alone("integrity", excluded);
 }
 

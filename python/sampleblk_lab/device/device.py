@@ -165,7 +165,7 @@ class Device(Tuning, State, ClosesAtEnd):
         integrity: Have T10 protection information of type 1 (``T10-DIF-TYPE1-CRC``,
             Documentation/block/data-integrity.rst): the kernel sends a checksum and the number of each logical block
             with a write, and checks them on each read. With neither cache, journal, `sector_atomic`, zones nor
-            resizing, and not in mode ``"bio"``.
+            resizing, not in mode ``"bio"``, and with a logical block of at most 4096 bytes.
         io_min: The smallest I/O without penalty, as it says, in bytes; the physical block by default.
         io_opt: The best size of I/O, as it says, in bytes.
         max_sectors: The largest request, in 512 bytes.

@@ -45,8 +45,8 @@
 /*
  * T10 protection information of type 1 (T10-DIF-TYPE1-CRC): the kernel sends and checks eight bytes a logical block. The device
  * checks what comes with a write (EILSEQ) and makes it where none comes; what was discarded or zeroed is not checked.
- * Without SAMPLEBLK_F_CACHE, _SECTOR_ATOMIC, zones and SAMPLEBLK_MODE_BIO (EINVAL), without journal and resizing
- * (EOPNOTSUPP). EOPNOTSUPP where the kernel has no protection information.
+ * Without SAMPLEBLK_F_CACHE, _SECTOR_ATOMIC, zones, SAMPLEBLK_MODE_BIO and logical blocks above 4096 bytes (EINVAL), without
+ * journal and resizing (EOPNOTSUPP). EOPNOTSUPP where the kernel has no protection information.
  */
 #define SAMPLEBLK_F_INTEGRITY (1U << 9)
 #define SAMPLEBLK_F_ALL ((1U << 10) - 1)
