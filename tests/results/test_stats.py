@@ -221,6 +221,7 @@ def test_a_drift_is_said_beside_the_figure() -> None:
         "before: serially correlated (a drift, or state that outlives a repeat): the interval is too narrow"
     ]
     assert compare(steady, drift, names=("a", "b"), notes="mine").notes[1].startswith("b: serially")
+    assert compare(steady, drift, in_order=False).notes == ()
     # Alternately measured, both have it, and it cancels.
     both = np.exp(np.log(drift) + np.log(steady))
     assert compare(drift, both, paired=True).notes == ()

@@ -119,19 +119,22 @@ def compare(
     seed: int = 0,
     notes: str | Sequence[str] = (),
     names: Sequence[str] = NAMES,
+    in_order: bool = True,
 ) -> Comparison:
     """Compares two sets of measurements.
 
     Args:
-        before: Positive numbers, at least 6, in the order they were taken.
+        before: Positive numbers, at least 6.
         after: The same.
         paired: Each of `after` was measured next to its partner in `before`; drift then cancels.
         better: ``"lower"`` or ``"higher"``.
         unit: Of the samples.
         confidence: Of the interval. At 0.98, two of 100 comparisons of the same with the same call it different.
         seed: Of the bootstrap.
-        notes: What a reader must know, beside what is found here: that samples are serially correlated.
+        notes: What a reader must know.
         names: What `before` and `after` are called.
+        in_order: The samples of a side, or the pairs, are in the order they were taken: a note says where they are
+            serially correlated. Not so of sides that ran in rounds, which have a drift in common.
 
     Raises:
         InputError: Too few samples, one that is not above 0, sides of different lengths when `paired`, names that are
@@ -142,10 +145,11 @@ def compare(
     check_names(names)
     how = stats.paired_ratio if checked.flag("paired", paired) else stats.ratio
     ratio = how(before, after, confidence=confidence, seed=seed)
+    series = {name: stats.logs(samples) for name, samples in zip(names, (before, after), strict=True)}
     if paired:
         series = {"the ratios of the pairs": stats.logs(after) - stats.logs(before)}
-    else:
-        series = {name: stats.logs(samples) for name, samples in zip(names, (before, after), strict=True)}
+    told = series if checked.flag("in_order", in_order) else {}
+    serial = [f"{what}: {SERIAL}" for what, values in told.items() if stats.serially_correlated(values)]
     return Comparison(
         ratio=ratio,
         effect=stats.cliffs_delta(before, after),
@@ -154,9 +158,6 @@ def compare(
         paired=paired,
         better=better,
         unit=unit,
-        notes=(
-            *checked.names("notes", notes),
-            *(f"{what}: {SERIAL}" for what, values in series.items() if stats.serially_correlated(values)),
-        ),
+        notes=(*checked.names("notes", notes), *serial),
         names=(names[0], names[1]),
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.results import machine, stats
-from sampleblk_lab.results.comparison import SERIAL, SLOWER, Comparison, compare
+from sampleblk_lab.results.comparison import SLOWER, Comparison, compare
 from sampleblk_lab.texts import readable
 
 if TYPE_CHECKING:
@@ -165,10 +165,9 @@ def _row(test: str, metric: str, old: list[_Session], new: list[_Session], acros
         pooled = [[value for session in side for value in session.samples] for side in (old, new)]
         if min(map(len, pooled)) < stats.MIN_SAMPLES:
             return Row(test, metric, None, f"fewer than {stats.MIN_SAMPLES} samples")
-        found = compare(*pooled, better=better, unit=unit, notes=notes)
-        if len(old) + len(new) > 2:
-            # So do the steps between sessions look, which are what the drift is allowed for.
-            found = replace(found, notes=tuple(note for note in found.notes if not note.endswith(SERIAL)))
+        # Steps between sessions would look like a drift; they are what the interval is widened for.
+        alone = len(old) == len(new) == 1
+        found = compare(*pooled, better=better, unit=unit, notes=notes, in_order=alone)
         return Row(test, metric, _allow_for_drift(found, fewest))
     means = [[math.exp(stats.location(stats.logs(session.samples))) for session in side] for side in (old, new)]
     paired = _alternated(old, new)

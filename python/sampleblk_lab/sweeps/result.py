@@ -495,7 +495,7 @@ def _compared(
     if any(value is None for side in samples for value in side):
         return sets.Row(name, metric, None, f"some trials did not return {metric!r}")
     try:
-        made = compare(*samples, better=better, confidence=confidence, notes=notes, names=labels)
+        made = compare(*samples, better=better, confidence=confidence, notes=notes, names=labels, in_order=False)
     except InputError as error:
         return sets.Row(name, metric, None, str(error))
     return sets.Row(name, metric, made)
