@@ -179,6 +179,11 @@ class Bisect:
         return status
 
 
+def pytest_command(folder: Path, *words: str | Path) -> list[str]:
+    """A pytest of a folder that has no configuration but this."""
+    return [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(folder), *QUICK, *map(str, words)]
+
+
 @pytest.fixture
 def bisect(tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bisect:
     monkeypatch.chdir(tree)
@@ -236,25 +241,16 @@ def test_what_pytest_says(bisect: Bisect, tmp_path: Path, test: str, status: int
         "import pytest\n@pytest.hookimpl(wrapper=True)\ndef pytest_runtest_makereport(item):\n"
         "    report = yield\n    report.sblk_in_vm = item.name == 'test_vm'\n    return report\n"
     )
-    words = ["-c", os.devnull, "--rootdir", str(tmp_path), *QUICK, "--sblk-memory=17M"]
-    assert bisect("--", sys.executable, "-m", "pytest", *words, str(path)) == status
+    assert bisect("--", *pytest_command(tmp_path, "--sblk-memory=17M", path)) == status
     assert said in bisect.said
 
 
-@pytest.mark.parametrize(
-    ("words", "status"),
-    [
-        (["--version"], 0),
-        (["--fixtures"], 0),
-        (["-p", "no:sampleblk_lab.pytest_plugin.verdict", "test_one.py"], 0),
-    ],
-)
-def test_pytest_that_judges_nothing(bisect: Bisect, tmp_path: Path, words: list[str], status: int) -> None:
-    (tmp_path / "test_one.py").write_text("import pytest\ndef test_it(): pytest.skip('needs Linux 9')\n")
-    words = [str(tmp_path / word) if word.endswith(".py") else word for word in words]
-    ini = ["-c", os.devnull, "--rootdir", str(tmp_path)]
-    assert bisect("--", sys.executable, "-m", "pytest", *ini, *QUICK, *words) == 128
-    assert f"no session of it with this kernel came to its end (status {status})" in bisect.said
+@pytest.mark.parametrize("option", ["--version", "--fixtures", "-pno:sampleblk_lab.pytest_plugin.verdict"])
+def test_pytest_that_judges_nothing(bisect: Bisect, tmp_path: Path, option: str) -> None:
+    path = tmp_path / "test_one.py"
+    path.write_text("import pytest\ndef test_it(): pytest.skip('needs Linux 9')\n")
+    assert bisect("--", *pytest_command(tmp_path, option, path)) == 128
+    assert "no session of it with this kernel came to its end (status 0)" in bisect.said
 
 
 def test_a_python_without_pytest_stops_git(bisect: Bisect, tmp_path: Path) -> None:
@@ -276,8 +272,7 @@ def test_a_file_that_is_not_collected_is_no_test_that_failed(
 ) -> None:
     (tmp_path / "test_one.py").write_text(f"def test_it(): {test}\n")
     (tmp_path / "test_two.py").write_text("import not_there\n")
-    words = ["-c", os.devnull, "--rootdir", str(tmp_path), *QUICK, "--continue-on-collection-errors"]
-    assert bisect("--", sys.executable, "-m", "pytest", *words, str(tmp_path)) == status
+    assert bisect("--", *pytest_command(tmp_path, "--continue-on-collection-errors", tmp_path)) == status
     assert said in bisect.said
 
 
@@ -294,7 +289,6 @@ def test_only_what_is_slower_fails_by_what_it_measured(
     bisect: Bisect, tmp_path: Path, kind: str, status: int, said: str
 ) -> None:
     path = tmp_path / "test_one.py"
-    words = ["-c", os.devnull, "--rootdir", str(tmp_path), *QUICK, str(path)]
 
     def measures(value: int, unit: str) -> None:
         path.write_text(
@@ -305,12 +299,12 @@ def test_only_what_is_slower_fails_by_what_it_measured(
         )
 
     measures(100, "us")
-    assert bisect("--", sys.executable, "-m", "pytest", "--sblk-save=before", *words) == 0
+    assert bisect("--", *pytest_command(tmp_path, "--sblk-save=before", path)) == 0
     measures({"faster": 80, "slower": 130}.get(kind, 100), "ns" if kind == "of another unit" else "us")
     if kind == "not kept":
         (tmp_path / "runs/latest").write_text("a file")
     gate = ["--sblk-compare=before", "--sblk-fail-slower"]
-    assert bisect("--", sys.executable, "-m", "pytest", *gate, *words) == status
+    assert bisect("--", *pytest_command(tmp_path, *gate, path)) == status
     assert said in bisect.said
 
 
