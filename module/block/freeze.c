@@ -59,19 +59,7 @@ void sblk_unfreeze(struct sblk_device *dev, struct sblk_freeze *freeze)
 	sblk_unfreeze_queue(dev->disk->queue);
 }
 
-int sblk_drain_begin(struct sblk_device *dev)
-{
-	struct sblk_freeze freeze;
-	int err = sblk_freeze(dev, &freeze);
-
-	if (err)
-		return err;
-	WRITE_ONCE(dev->draining, true);
-	sblk_unfreeze(dev, &freeze);
-	return 0;
-}
-
-void sblk_drain_ahead(struct sblk_device *dev)
+void sblk_drain_begin(struct sblk_device *dev)
 {
 	WRITE_ONCE(dev->draining, true);
 	release_stuck(dev);

@@ -25,14 +25,12 @@ void sblk_unfreeze(struct sblk_device *dev, struct sblk_freeze *freeze);
 void sblk_freeze_often(struct sblk_device *dev);
 
 /*
- * The same for a call that freezes the queue itself, without end if need be: between these nothing waits for long.
- * -EINTR or -EBUSY as above.
+ * Between these nothing waits for long, and what is on its way already is waited for by the caller: for one that waits for
+ * a task, which waits for I/O, and for one whose call freezes the queue itself, without end if need be, which begins it
+ * within sblk_freeze().
  */
-int sblk_drain_begin(struct sblk_device *dev);
+void sblk_drain_begin(struct sblk_device *dev);
 void sblk_drain_end(struct sblk_device *dev);
-
-/* Begins the same for a call that waits for a task, which waits for I/O: at once, what is on its way is not waited for. */
-void sblk_drain_ahead(struct sblk_device *dev);
 
 /* Fails whatever is on its way and comes yet, from now on; waits until it has been. */
 void sblk_close(struct sblk_device *dev);

@@ -45,7 +45,7 @@ int sblk_exclusive_begin(struct sblk_device *dev, bool force)
 	 * Who has the claim or the lock may be waiting for pages that are written, one who discards or the last who closes:
 	 * as sblk_freeze(), this does not wait for a rule.
 	 */
-	sblk_drain_ahead(dev);
+	sblk_drain_begin(dev);
 	err = claim_and_lock(dev);
 	sblk_drain_end(dev);
 	if (err)

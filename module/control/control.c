@@ -289,6 +289,7 @@ static long control_ioctl(struct file *file, unsigned int cmd, unsigned long use
 {
 	const struct sblk_ioctl *ioctl = ioctl_find(cmd);
 	void __user *user_arg = (void __user *)user;
+	bool answers = _IOC_DIR(cmd) & _IOC_READ;
 	union sblk_arg *arg;
 	size_t known;
 	int err = 0;
@@ -303,9 +304,12 @@ static long control_ioctl(struct file *file, unsigned int cmd, unsigned long use
 	known = _IOC_SIZE(ioctl->cmd);
 	if (_IOC_DIR(cmd) & _IOC_WRITE)
 		err = copy_struct_from_user(arg, known, user_arg, _IOC_SIZE(cmd));
+	/* Found out before anything is changed: of a device that was made, the caller would not know the number. */
+	if (!err && answers && copy_to_user(user_arg, arg, min_t(size_t, known, _IOC_SIZE(cmd))))
+		err = -EFAULT;
 	if (!err)
 		err = ioctl_run(ioctl, arg);
-	if (!err && _IOC_DIR(cmd) & _IOC_READ && copy_to_user(user_arg, arg, min_t(size_t, known, _IOC_SIZE(cmd))))
+	if (!err && answers && copy_to_user(user_arg, arg, min_t(size_t, known, _IOC_SIZE(cmd))))
 		err = -EFAULT;
 	kfree(arg);
 	return err;

@@ -10,31 +10,22 @@
 #include "block/open.h"
 #include "compat.h"
 
+/* Between sblk_drain_begin() and sblk_drain_end(). */
 static int set_queues(struct sblk_device *dev, u32 queues)
 {
 	u32 poll = dev->config.poll_queues;
-	int err;
 
-	if (dev->bio_mode)
-		return -EOPNOTSUPP;
-	if (!queues || queues > dev->nr_queues - poll)
-		return -EINVAL;
-	/* The kernel freezes the queue with locks of its own taken first, so this cannot happen within sblk_freeze(). */
-	err = sblk_drain_begin(dev);
-	if (err)
-		return err;
 	blk_mq_update_nr_hw_queues(&dev->tag_set, queues + poll);
-	sblk_drain_end(dev);
 	dev->config.queues = dev->tag_set.nr_hw_queues - poll;
 	/* Without memory the kernel stays with what it had. */
 	return dev->config.queues == queues ? 0 : -ENOMEM;
 }
 
-static int set_histograms(struct sblk_device *dev, bool on)
+static int prepare_histograms(struct sblk_device *dev)
 {
 	unsigned int i;
 
-	for (i = 0; on && i < dev->nr_queues; i++) {
+	for (i = 0; i < dev->nr_queues; i++) {
 		struct sblk_histograms __percpu *histograms;
 
 		if (dev->queues[i].histograms)
@@ -44,7 +35,6 @@ static int set_histograms(struct sblk_device *dev, bool on)
 			return -ENOMEM;
 		WRITE_ONCE(dev->queues[i].histograms, histograms);
 	}
-	sblk_slow_path_set(dev, SBLK_SLOW_HISTOGRAMS, on);
 	return 0;
 }
 
@@ -56,20 +46,35 @@ static void set_flag(struct sblk_device *dev, u32 flag, bool on)
 		dev->config.flags &= ~flag;
 }
 
-static int set_atomic(struct sblk_device *dev, bool on)
+/* What waits for I/O, by one wait: a signal ends it before anything has changed. */
+static int tune_frozen(struct sblk_device *dev, const struct sampleblk_tune *tune)
 {
+	bool atomic = tune->set & SAMPLEBLK_TUNE_SECTOR_ATOMIC;
+	bool queues = tune->set & SAMPLEBLK_TUNE_QUEUES;
 	struct sblk_freeze freeze;
 	int err;
 
-	if (on)
+	if (!atomic && !queues)
+		return 0;
+	if (atomic && tune->sector_atomic)
 		sblk_slow_path_on(dev, SBLK_SLOW_LOG);
 	err = sblk_freeze(dev, &freeze);
 	if (!err) {
-		set_flag(dev, SAMPLEBLK_F_SECTOR_ATOMIC, on);
-		dev->medium.sector_atomic = on;
+		if (atomic) {
+			set_flag(dev, SAMPLEBLK_F_SECTOR_ATOMIC, tune->sector_atomic);
+			dev->medium.sector_atomic = tune->sector_atomic;
+		}
+		/* The kernel freezes the queue with locks of its own taken first, so that waits for it are after this. */
+		if (queues)
+			sblk_drain_begin(dev);
 		sblk_unfreeze(dev, &freeze);
 	}
-	sblk_slow_path_set(dev, SBLK_SLOW_LOG, sblk_medium_logs(&dev->medium));
+	if (atomic)
+		sblk_slow_path_set(dev, SBLK_SLOW_LOG, sblk_medium_logs(&dev->medium));
+	if (!err && queues) {
+		err = set_queues(dev, tune->queues);
+		sblk_drain_end(dev);
+	}
 	return err;
 }
 
@@ -92,14 +97,18 @@ int sblk_tune(struct sblk_device *dev, struct sampleblk_tune *tune)
 		return -EINVAL;
 	if (set & SAMPLEBLK_TUNE_SECTOR_ATOMIC && tune->sector_atomic && (dev->zones || sblk_has_integrity(dev)))
 		return -EOPNOTSUPP;
-	if (set & SAMPLEBLK_TUNE_QUEUES)
-		err = set_queues(dev, tune->queues);
-	if (!err && set & SAMPLEBLK_TUNE_HISTOGRAMS)
-		err = set_histograms(dev, tune->histograms);
-	if (!err && set & SAMPLEBLK_TUNE_SECTOR_ATOMIC)
-		err = set_atomic(dev, tune->sector_atomic);
+	if (set & SAMPLEBLK_TUNE_QUEUES && dev->bio_mode)
+		return -EOPNOTSUPP;
+	if (set & SAMPLEBLK_TUNE_QUEUES && (!tune->queues || tune->queues > dev->nr_queues - dev->config.poll_queues))
+		return -EINVAL;
+	if (set & SAMPLEBLK_TUNE_HISTOGRAMS && tune->histograms)
+		err = prepare_histograms(dev);
+	if (!err)
+		err = tune_frozen(dev, tune);
 	if (err)
 		return err;
+	if (set & SAMPLEBLK_TUNE_HISTOGRAMS)
+		sblk_slow_path_set(dev, SBLK_SLOW_HISTOGRAMS, tune->histograms);
 	if (set & SAMPLEBLK_TUNE_COMPLETION) {
 		WRITE_ONCE(dev->config.completion, tune->completion);
 		sblk_slow_path_set(dev, SBLK_SLOW_COMPLETION, tune->completion != SAMPLEBLK_COMPLETE_INLINE);
@@ -148,7 +157,7 @@ static int forget_beyond_end(struct sblk_device *dev)
 	if (err)
 		return err;
 	/* Of the last page a part is still there, and is waited for while it is written, but not by a rule. */
-	sblk_drain_ahead(dev);
+	sblk_drain_begin(dev);
 	sblk_forget_pages(dev, dev->config.capacity_bytes);
 	sblk_drain_end(dev);
 	sblk_exclusive_end(dev);

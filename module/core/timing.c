@@ -229,15 +229,24 @@ static u64 line_up(atomic64_t *free_ns, u64 now_ns, u64 cost)
 	return begin + cost;
 }
 
+/* So long take `units` of `per_second`: rounded up, as a limit is not exceeded. */
+static u64 cost_ns(u64 units, u64 per_second)
+{
+	u64 cost = mul_u64_u64_div_u64(units, 1000000000ULL, per_second);
+
+	/* The remainder, which fits where the product does not. */
+	return cost + (units * 1000000000ULL - cost * per_second != 0);
+}
+
 u64 sblk_throttle_pass(struct sblk_throttle *throttle, u64 now_ns, u64 bytes)
 {
 	u64 when = now_ns;
 
 	if (throttle->iops)
-		when = max_t(u64, when, line_up(&throttle->io_free_ns, now_ns, div64_u64(1000000000ULL, throttle->iops)));
+		when = max_t(u64, when, line_up(&throttle->io_free_ns, now_ns, cost_ns(1, throttle->iops)));
 	if (throttle->bytes_per_second && bytes)
-		when = max_t(u64, when, line_up(&throttle->bytes_free_ns, now_ns,
-						mul_u64_u64_div_u64(bytes, 1000000000ULL, throttle->bytes_per_second)));
+		when = max_t(u64, when,
+			     line_up(&throttle->bytes_free_ns, now_ns, cost_ns(bytes, throttle->bytes_per_second)));
 	return when;
 }
 
@@ -247,6 +256,11 @@ u64 sblk_throttle_stall(const struct sblk_throttle *throttle, u64 when_ns)
 
 	if (!throttle->stall_ns)
 		return when_ns;
-	div64_u64_rem(when_ns + throttle->stall_period_ns - throttle->stall_offset_ns, throttle->stall_period_ns, &phase);
+	div64_u64_rem(when_ns, throttle->stall_period_ns, &phase);
+	/* In an order that does not overflow with the longest period. */
+	if (phase < throttle->stall_offset_ns)
+		phase += throttle->stall_period_ns - throttle->stall_offset_ns;
+	else
+		phase -= throttle->stall_offset_ns;
 	return phase < throttle->stall_ns ? when_ns + throttle->stall_ns - phase : when_ns;
 }

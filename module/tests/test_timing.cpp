@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 
 #include "core.hpp"
 
@@ -178,6 +179,43 @@ TEST(Throttle, BandwidthAndIopsSpaceRequestsOut) {
     iops.iops = 1000;
     EXPECT_EQ(sblk_throttle_pass(&iops, 0, 0), 1'000'000U);
     EXPECT_EQ(sblk_throttle_pass(&iops, 0, 1 << 20), 2'000'000U);
+}
+
+__extension__ using u128 = unsigned __int128;
+
+TEST(Throttle, ALimitIsNotExceededByRounding) {
+    // A fraction that is cut off is a faster device: 0.04 % with 600,000 IOPS.
+    sblk_throttle iops{};
+    iops.iops = 600'000;
+    EXPECT_EQ(sblk_throttle_pass(&iops, 0, 0), 1667U);
+    sblk_throttle none{};
+    none.iops = ~u64{0};
+    EXPECT_EQ(sblk_throttle_pass(&none, 0, 0), 1U);
+    std::mt19937_64 chance{1};
+    for (int n = 0; n < 100'000; n++) {
+        u64 bytes = 512 * (1 + (chance() >> (24 + n % 40)));
+        sblk_throttle throttle{};
+        throttle.bytes_per_second = 4096 + (chance() >> (n % 52));
+        auto wanted = u128{bytes} * 1'000'000'000U;
+        u64 cost = sblk_throttle_pass(&throttle, 0, bytes);
+        auto rate = u128{throttle.bytes_per_second};
+        if (wanted / rate > ~u64{0} >> 1)
+            continue;  // centuries
+        ASSERT_GE(cost * rate, wanted) << bytes << " at " << throttle.bytes_per_second;
+        ASSERT_LT((cost - 1) * rate, wanted) << bytes << " at " << throttle.bytes_per_second;
+    }
+}
+
+TEST(Throttle, TheLongestPeriodHasNoStallBeforeItsOffset) {
+    sblk_throttle throttle{};
+    throttle.stall_period_ns = ~u64{0};
+    throttle.stall_ns = 200;
+    throttle.stall_offset_ns = 5000;
+    ASSERT_EQ(sblk_throttle_check(&throttle), 0);
+    for (u64 when : {u64{0}, u64{4999}, u64{5200}, u64{1} << 62})
+        EXPECT_EQ(sblk_throttle_stall(&throttle, when), when);
+    EXPECT_EQ(sblk_throttle_stall(&throttle, 5000), 5200U);
+    EXPECT_EQ(sblk_throttle_stall(&throttle, 5199), 5200U);
 }
 
 TEST(Throttle, AStallHoldsWhatWouldCompleteInIt) {

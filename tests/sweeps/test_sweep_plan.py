@@ -162,6 +162,8 @@ def test_repeats_are_rounds_in_an_order_of_their_own() -> None:
         ({"a": [1]}, {"exclude": [{"a": 2}]}, r"exclude\[0\]: a=2 is not a value of that axis .expected 1"),
         ({"a": [1]}, {"exclude": [3]}, r"exclude\[0\] is 3"),
         ({"a": [1]}, {"exclude": [{}]}, r"exclude\[0\] is \{\}"),
+        ({"a": [1]}, {"exclude": 3}, "exclude is 3"),
+        ({"a": [1]}, {"exclude": {"a": 1}}, r"exclude is \{'a': 1\}"),
     ],
 )
 def test_what_cannot_be_says_what_would_be_accepted(axes: Any, more: Any, said: str) -> None:

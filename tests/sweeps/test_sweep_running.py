@@ -819,3 +819,17 @@ def test_without_the_extra_it_says_how_to_get_it(tmp_path: Path, monkeypatch: py
         lab.UnsupportedError, match=r"distributed is not installed; pip install 'sampleblk-lab\[sweep\]'"
     ):
         lab.sweep(lambda a: a, a=[1], client="tcp://127.0.0.1:1", folder=tmp_path)
+
+
+def test_a_program_that_swept_ends_without_a_word(tmp_path: Path) -> None:
+    """What its trials are forked from was still running when the interpreter was taken down."""
+    script = tmp_path / "swept.py"
+    script.write_text(
+        "import sampleblk_lab as lab\n"
+        "def double(a):\n    return {'b': 2 * a}\n"
+        "print(len(lab.sweep(double, a=[1, 2], folder='sweep')))\n"
+    )
+    command = [sys.executable, "-X", "dev", script]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "2\n")
+    assert "Warning" not in done.stderr, done.stderr

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.each_kernel
 CONTROL = Path("/dev/sampleblk-control")
 REQUESTS = {call.name: call.request for call in CALLS}
 ADD, REMOVE, LIST, INFO = (REQUESTS[name] for name in ("ADD", "REMOVE", "LIST", "INFO"))
+SNAPSHOT, POWER = (next(call for call in CALLS if call.name == name) for name in ("SNAPSHOT", "POWER"))
 
 
 @pytest.fixture
@@ -309,6 +310,38 @@ def test_bad_calls_are_refused(control: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     assert libc.ioctl(control, ctypes.c_ulong(ADD), ctypes.c_void_p(8)) == -1
     assert ctypes.get_errno() == errno.EFAULT
+
+
+def test_an_argument_that_cannot_be_written_to_changes_nothing(control: int) -> None:
+    """Where the answer cannot be told, a device would be made whose number nobody knows."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    page = mmap.mmap(-1, mmap.PAGESIZE)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(page))
+
+    def refused_read_only(request: int, argument: bytes) -> int:
+        page.seek(0)
+        page.write(argument)
+        assert libc.mprotect(ctypes.c_void_p(address), mmap.PAGESIZE, mmap.PROT_READ) == 0
+        status = libc.ioctl(control, ctypes.c_ulong(request), ctypes.c_void_p(address))
+        problem = ctypes.get_errno()
+        assert libc.mprotect(ctypes.c_void_p(address), mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE) == 0
+        return problem if status else 0
+
+    config = bytearray(136)
+    config[0:4] = (77).to_bytes(4, "little")
+    config[8:16] = (1 << 20).to_bytes(8, "little")
+    assert refused_read_only(ADD, bytes(config)) == errno.EFAULT
+    assert not Path("/dev/sampleblk77").exists()
+    with lab.Device("1M", cache=True) as dev:
+        index = dev.index.to_bytes(4, "little")
+        assert refused_read_only(SNAPSHOT.request, index.ljust(SNAPSHOT.size, b"\0")) == errno.EFAULT
+        assert dev.snapshots() == []
+        power = (index + bytes(4)).ljust(POWER.size, b"\0")
+        assert refused_read_only(POWER.request, power) == errno.EFAULT
+        assert dev.info().powered
+    config[0:4] = (77).to_bytes(4, "little")
+    fcntl.ioctl(control, ADD, config, True)
+    fcntl.ioctl(control, REMOVE, (77).to_bytes(4, "little") + bytes(20))
 
 
 def test_a_shorter_and_a_longer_structure_are_taken(control: int) -> None:

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Modes, queues, completion, timing, limits and faults, changed while I/O runs."""
 
+import contextlib
 import dataclasses
 import errno
 import mmap
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -69,6 +71,51 @@ def test_queues_change_under_io() -> None:
         with pytest.raises(OSError, match=r"Invalid.*at most as many as CPUs") as caught:
             dev.tune(queues=1000)
         assert caught.value.errno == errno.EINVAL
+
+
+@pytest.mark.usefixtures("second_cpu")
+def test_a_signal_leaves_all_or_nothing_of_a_call_that_tunes() -> None:
+    """Each setting waited for itself, so that a signal in the second's wait left the first."""
+
+    class AlarmError(Exception):
+        pass
+
+    def ring(*_: object) -> None:
+        raise AlarmError
+
+    with lab.Device("1M", queues=2, mode="mq") as dev:
+        dev.tune(queues=1)
+        dev.set_timing("constant", 300_000_000, ops="write")
+        stop = threading.Event()
+
+        def work() -> None:
+            fd = os.open(dev.path, os.O_RDWR | os.O_DIRECT)
+            while not stop.is_set():
+                os.pwrite(fd, aligned(bytes(4096)), 0)
+            os.close(fd)
+
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        before = signal.signal(signal.SIGALRM, ring)
+        outcomes = []
+        try:
+            for thread in threads:
+                thread.start()
+            for after in (0.05, 0.2, 0.35, 0.35, 0.45, 0.45, 0.55):
+                signal.setitimer(signal.ITIMER_REAL, after)
+                with contextlib.suppress(AlarmError, InterruptedError):
+                    dev.tune(queues=2, sector_atomic=True)
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                outcomes.append((dev.info().queues, dev.info().sector_atomic))
+                dev.tune(queues=1, sector_atomic=False)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+            stop.set()
+            for thread in threads:
+                thread.join()
+        assert (1, False) in outcomes
+        assert set(outcomes) <= {(1, False), (2, True)}, outcomes
 
 
 def test_geometry_is_what_was_asked() -> None:

@@ -183,6 +183,8 @@ class Space:
         self.domains = self._resolved(fixed, dependent)
         if where is not None:
             self.conditions.append(self._condition(where, "where"))
+        if isinstance(exclude, (str, bytes, Mapping)) or not isinstance(exclude, Iterable):
+            raise InputError(f"exclude is {exclude!r}", expected="a list of mappings, such as [{'fs': 'xfs'}]")
         for number, one in enumerate(exclude):
             self.conditions.append(self._exclusion(number, one))
         # Conditions are tested in this order of the axes: the one that a condition waits for comes as early as it can.

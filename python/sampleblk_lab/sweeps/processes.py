@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import socket
@@ -112,6 +113,9 @@ def close() -> None:
         while _launchers:
             _launchers.pop().close()
 
+
+# Before the interpreter is taken down, which would warn of what it finds running.
+atexit.register(close)
 
 # What runs, by the sweep that it is for.
 _running: dict[str, set[socket.socket]] = {}
