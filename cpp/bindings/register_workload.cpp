@@ -14,6 +14,7 @@
 #include "sampleblk/workload/keys.hpp"
 #include "sampleblk/workload/report.hpp"
 #include "sampleblk/workload/result_tables.hpp"
+#include "sampleblk/workload/tsc.hpp"
 
 namespace sampleblk::bindings {
 
@@ -195,6 +196,7 @@ void register_workload(py::module_& module) {
             "result", [](const JobRun& self) { return std::make_shared<RunResult>(self.result()); }, Released())
         .def("close", &JobRun::close, Released());
 
+    module.def("tsc_khz", &tsc_khz, Released());
     module.def("job_keys", &key_rows);
     module.attr("MOST_DRIFT_PPM") = kMostDriftPpm;
 }

@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <string>
 
+#include "sampleblk/workload/tsc.hpp"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -139,6 +141,11 @@ Clock Clock::measure() {
 const Clock& Clock::best() {
     static const Clock clock = measure();
     return clock;
+}
+
+std::uint64_t tsc_khz() {
+    const Clock& clock = Clock::best();
+    return clock.uses_tsc() ? clock.ticks_for(1'000'000) : 0;
 }
 
 ClockMark ClockMark::take(const Clock& clock) noexcept {
