@@ -37,6 +37,7 @@ from sampleblk_lab.vm import (
 from sampleblk_lab.vm.calls import call
 from sampleblk_lab.vm.console import Console
 from sampleblk_lab.vm.errors import BootTimeoutError
+from sampleblk_lab.vm.transfer import Transfer
 
 
 @pytest.mark.usefixtures("no_leftovers")
@@ -368,6 +369,102 @@ def test_a_command_that_hangs_in_the_kernel_says_where() -> None:
             assert re.search(rf"^CPU#{cpu}\nRAX=.*\n(?:R.*\n)+CR0=", said, re.MULTILINE)
 
 
+def uptime_s(vm: VM) -> float:
+    return float(vm.run(["cat", "/proc/uptime"]).stdout.split()[0])
+
+
+def how_fast_time_passes(vm: VM) -> float:
+    """In a guest, by the host's clock."""
+    uptime_s(vm)
+    began, before = uptime_s(vm), time.monotonic()
+    time.sleep(2)
+    return (uptime_s(vm) - began) / (time.monotonic() - before)
+
+
+@pytest.mark.parametrize(
+    "release", ["6.1", *(pytest.param(one, marks=pytest.mark.full) for one in ("5.10", "6.12", "7.2"))]
+)
+def test_a_guests_clock_has_the_hosts_rate(monkeypatch: pytest.MonkeyPatch, release: str) -> None:
+    """Kernels that measured it on a busy host were off by a factor of three, and so was whatever they timed."""
+    right = core.tsc_khz()
+    assert right > 100_000
+    machine._tcg_kernel_options.cache_clear()
+    with VM(kernel=release, driver=False) as vm:
+        if vm.accel != "tcg":
+            pytest.skip("KVM tells the guest")
+        assert how_fast_time_passes(vm) == pytest.approx(1, rel=0.2)
+        said = vm.run(["dmesg"]).stdout.decode()
+        [mhz] = re.findall(r"tsc: Detected ([\d.]+) MHz processor", said)
+        assert float(mhz) == pytest.approx(right / 1000, rel=0.01)
+    # It takes our word for it, and does not measure.
+    monkeypatch.setattr(core, "tsc_khz", lambda: 2 * right)
+    machine._tcg_kernel_options.cache_clear()
+    try:
+        with VM(kernel=release, driver=False, warm=False) as vm:
+            assert how_fast_time_passes(vm) == pytest.approx(0.5, rel=0.2)
+    finally:
+        machine._tcg_kernel_options.cache_clear()
+
+
+# Two writes by requests, one by a bio, and a call to the driver that waits; then init stops, as ptrace(2) may do to it.
+GUEST_WHOSE_INIT_STOPS = """
+import ctypes, mmap, os, threading, time
+import sampleblk_lab as lab
+mq, bio, slow = (lab.Device("1M", mode=mode) for mode in ("mq", "bio", "mq"))
+for device in (mq, bio):
+    device.set_faults([lab.Fault(action="hang", ops="write")])
+slow.set_timing("constant", 10**10, ops="write")
+def write(device, at, size):
+    os.pwrite(os.open(device.path, os.O_RDWR | os.O_DIRECT), mmap.mmap(-1, size), at)
+def begin(function, *arguments):
+    threading.Thread(target=function, args=arguments, daemon=True).start()
+for device, at, size in ((mq, 65536, 8192), (mq, 0, 4096), (bio, 4096, 4096), (slow, 0, 4096)):
+    begin(write, device, at, size)
+while open(f"/sys/block/{slow.name}/inflight").read().split()[1] == "0": time.sleep(0.01)
+begin(lambda: slow.tune(sector_atomic=True))
+time.sleep(1)
+PTRACE_ATTACH = 16
+assert ctypes.CDLL(None).ptrace(PTRACE_ATTACH, 1, 0, 0) == 0
+open("/dev/kmsg", "w").write("<1>init is stopped\\n")
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize(
+    "release", ["6.1", *(pytest.param(one, marks=pytest.mark.full) for one in ("5.10", "6.12", "7.2"))]
+)
+@pytest.mark.usefixtures("no_leftovers")
+def test_a_guest_whose_init_does_not_answer_is_read_from_outside(monkeypatch: pytest.MonkeyPatch, release: str) -> None:
+    monkeypatch.setattr(machine, "_STACKS_S", 1.0)
+    whole = Transfer.run
+
+    def until_it_hangs(*_: object) -> None:
+        monkeypatch.setattr(Transfer, "run", whole)
+        while "init is stopped" not in vm.console.text():
+            time.sleep(0.05)
+        raise TimeoutError
+
+    with VM(kernel=release) as vm:
+        monkeypatch.setattr(Transfer, "run", until_it_hangs)
+        with pytest.raises(DeadlineError) as caught:
+            vm.run([sys.executable, "-c", GUEST_WHOSE_INIT_STOPS], timeout=20)
+    said = caught.value.console.partition("--- read out of the guest's memory ---\n")[2]
+    assert said
+    told = r"tag \d+: request 0xffff[0-9a-f]+ WRITE sector (\d+) \+ (\d+) bytes, in flight"
+    assert sorted(re.findall(rf"^sampleblk1, hardware queue \d+: {told}$", said, re.MULTILINE)) == [
+        ("0", "4096"),
+        ("128", "8192"),
+    ]
+    assert re.search(r"^sampleblk2: takes bios, 0 reads and 1 others in flight$", said, re.MULTILINE)
+    tasks = said.split("\ntask ")[1:]
+    assert sum("? __x64_sys_pwrite64+0x" in task for task in tasks) == 4, said
+    # A function of a module, which the kernel's own names do not have.
+    [tunes] = [task for task in tasks if "? __x64_sys_ioctl+0x" in task]
+    assert re.search(r"\? sblk_freeze\+0x[0-9a-f]+ \[sampleblk\]\n", tunes)
+    # That Debian's System.map has no names is no hindrance.
+    assert re.search(r"^RIP=[0-9a-f]+ \([a-z_0-9]+\+0x[0-9a-f]+\)", said, re.MULTILINE), said
+
+
 @pytest.mark.usefixtures("no_leftovers")
 def test_a_guest_that_does_not_answer_at_all_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_STACKS_S", 1.0)
@@ -378,6 +475,7 @@ def test_a_guest_that_does_not_answer_at_all_is_ended(monkeypatch: pytest.Monkey
         with pytest.raises(DeadlineError, match=r"the guest did not print all that .* within 1 s") as caught:
             vm.run(["true"], timeout=1)
         assert "QEMU's monitor does not answer" in caught.value.console
+        assert "(it cannot be: QEMU's monitor did not answer in time)" in caught.value.console
 
 
 def test_a_process_that_is_killed_before_its_vm_starts_leaves_nothing(tmp_path: Path) -> None:

@@ -214,6 +214,19 @@ def _not_graphed(_: Path) -> AbstractContextManager[None]:
     return _called(lambda: path.write_text("vfs_read"), lambda: path.write_text("\n"))
 
 
+def _buffer(_: Path) -> AbstractContextManager[None]:
+    path = TRACEFS / "buffer_size_kb"
+    before = path.read_text().rpartition(" ")[2].strip(")\n")  # 7 (expanded: 1408)
+    return _called(lambda: path.write_text("64"), lambda: path.write_text(before))
+
+
+def _filter(_: Path) -> AbstractContextManager[None]:
+    if not (TRACEFS / "show_event_filters").exists():
+        pytest.skip("this kernel does not list filters")
+    path = TRACEFS / "events/sched/sched_switch/filter"
+    return _called(lambda: path.write_text("prev_pid == 1"), lambda: path.write_text("0"))
+
+
 def _remount(_: Path) -> AbstractContextManager[None]:
     return _called(lambda: _run("mount", "-o", "remount,ro", "/sys"), lambda: _run("mount", "-o", "remount,rw", "/sys"))
 
@@ -236,6 +249,12 @@ KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "namespace": (_namespace, "namespace of pytest uts:"),
     "processor": (_processor, "processors online: 0"),
     "sysctl": (lambda _: _written(Path("/proc/sys/vm/swappiness"), "17"), "sysctl vm.swappiness is 17"),
+    "sysctl below": (
+        lambda _: _written(Path("/proc/sys/fs/inotify/max_user_watches"), "4321"),
+        "sysctl fs.inotify.max_user_watches is 4321",
+    ),
+    "trace buffer": (_buffer, "tracing buffer_size_kb is "),
+    "trace filter": (_filter, "show_event_filters: sched:sched_switch"),
     "control group": (lambda _: _folder(CGROUPS / "left-here"), "control group /left-here"),
     "instance": (lambda _: _folder(TRACEFS / "instances/left-here"), "tracing instance left-here"),
     "tracer": (lambda _: _written(TRACEFS / "current_tracer", "blk"), "tracer blk"),

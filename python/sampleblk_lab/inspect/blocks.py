@@ -144,24 +144,7 @@ def _disk_name(path: Path) -> str:
 
 def _view(name: str, disk: drgn.Object) -> QueueView:
     own = disk.queue.read_()
-    hardware: list[HardwareQueue] = []
-    races = 0
-    if own.mq_ops:
-        for number, hctx in enumerate(_hardware_queues(own)):
-            tags = hctx.tags.read_()
-            requests, gone = _requests(hctx, tags)
-            races += gone
-            hardware.append(
-                HardwareQueue(
-                    number,
-                    hctx.value_(),
-                    tags.value_(),
-                    tags.nr_tags.value_(),
-                    tags.nr_reserved_tags.value_(),
-                    requests,
-                    hctx,
-                )
-            )
+    hardware, races = hardware_queues(own)
     return QueueView(
         name,
         disk.value_(),
@@ -172,6 +155,19 @@ def _view(name: str, disk: drgn.Object) -> QueueView:
         races,
         own,
     )
+
+
+def hardware_queues(own: drgn.Object) -> tuple[list[HardwareQueue], int]:
+    """Those of a ``struct request_queue *``, and how many requests went away while they were looked at."""
+    found: list[HardwareQueue] = []
+    races = 0
+    for number, hctx in enumerate(_hardware_queues(own) if own.mq_ops else ()):
+        tags = hctx.tags.read_()
+        requests, gone = _requests(hctx, tags)
+        races += gone
+        depth, reserved = tags.nr_tags.value_(), tags.nr_reserved_tags.value_()
+        found.append(HardwareQueue(number, hctx.value_(), tags.value_(), depth, reserved, requests, hctx))
+    return found, races
 
 
 def _hardware_queues(own: drgn.Object) -> Iterator[drgn.Object]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The running kernel as a drgn program whose types are BTF's and whose names are kallsyms'."""
+"""A kernel as a drgn program whose types are BTF's and whose names are kallsyms': this one, as it runs."""
 
 from __future__ import annotations
 
@@ -66,46 +66,23 @@ def _loaded_modules() -> dict[str, str]:
     return {fields[0]: fields[5] for fields in map(str.split, lines)}
 
 
-class _Kernel:
-    """One program with its finders."""
+class KernelProgram:
+    """A kernel as a drgn program.
 
-    def __init__(self) -> None:
-        if os.geteuid() != 0:
-            raise PermissionError("looking into the kernel needs root: it reads /proc/kcore and /proc/kallsyms")
-        if not (_BTF / "vmlinux").exists():
-            raise UnsupportedError(
-                "looking into the kernel",
-                f"{_BTF}/vmlinux is missing: this kernel was built without CONFIG_DEBUG_INFO_BTF",
-                "use a kernel that has it, such as Debian's in the VM",
-            )
-        self.modules = _loaded_modules()
-        self.names = core.KernelNames()
-        if len(self.names) == 0:
-            raise PermissionError("/proc/kallsyms shows no addresses: kernel.kptr_restrict hides them")
-        self.program = drgn.Program()
-        self.program.set_kernel()
-        self.base = core.Btf(str(_BTF / "vmlinux"))
-        self.types = BtfTypes(self.program, self.base)
-        self.types_of: dict[str, BtfTypes] = {}
-        self.program.register_type_finder("btf", self._find_type, enable_index=0)
-        self.program.register_object_finder("kallsyms", self._find_object, enable_index=0)
-        self.program.register_symbol_finder("kallsyms", self._find_symbols, enable_index=0)
+    Args:
+        program: That reads the kernel's memory.
+        names: The kernel's.
+        types: Its BTF, without that of modules.
+    """
 
-    def refresh(self) -> None:
-        """Takes note of modules that came or went: their names, and their types, are others now."""
-        modules = _loaded_modules()
-        if modules == self.modules:
-            return
-        gone = [name for name, place in self.modules.items() if modules.get(name) != place]
-        self.names, self.modules = core.KernelNames(), modules
-        for name in gone:
-            self.types_of.pop(name, None)
-
-    def add_module(self, name: str) -> bool:
-        path = _BTF / name
-        if name not in self.types_of and path.exists():
-            self.types_of[name] = BtfTypes(self.program, core.Btf(str(path), self.base))
-        return name in self.types_of
+    def __init__(self, program: drgn.Program, names: core.KernelNames, types: core.Btf) -> None:
+        self.program = program
+        self.names = names
+        self.base = types
+        self.types = BtfTypes(program, types)
+        program.register_type_finder("btf", self._find_type, enable_index=0)
+        program.register_object_finder("kallsyms", self._find_object, enable_index=0)
+        program.register_symbol_finder("kallsyms", self._find_symbols, enable_index=0)
 
     def _find_type(self, _: drgn.Program, kinds: drgn.TypeKindSet, name: str, filename: str | None) -> drgn.Type | None:
         if filename is not None:
@@ -117,12 +94,8 @@ class _Kernel:
         return None
 
     def _all_types(self) -> Iterator[BtfTypes]:
-        """The kernel's, those of modules that were read, and then those of the others, which are read for this."""
+        """The kernel's, and those of modules after them."""
         yield self.types
-        yield from list(self.types_of.values())
-        for path in sorted(_BTF.iterdir()):
-            if path.name != "vmlinux" and path.name not in self.types_of and self.add_module(path.name):
-                yield self.types_of[path.name]
 
     def _find_object(
         self, program: drgn.Program, name: str, flags: drgn.FindObjectFlags, filename: str | None
@@ -162,12 +135,58 @@ class _Kernel:
         return symbols[:1] if one else symbols
 
 
+class _ThisKernel(KernelProgram):
+    """The running one, with the types of its modules."""
+
+    def __init__(self) -> None:
+        if os.geteuid() != 0:
+            raise PermissionError("looking into the kernel needs root: it reads /proc/kcore and /proc/kallsyms")
+        if not (_BTF / "vmlinux").exists():
+            raise UnsupportedError(
+                "looking into the kernel",
+                f"{_BTF}/vmlinux is missing: this kernel was built without CONFIG_DEBUG_INFO_BTF",
+                "use a kernel that has it, such as Debian's in the VM",
+            )
+        self.modules = _loaded_modules()
+        names = core.KernelNames()
+        if len(names) == 0:
+            raise PermissionError("/proc/kallsyms shows no addresses: kernel.kptr_restrict hides them")
+        program = drgn.Program()
+        program.set_kernel()
+        self.types_of: dict[str, BtfTypes] = {}
+        super().__init__(program, names, core.Btf(str(_BTF / "vmlinux")))
+
+    def refresh(self) -> None:
+        """Takes note of modules that came or went: their names, and their types, are others now."""
+        modules = _loaded_modules()
+        if modules == self.modules:
+            return
+        gone = [name for name, place in self.modules.items() if modules.get(name) != place]
+        self.names, self.modules = core.KernelNames(), modules
+        for name in gone:
+            self.types_of.pop(name, None)
+
+    def add_module(self, name: str) -> bool:
+        path = _BTF / name
+        if name not in self.types_of and path.exists():
+            self.types_of[name] = BtfTypes(self.program, core.Btf(str(path), self.base))
+        return name in self.types_of
+
+    def _all_types(self) -> Iterator[BtfTypes]:
+        """The kernel's, those of modules that were read, and then those of the others, which are read for this."""
+        yield self.types
+        yield from list(self.types_of.values())
+        for path in sorted(_BTF.iterdir()):
+            if path.name != "vmlinux" and path.name not in self.types_of and self.add_module(path.name):
+                yield self.types_of[path.name]
+
+
 @functools.cache
-def _kernel() -> _Kernel:
-    return _Kernel()
+def _kernel() -> _ThisKernel:
+    return _ThisKernel()
 
 
-def _current() -> _Kernel:
+def _current() -> _ThisKernel:
     own = _kernel()
     own.refresh()
     return own

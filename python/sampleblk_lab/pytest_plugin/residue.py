@@ -54,20 +54,27 @@ _TRACEFS = "/sys/kernel/tracing"
 _TRACEFS_OF_OLD = "/sys/kernel/debug/tracing"
 
 # Of tracefs what has a line for each thing that somebody made, and what has a setting.
-_TRACE_LISTS = ("kprobe_events", "uprobe_events", "synthetic_events", "dynamic_events", "set_event", "trace_options")
+_TRACE_LISTS = (
+    *("kprobe_events", "uprobe_events", "synthetic_events", "dynamic_events", "set_event", "trace_options"),
+    *("show_event_filters", "show_event_triggers"),  # of kernels that have them
+)
 _TRACE_SETTINGS = (
     *("tracing_on", "trace_clock", "tracing_cpumask", "tracing_thresh", "max_graph_depth"),
     *("set_ftrace_filter", "set_ftrace_notrace", "set_ftrace_pid", "set_ftrace_notrace_pid"),
     *("set_graph_function", "set_graph_notrace", "set_event_pid", "set_event_notrace_pid"),
-    *("function_profile_enabled",),
+    *("function_profile_enabled", "buffer_size_kb", "buffer_subbuf_size_kb", "buffer_percent", "syscall_user_buf_size"),
 )
 
-_SYSCTL_FOLDERS = ("fs", "kernel", "vm")
+# A buffer that was not used yet has its size, 1408 KiB, once it is.
+_NOT_EXPANDED = re.compile(r"\d+ \(expanded: (\d+)\)")
+
+_SYSCTL_FOLDERS = ("fs", "kernel", "vm")  # and those in them
 
 # Those that the kernel changes by itself, and those whose value is what was last asked for once (sysctl(8)).
 _NO_SETTINGS = re.compile(
     r"kernel/(ns_last_pid|tainted|perf_(event_max_sample_rate|cpu_time_max_percent)|"
     r"hung_task_warnings|hung_task_detect_count|(msg|sem|shm)_next_id|nr_\w+|acct)|"
+    r"kernel/(random|pty)/.*|fs/quota/.*|"
     r"fs/(dentry-state|file-nr|inode-nr|inode-state|aio-nr)|"
     r"vm/(drop_caches|compact_memory|stat_refresh|min_free_kbytes|lowmem_reserve_ratio|user_reserve_kbytes|"
     r"admin_reserve_kbytes)"
@@ -237,12 +244,14 @@ def _tracing() -> Iterator[str]:
         yield f"tracer {tracer}"
     for name, value in zip(_TRACE_SETTINGS, _texts([f"{_TRACEFS}/{name}" for name in _TRACE_SETTINGS]), strict=True):
         if value:
-            yield f"tracing {name} is {value}"
+            now = _NOT_EXPANDED.sub(r"\1", value)
+            yield f"tracing {name} is {now}"
 
 
 @functools.cache
 def _sysctl_paths() -> list[str]:
-    paths = (f"{folder}/{name}" for folder in _SYSCTL_FOLDERS for name in _names(f"/proc/sys/{folder}"))
+    paths = [f"{folder}/{name}" for folder in _SYSCTL_FOLDERS for name in _names(f"/proc/sys/{folder}")]
+    paths += [f"{path}/{name}" for path in paths for name in _names(f"/proc/sys/{path}")]
     return [f"/proc/sys/{path}" for path in paths if not _NO_SETTINGS.match(path)]
 
 

@@ -7,6 +7,7 @@ The pattern (host root over 9p, an overlay on it, exit status over virtio-serial
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -28,7 +29,7 @@ from sampleblk_lab.kernels import Kernel, resolve, store
 from sampleblk_lab.kernels.driver import module_tree
 from sampleblk_lab.paths import CacheError, cache_root, hold, remove_as, resource, scratch_directory, search_path, umask
 from sampleblk_lab.progress import note, step
-from sampleblk_lab.vm import channel, copies, initramfs, interpreter, registers, template
+from sampleblk_lab.vm import channel, copies, initramfs, interpreter, outside, registers, template
 from sampleblk_lab.vm.accel import Verdict, choose
 from sampleblk_lab.vm.console import Console
 from sampleblk_lab.vm.errors import (
@@ -98,9 +99,20 @@ _KERNEL_OPTIONS = (
 # Copies are twice as fast by words. $SAMPLEBLK_CPU asks for another model (qemu-system(1), -cpu).
 _TCG_CPU = "max,-erms,-fsrm"
 
-# TCG executes the instruction for CRC-32C bit by bit: by the kernel's tables the sums of file systems take a fourth of
-# the time. (From 6.14 on there is no module that could be left out.)
-_TCG_KERNEL_OPTIONS = ("module_blacklist=crc32c_intel",)
+
+@functools.cache
+def _tcg_kernel_options() -> tuple[str, ...]:
+    from sampleblk_lab._native import core
+
+    # TCG executes the instruction for CRC-32C bit by bit: by the kernel's tables the sums of file systems take a fourth
+    # of the time. (From 6.14 on there is no module that could be left out.)
+    options = ("module_blacklist=crc32c_intel",)
+    # On a busy host the kernel measures the time stamp counter's rate wrongly, 931 MHz for 2,596 once, and all clones
+    # of that machine had a clock that ran three times as fast. In MHz, as it is a part of the template's name; the
+    # kernel then refines it.
+    khz = round(core.tsc_khz(), -3)
+    return (*options, f"tsc_early_khz={khz}") if khz else options
+
 
 _HOSTNAME = "sampleblk"
 
@@ -199,6 +211,7 @@ class VM(ClosesAtEnd):
         self.warm = warm
         self.restored = False
         self._was_killed = False
+        self._is_twin = False  # of another one, for :mod:`.outside`
         self._hopeless: Callable[[], str] = str  # what :meth:`start` is told
         self.run_dir = Path(run_dir).resolve() if run_dir is not None else None
         where = Path(console).resolve() if console else None
@@ -346,6 +359,18 @@ class VM(ClosesAtEnd):
         identity = "\n".join([*about, *(f"{folder} {copies.tree_state(folder)}" for folder in self._resident)])
         return template.of(identity, self.memory_mib, self.qemu.version)
 
+    def _shape(self) -> dict[str, Any]:
+        """The arguments of a machine that is as this one, and shares nothing with it."""
+        return {
+            "kernel": self.kernel,
+            "cpus": self.cpus,
+            "memory_mib": self.memory_mib,
+            "accel": self.accel,
+            "driver": self._driver,
+            "resident": self._resident,
+            "preload": self._preload,
+        }
+
     def _meanwhile(
         self, wanted: template.Template, python: interpreter.Interpreter
     ) -> tuple[template.Template, interpreter.Interpreter | None]:
@@ -360,17 +385,7 @@ class VM(ClosesAtEnd):
         for other in [interpreter.ready() if python.preload else None, None]:
             without = self._template_with(other)
             if without.exists():
-                background.make(
-                    {
-                        "kernel": self.kernel,
-                        "cpus": self.cpus,
-                        "memory_mib": self.memory_mib,
-                        "accel": self.accel,
-                        "driver": self._driver,
-                        "resident": self._resident,
-                        "preload": self._preload,
-                    }
-                )
+                background.make(self._shape())
                 return without, other
         return wanted, python
 
@@ -524,7 +539,7 @@ class VM(ClosesAtEnd):
             *("-accel", "kvm" if self.accel == "kvm" else self.qemu.tcg),
             *("-cpu", os.environ.get("SAMPLEBLK_CPU") or ("host" if self.accel == "kvm" else _TCG_CPU)),
             *("-kernel", str(self.kernel.image), "-initrd", str(initrd)),
-            *("-append", " ".join([*_KERNEL_OPTIONS, *(_TCG_KERNEL_OPTIONS if self.accel == "tcg" else ())])),
+            *("-append", " ".join([*_KERNEL_OPTIONS, *(_tcg_kernel_options() if self.accel == "tcg" else ())])),
             *("-chardev", f"file,id=console,path={option_value(console)}", "-serial", "chardev:console"),
             *("-chardev", f"socket,id=qmp,fd={fds.get(_QMP, '')}", "-mon", "chardev=qmp,mode=control"),
             *("-device", "virtio-serial-pci,max_ports=8"),
@@ -720,9 +735,10 @@ class VM(ClosesAtEnd):
                 self._link.send(frame)
                 transfer.run(None if timeout is None else time.monotonic() + timeout, signals)
         except TimeoutError:
-            registers_then = self._registers()
-            stacks = self._stacks()
+            printed = self._monitor(registers.COMMAND)
+            stacks, symbols = self._stacks()
             self._stop()
+            registers_then = self._registers(printed, symbols)
             self.console.append(registers_then)  # whoever has that file only is to see them too
             stacks = f"{stacks}\n{registers_then}"
             why = "was given up" if timeout is None else f"ran past its deadline of {timeout} s"
@@ -785,16 +801,21 @@ class VM(ClosesAtEnd):
                 said += self._qmp.execute("human-monitor-command", end, **{"command-line": command})
         return said
 
-    def _registers(self) -> str:
-        """Where the CPUs are."""
-        printed = self._monitor(registers.COMMAND)
-        shown = registers.shown(printed, registers.symbols_of(self.kernel)) if printed else ""
+    def _registers(self, printed: str, symbols: registers.Symbols | None = None) -> str:
+        """Where the CPUs were when the monitor printed that."""
+        shown = registers.shown(printed, symbols or registers.symbols_of(self.kernel)) if printed else ""
         return f"--- registers of the CPUs ---\n{shown}" if shown else "(QEMU's monitor does not answer)"
 
     def _where(self) -> str:
         """Where a guest that does not boot is: the console's end, the CPUs, and the stacks if its kernel gives them."""
         tail, before = self.console.tail(), self.console.size()
-        shown = self._registers()
+        shown = self._registers(self._monitor(registers.COMMAND))
+        self._ask_by_keyboard()
+        return "\n".join(filter(None, (tail, self.console.text(before).strip(), shown)))
+
+    def _ask_by_keyboard(self) -> None:
+        """Has the kernel print what tasks wait for and where the CPUs are, and waits for it to have, if it does."""
+        before = self.console.size()
         # Documentation/admin-guide/sysrq.rst: all that is printed goes to the console, blocked tasks, every CPU.
         self._monitor(*(f"sendkey alt-sysrq-{key}" for key in "8wl"))
         end = time.monotonic() + _KEYBOARD_S
@@ -805,23 +826,30 @@ class VM(ClosesAtEnd):
             if self.console.size() == size:
                 break
             size = self.console.size()
-        return "\n".join(filter(None, (tail, self.console.text(before).strip(), shown)))
 
-    def _stacks(self) -> str:
+    def _stacks(self) -> tuple[str, registers.Symbols | None]:
         """What the guest's tasks wait for, where its CPUs are, and which requests it has in flight.
 
-        Its kernel and our init print it, after the console's end.
+        Its kernel and our init print it, after the console's end; where init does not, it is read from outside.
+        With the names of the kernel's functions, if these had to be found out.
         """
         assert self._link is not None
+        assert self._qmp is not None
         before = self.console.size()
         tail = self.console.tail(20)
-        rest = ""
+        rest, symbols = "", None
         try:
             self._link.send(channel.stacks())
             self._await(channel.Printed, time.monotonic() + _STACKS_S, str)
         except VMError:
-            rest = f"(the guest did not print all that it was asked for within {_STACKS_S:g} s)"
-        return "\n".join(filter(None, (tail, self.console.text(before).strip(), rest)))
+            self._ask_by_keyboard()
+            rest = f"(the guest did not print all that it was asked for within {_STACKS_S:g} s)\n"
+            if not self._is_twin:  # a twin that hangs, too, has none
+                twin = VM(**self._shape())
+                twin._is_twin = True
+                read, symbols = outside.report(self._qmp, twin)
+                rest += read
+        return "\n".join(filter(None, (tail, self.console.text(before).strip(), rest))), symbols
 
     def call(self, function: Callable[_P, _T], /, *args: _P.args, **keywords: _P.kwargs) -> _T:
         """Runs a function in the guest, as root, and returns its value.

@@ -5,11 +5,19 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from sampleblk_lab._native import core
     from sampleblk_lab.kernels import Kernel
+
+
+class Symbols(Protocol):
+    """What names addresses, as :class:`KernelNames` does."""
+
+    def at(self, address: int, /) -> tuple[str, int, int, str, bool] | None:
+        """Name, address, size and module of what lies there, and whether it is global."""
+
 
 # What asks for them, of all processors.
 COMMAND = "info registers -a"
@@ -25,7 +33,7 @@ _POINTER = re.compile(r"\b([RE]IP)=([0-9a-f]+)")
 _FIRST_ADDRESS = 1 << 20
 
 
-def shown(printed: str, symbols: core.KernelNames | None = None) -> str:
+def shown(printed: str, symbols: Symbols | None = None) -> str:
     """What is worth reading of what the monitor printed, with the name of what each processor runs."""
 
     def named(match: re.Match[str]) -> str:
