@@ -62,11 +62,12 @@ _TRACE_SETTINGS = (
     *("tracing_on", "trace_clock", "tracing_cpumask", "tracing_thresh", "max_graph_depth"),
     *("set_ftrace_filter", "set_ftrace_notrace", "set_ftrace_pid", "set_ftrace_notrace_pid"),
     *("set_graph_function", "set_graph_notrace", "set_event_pid", "set_event_notrace_pid"),
-    *("function_profile_enabled", "buffer_size_kb", "buffer_subbuf_size_kb", "buffer_percent", "syscall_user_buf_size"),
+    *("function_profile_enabled", "buffer_subbuf_size_kb", "buffer_percent", "syscall_user_buf_size"),
 )
 
-# A buffer that was not used yet has its size, 1408 KiB, once it is.
-_NOT_EXPANDED = re.compile(r"\d+ \(expanded: (\d+)\)")
+# "7 (expanded: 1408)" of one that was not used yet, 1408 or 1410 of one that was: whole sub-buffers.
+_BUFFER_SIZE = re.compile(r"(?:\d+ \(expanded: )?(\d+)\)?")
+_SUB_BUFFERS_KIB = 64
 
 _SYSCTL_FOLDERS = ("fs", "kernel", "vm")  # and those in them
 
@@ -244,8 +245,9 @@ def _tracing() -> Iterator[str]:
         yield f"tracer {tracer}"
     for name, value in zip(_TRACE_SETTINGS, _texts([f"{_TRACEFS}/{name}" for name in _TRACE_SETTINGS]), strict=True):
         if value:
-            now = _NOT_EXPANDED.sub(r"\1", value)
-            yield f"tracing {name} is {now}"
+            yield f"tracing {name} is {value}"
+    if size := _BUFFER_SIZE.fullmatch(_text(f"{_TRACEFS}/buffer_size_kb")):
+        yield f"tracing buffer_size_kb is {int(size[1]) // _SUB_BUFFERS_KIB * _SUB_BUFFERS_KIB}"
 
 
 @functools.cache
