@@ -276,6 +276,24 @@ def test_a_line_of_a_list_is_about_what_it_says(line: str, covered: bool, tmp_pa
     assert found.rows[0]["known"] == ("because" if covered else "")
 
 
+@pytest.mark.parametrize(
+    ("lines", "now", "fixed"),
+    [
+        ("generic/*", ("failed", "passed"), []),  # which of them fail it does not say
+        ("generic/*", ("passed", "passed"), ["generic/001", "generic/002"]),
+        ("generic/* status=hang", ("failed", "passed"), ["generic/002"]),
+        ("generic/*\ngeneric/002", ("failed", "passed"), ["generic/002"]),
+        ("generic/00[12]", ("failed", "notrun"), []),
+    ],
+)
+def test_what_a_pattern_covers_is_fixed_when_nothing_of_it_fails(
+    lines: str, now: tuple[str, str], fixed: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "known"
+    path.write_text(f"{lines}\n")
+    assert judge(PLAN, _records(*now), known.read(path)).fixed == fixed
+
+
 @pytest.mark.parametrize("told", ["", "failed", "panic", "hang"])
 @pytest.mark.parametrize("now", ["failed", "panic", "hang", "passed"])
 def test_a_line_of_a_list_is_about_one_way_to_end(told: str, now: str, tmp_path: Path) -> None:

@@ -203,10 +203,21 @@ def judge(
     """
     before = before or {}
     rows = []
+    records = list(records)
+    # A pattern does not say that all of its tests fail: what of them passes beside one that fails was not known to.
+    bad = [(record["test"], record["status"]) for record in records if record["status"] in BAD]
+    some_fail = {
+        each for each in known if any(each.status == status and each.covers(test, plan) for test, status in bad)
+    }
     for record in records:
         test, status = record["test"], record["status"]
         # What fails there and panics now is news, and what passes is as it was not to be.
-        told = (each for each in known if each.covers(test, plan) and (status not in BAD or status == each.status))
+        told = (
+            each
+            for each in known
+            if each.covers(test, plan)
+            and (status == each.status if status in BAD else each.pattern == test or each not in some_fail)
+        )
         reason = next((each.reason for each in told), "")
         was = before.get(test)
         # What failed there and ends the guest now is worse.
