@@ -275,6 +275,24 @@ def test_what_a_kernel_says_last_arrives(tmp_path: Path) -> None:
     assert came[-1] == frames.Frame(frames.CLOSE, 5)
 
 
+def test_the_end_of_a_connection_is_waited_for() -> None:
+    """The process ended between taking note of it and telling it."""
+    told: list[bytes] = []
+
+    class SlowWire(frames.Wire):
+        def send(self, frame: frames.Frame) -> None:
+            time.sleep(0.2)
+            told.append(frame.kind)
+
+    connections = frames.Connections(SlowWire(io.BytesIO(), io.BytesIO()))
+    ours, theirs = socket.socketpair()
+    connections.add(5, ours)
+    theirs.sendall(b"last words")
+    theirs.close()
+    connections.drain(5)
+    assert told == [frames.DATA, frames.CLOSE]
+
+
 Wires = tuple[frames.Wire, frames.Wire, Callable[[], None]]
 
 

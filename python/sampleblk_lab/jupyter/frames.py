@@ -104,6 +104,7 @@ class Connections:
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._known: dict[int, _Connection] = {}
+        self._ending = 0  # of whose end the other side is being told
         self._writers: list[threading.Thread] = []
         self._changed = threading.Condition()
 
@@ -149,9 +150,15 @@ class Connections:
 
     def _end(self, number: int) -> None:
         """Tells the other side of a connection's end, unless it knows."""
-        if (ended := self._take(number)) is not None:
-            self._tell(CLOSE, number)
-            ended.end()
+        with self._changed:
+            if (ended := self._take(number)) is None:
+                return
+            self._ending += 1
+        self._tell(CLOSE, number)
+        ended.end()
+        with self._changed:
+            self._ending -= 1
+            self._changed.notify_all()
 
     def _take(self, number: int) -> _Connection | None:
         with self._changed:
@@ -172,9 +179,9 @@ class Connections:
             ended.end()
 
     def drain(self, most_s: float) -> None:
-        """Waits until each has ended by itself, with all that it said on the wire."""
+        """Waits until each has ended by itself, with all that it said, and its end, on the wire."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._known, most_s)
+            self._changed.wait_for(lambda: not self._known and not self._ending, most_s)
 
     def close(self, most_s: float = 1.0) -> None:
         """Closes all, once what came for them is written, or that has taken long."""
