@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define PROTOCOL_VERSION 5
+#define PROTOCOL_VERSION 6
 
 /* virtio-serial port names: control frames, and the raw bytes of the command's three standard streams. */
 #define PORT_CONTROL "sampleblk.control"
@@ -40,7 +40,7 @@ enum {
 
 /* Guest to host. */
 enum {
-	FRAME_READY = 'R',   /* u32: PROTOCOL_VERSION; booted, nothing mounted, waiting for BEGIN */
+	FRAME_READY = 'R',   /* struct ready; booted, nothing mounted, waiting for BEGIN */
 	FRAME_PREPARED = 'p',
 	FRAME_BEGUN = 'b',
 	FRAME_STARTED = 's', /* u32: the command's pid in the guest */
@@ -48,6 +48,11 @@ enum {
 	FRAME_FAILED = 'f',  /* i32 errno, then the text of the operation that failed */
 	FRAME_PRINTED = 't',
 	FRAME_SYNCED = 'y',
+};
+
+struct ready {
+	uint32_t version; /* PROTOCOL_VERSION */
+	uint32_t tsc_khz; /* by the guest's clock */
 };
 
 struct field {

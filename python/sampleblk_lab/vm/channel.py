@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Mapping
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 
 CONTROL, STDIN, STDOUT, STDERR = (f"sampleblk.{name}" for name in ("control", "stdin", "stdout", "stderr"))
 PORTS = (CONTROL, STDIN, STDOUT, STDERR)
@@ -48,9 +48,15 @@ class Failed:
 
 @dataclass(frozen=True)
 class Ready:
-    """The guest has booted and waits; its protocol version."""
+    """The guest has booted and waits.
+
+    Attributes:
+        version: Its protocol's.
+        tsc_khz: The rate of its time stamp counter, by its clock.
+    """
 
     version: int
+    tsc_khz: int
 
 
 @dataclass(frozen=True)
@@ -210,7 +216,7 @@ class Link:
 def _decode(kind: str, payload: bytes) -> Message:
     match kind:
         case "R":
-            return Ready(struct.unpack("<I", payload)[0])
+            return Ready(*struct.unpack("<II", payload))
         case "p":
             return Prepared()
         case "b":

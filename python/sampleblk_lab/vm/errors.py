@@ -63,6 +63,10 @@ class QemuAbortError(BootError):
     """QEMU ended by an assertion of its own, for the second time if it was a boot. Exit status 125."""
 
 
+class WrongClockError(BootError):
+    """The guest's clock has not the host's rate, for the second time. Exit status 125."""
+
+
 class CommandError(VMError):
     """The guest is well but the command could not be started in it. Exit status 126, or 127 when it was not found."""
 

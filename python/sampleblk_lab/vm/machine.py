@@ -7,7 +7,6 @@ The pattern (host root over 9p, an overlay on it, exit status over virtio-serial
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import re
@@ -40,6 +39,7 @@ from sampleblk_lab.vm.errors import (
     GuestPanicError,
     QemuAbortError,
     VMError,
+    WrongClockError,
 )
 from sampleblk_lab.vm.qemu import find, option_value
 from sampleblk_lab.vm.qmp import Qmp
@@ -99,20 +99,14 @@ _KERNEL_OPTIONS = (
 # Copies are twice as fast by words. $SAMPLEBLK_CPU asks for another model (qemu-system(1), -cpu).
 _TCG_CPU = "max,-erms,-fsrm"
 
+# TCG executes the instruction for CRC-32C bit by bit: by the kernel's tables the sums of file systems take a fourth of
+# the time. (From 6.14 on there is no module that could be left out.)
+_TCG_KERNEL_OPTIONS = ("module_blacklist=crc32c_intel",)
 
-@functools.cache
-def _tcg_kernel_options() -> tuple[str, ...]:
-    from sampleblk_lab._native import core
-
-    # TCG executes the instruction for CRC-32C bit by bit: by the kernel's tables the sums of file systems take a fourth
-    # of the time. (From 6.14 on there is no module that could be left out.)
-    options = ("module_blacklist=crc32c_intel",)
-    # On a busy host the kernel measures the time stamp counter's rate wrongly, 931 MHz for 2,596 once, and all clones
-    # of that machine had a clock that ran three times as fast. In MHz, as it is a part of the template's name; the
-    # kernel then refines it.
-    khz = round(core.tsc_khz(), -3)
-    return (*options, f"tsc_early_khz={khz}") if khz else options
-
+# A kernel that boots on a busy host may measure the rate of the time stamp counter wrongly, 931 MHz for 2,596 once, and
+# all clones of that machine have a clock that goes three times as fast. What our init finds is right to a millionth,
+# beside three busy machines, too.
+_CLOCK_TOLERANCE = 0.005
 
 _HOSTNAME = "sampleblk"
 
@@ -278,19 +272,25 @@ class VM(ClosesAtEnd):
         timeout_s = boot_deadline() if timeout_s is None else checked.seconds("timeout_s", timeout_s, none=True)
         self._hopeless = hopeless
         try:
-            self._start(timeout_s)
+            self._start_once_more(lambda: self._start(timeout_s))
         except VMError as error:
             if store.forget_damaged(self.kernel):
                 self._replace_kernel()
                 self._prepare()
-            elif isinstance(error, QemuAbortError):
-                note(f"{error.message}; starting it once more")
-                self.console.clear()
             else:
                 raise error.because(store.why_not(self.kernel)) from None
             self._start(timeout_s)
         finally:
             self._hopeless = str
+
+    def _start_once_more(self, boot: Callable[[], _T]) -> _T:
+        """Boots a machine, and again where that went wrong in a way that it seldom does."""
+        try:
+            return boot()
+        except (QemuAbortError, WrongClockError) as error:
+            note(f"{error.message}; starting it once more")
+            self.console.clear()
+            return boot()
 
     def _start(self, timeout_s: float) -> None:
         if self.warm:
@@ -341,7 +341,7 @@ class VM(ClosesAtEnd):
         to_make, python = self._template(at_once=True)
         if not to_make.exists():
             with step(f"booting the machine that VMs with Linux {self.kernel.release} are cloned from"):
-                if not self._make(to_make, python, timeout_s):
+                if not self._start_once_more(lambda: self._make(to_make, python, timeout_s)):
                     return None
         return to_make.folder
 
@@ -478,6 +478,10 @@ class VM(ClosesAtEnd):
         ready = self._await(channel.Ready, end)
         if ready.version != channel.PROTOCOL_VERSION:
             raise BootError(f"the guest speaks protocol {ready.version}, not {channel.PROTOCOL_VERSION}")
+        right = self._tsc_khz()
+        if right and abs(ready.tsc_khz - right) > right * _CLOCK_TOLERANCE:
+            times = right / max(ready.tsc_khz, 1)
+            raise WrongClockError(f"the guest's clock goes {times:.2f} times as fast as it should", self.console.tail())
 
     def close(self) -> None:
         """Ends the VM, at once; nothing of it stays. Idempotent."""
@@ -515,7 +519,14 @@ class VM(ClosesAtEnd):
 
     def _identity(self) -> str:
         """What a template is only good for: this kernel, initramfs, QEMU and machine."""
-        return "\n".join([self.qemu.identity, self.kernel.identity, *self._command((), {}, self._initramfs, "", "")])
+        machine = self._command((), {}, self._initramfs, "", "")
+        return "\n".join([self.qemu.identity, self.kernel.identity, *machine, f"{round(self._tsc_khz() / 1000)} MHz"])
+
+    def _tsc_khz(self) -> int:
+        """The rate of the time stamp counter that its guests have; 0 where that is not known to be this machine's."""
+        from sampleblk_lab._native import core
+
+        return core.tsc_khz() if self.accel == "tcg" else 0
 
     def _command(
         self, extra: Sequence[str], fds: Mapping[str, int], initrd: Path, console: str, run_dir: str
@@ -539,7 +550,7 @@ class VM(ClosesAtEnd):
             *("-accel", "kvm" if self.accel == "kvm" else self.qemu.tcg),
             *("-cpu", os.environ.get("SAMPLEBLK_CPU") or ("host" if self.accel == "kvm" else _TCG_CPU)),
             *("-kernel", str(self.kernel.image), "-initrd", str(initrd)),
-            *("-append", " ".join([*_KERNEL_OPTIONS, *(_tcg_kernel_options() if self.accel == "tcg" else ())])),
+            *("-append", " ".join([*_KERNEL_OPTIONS, *(_TCG_KERNEL_OPTIONS if self.accel == "tcg" else ())])),
             *("-chardev", f"file,id=console,path={option_value(console)}", "-serial", "chardev:console"),
             *("-chardev", f"socket,id=qmp,fd={fds.get(_QMP, '')}", "-mon", "chardev=qmp,mode=control"),
             *("-device", "virtio-serial-pci,max_ports=8"),
