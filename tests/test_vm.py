@@ -31,6 +31,7 @@ from sampleblk_lab.vm import (
     initramfs,
     interpreter,
     machine,
+    outside,
     registers,
     template,
 )
@@ -465,6 +466,27 @@ def test_a_guest_whose_init_does_not_answer_is_read_from_outside(monkeypatch: py
     assert re.search(r"\? sblk_freeze\+0x[0-9a-f]+ \[sampleblk\]\n", tunes)
     # That Debian's System.map has no names is no hindrance.
     assert re.search(r"^RIP=[0-9a-f]+ \([a-z_0-9]+\+0x[0-9a-f]+\)", said, re.MULTILINE), said
+
+
+class MonitorOfOnePage:
+    """Of a guest whose memory is one page, again and again."""
+
+    def execute(self, _command: str, _end: float, *, filename: str, size: int, **_: object) -> None:
+        Path(filename).write_bytes(bytes(size))
+
+
+def test_a_walk_in_a_circle_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in a list that is damaged, which may be why the guest hangs: nothing new is read there."""
+    monkeypatch.setattr(outside, "_WALK_S", 0.1)
+    memory = outside._Memory(MonitorOfOnePage(), tmp_path)  # type: ignore[arg-type]
+    end = time.monotonic() + 5
+
+    def walk() -> None:
+        while time.monotonic() < end:
+            assert memory.read(0xFFFF888000000010, 8) == bytes(8)
+
+    with pytest.raises(TimeoutError, match=r"longer than 0\.1 s"):
+        walk()
 
 
 @pytest.mark.usefixtures("no_leftovers")

@@ -42,7 +42,7 @@ from sampleblk_lab.vm.errors import (
     WrongClockError,
 )
 from sampleblk_lab.vm.qemu import find, option_value
-from sampleblk_lab.vm.qmp import Qmp
+from sampleblk_lab.vm.qmp import ANSWER_S, Qmp
 from sampleblk_lab.vm.transfer import Signals, Transfer
 
 if TYPE_CHECKING:
@@ -63,9 +63,6 @@ _CLONE_DEADLINE_S = 30.0
 
 # In this time an emulated guest prints the stacks of a hundred tasks.
 _STACKS_S = 15.0
-
-# QEMU's monitor answers at once, unless QEMU itself hangs.
-_MONITOR_S = 2.0
 
 # A command that Ctrl-C reaches ends by itself, mostly; one that is killed, unless it hangs in the kernel.
 _INTERRUPTED_S = 2.0
@@ -471,7 +468,7 @@ class VM(ClosesAtEnd):
         if self._keeper is None:
             return False
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return self._keeper.wait(timeout=_MONITOR_S) in (128 + signal.SIGKILL, -signal.SIGKILL)  # as keep.c has it
+            return self._keeper.wait(timeout=ANSWER_S) in (128 + signal.SIGKILL, -signal.SIGKILL)  # as keep.c has it
         return False
 
     def _await_ready(self, end: float) -> None:
@@ -805,7 +802,7 @@ class VM(ClosesAtEnd):
     def _monitor(self, *commands: str) -> str:
         """What QEMU's monitor says to commands for people, one after the other; as far as it answers."""
         assert self._qmp is not None
-        end = time.monotonic() + _MONITOR_S
+        end = time.monotonic() + ANSWER_S
         said = ""
         with contextlib.suppress(VMError, OSError, ValueError):
             for command in commands:

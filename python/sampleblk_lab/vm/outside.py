@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sampleblk_lab.errors import UnsupportedError
 from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.vm.errors import VMError
+from sampleblk_lab.vm.qmp import ANSWER_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from sampleblk_lab.vm.registers import Symbols
 
 _TITLE = "--- read out of the guest's memory ---"
-# It answers at once, unless QEMU itself hangs.
-_MONITOR_S = 2.0
 # The twin is restored in half a second, or boots.
 _TWIN_S = 60.0
 # A walk reads a few hundred pages, each in less than a millisecond; one that goes in circles ends, too.
@@ -49,6 +48,8 @@ class _Memory:
 
     def read(self, address: int, count: int) -> bytes:
         """So many bytes at an address. Raises OSError where nothing is mapped, or when it takes too long."""
+        if time.monotonic() > self._end:  # in a circle all pages are known
+            raise TimeoutError(f"reading it took longer than {_WALK_S:g} s")
         first, last = address // _PAGE_BYTES, (address + count - 1) // _PAGE_BYTES
         for page in range(first, last + 1):
             if page not in self._pages:
@@ -61,8 +62,6 @@ class _Memory:
         """A page, and those behind it up to the last that is wanted, where they are mapped, too."""
         ahead = min(last + 1 - page, _CHUNK_BYTES // _PAGE_BYTES)
         for pages in dict.fromkeys((ahead, 1)):
-            if time.monotonic() > self._end:
-                raise TimeoutError(f"reading it took longer than {_WALK_S:g} s")
             wanted = {"val": page * _PAGE_BYTES, "size": pages * _PAGE_BYTES, "filename": str(self._file)}
             try:
                 self._qmp.execute("memsave", self._end, **wanted)
@@ -98,7 +97,7 @@ def report(qmp: Qmp, twin: VM) -> tuple[str, Symbols | None]:
 def _read(qmp: Qmp, twin: VM) -> tuple[Symbols, list[str]]:
     from sampleblk_lab.inspect.elsewhere import Elsewhere
 
-    qmp.execute("stop", time.monotonic() + _MONITOR_S)
+    qmp.execute("stop", time.monotonic() + ANSWER_S)
     with scratch_directory("memory") as scratch:
         names, types = scratch / "kallsyms", scratch / "btf"
         with twin:

@@ -12,6 +12,9 @@ from sampleblk_lab.vm.errors import BootError, GuestLostError
 if TYPE_CHECKING:
     import socket
 
+# It answers at once, unless QEMU itself hangs.
+ANSWER_S = 2.0
+
 
 class Qmp:
     """A QMP connection, past its greeting.
