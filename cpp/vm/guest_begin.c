@@ -170,10 +170,11 @@ static bool enter_root(const char *modules)
 	return true;
 }
 
-void begin(const char *payload, uint32_t length)
+void begin(const char *payload, uint32_t length, uint32_t tsc_khz)
 {
 	const char *at = payload, *end = payload + length;
 	char *text, *modules = NULL;
+	struct begun begun = { .tsc_khz = tsc_khz };
 	struct field field;
 
 	while (next_field(&at, end, &field, &text)) {
@@ -201,7 +202,7 @@ void begin(const char *payload, uint32_t length)
 		free(text);
 	}
 	if (enter_root(modules))
-		send_frame(FRAME_BEGUN, NULL, 0);
+		send_frame(FRAME_BEGUN, &begun, sizeof(begun));
 	free(modules);
 }
 

@@ -11,8 +11,8 @@ void make_directories(const char *path);
 /* Mounts what needs none of the host's files, for BEGIN to move. */
 void mount_beforehand(void);
 
-/* The BEGIN frame; answers it. From then on the root is the host's, under a tmpfs. */
-void begin(const char *payload, uint32_t length);
+/* The BEGIN frame; answers it with that rate. From then on the root is the host's, under a tmpfs. */
+void begin(const char *payload, uint32_t length, uint32_t tsc_khz);
 
 /* Writes the run directory, if there is one, back to the host. */
 void sync_run_dir(void);

@@ -38,6 +38,8 @@
 #include "guest_fork_server.h"
 #include "guest_requests.h"
 
+static uint32_t tsc_khz; /* as measured where the machine booted; clones have it, too */
+
 static void mount_early(const char *type, const char *target)
 {
 	mkdir(target, 0755);
@@ -138,7 +140,7 @@ static void handle_frame(void)
 		prepare(payload, frame.length);
 		break;
 	case FRAME_BEGIN:
-		begin(payload, frame.length);
+		begin(payload, frame.length, tsc_khz);
 		break;
 	case FRAME_EXEC:
 		exec_frame(payload, frame.length);
@@ -232,7 +234,7 @@ static struct moment read_clocks(void)
 }
 
 /* What the kernel takes the rate of the time stamp counter for, by which its clock goes. */
-static uint32_t tsc_khz(void)
+static uint32_t measure_tsc_khz(void)
 {
 	struct moment first = read_clocks(), last;
 
@@ -259,7 +261,7 @@ int main(void)
 	control = open_control();
 	mount_beforehand();
 	open_streams();
-	ready.tsc_khz = tsc_khz();
+	ready.tsc_khz = tsc_khz = measure_tsc_khz();
 	send_frame(FRAME_READY, &ready, sizeof(ready));
 	serve(control, signals);
 }

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define PROTOCOL_VERSION 6
+#define PROTOCOL_VERSION 7
 
 /* virtio-serial port names: control frames, and the raw bytes of the command's three standard streams. */
 #define PORT_CONTROL "sampleblk.control"
@@ -42,7 +42,7 @@ enum {
 enum {
 	FRAME_READY = 'R',   /* struct ready; booted, nothing mounted, waiting for BEGIN */
 	FRAME_PREPARED = 'p',
-	FRAME_BEGUN = 'b',
+	FRAME_BEGUN = 'b',   /* struct begun */
 	FRAME_STARTED = 's', /* u32: the command's pid in the guest */
 	FRAME_EXITED = 'x',  /* struct exited */
 	FRAME_FAILED = 'f',  /* i32 errno, then the text of the operation that failed */
@@ -53,6 +53,10 @@ enum {
 struct ready {
 	uint32_t version; /* PROTOCOL_VERSION */
 	uint32_t tsc_khz; /* by the guest's clock */
+};
+
+struct begun {
+	uint32_t tsc_khz; /* as at READY, which a clone did not say */
 };
 
 struct field {

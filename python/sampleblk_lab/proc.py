@@ -41,6 +41,16 @@ def stat(pid: int) -> list[str]:
     return text(pid, "stat").rpartition(") ")[2].split()
 
 
+def cpu_model() -> str:
+    """The processor's name; nothing where the kernel has none."""
+    with contextlib.suppress(OSError), Path("/proc/cpuinfo").open() as lines:
+        for line in lines:  # the kernel takes milliseconds for those of many processors
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    return ""
+
+
 def passed_on() -> list[tuple[str, str]]:
     """What of our process the ones that it starts have, too, besides the environment: names and values."""
     us = os.getpid()

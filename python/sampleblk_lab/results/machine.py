@@ -9,10 +9,10 @@ import platform
 import re
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sampleblk_lab
+from sampleblk_lab import proc
 from sampleblk_lab.paths import IN_VM
 
 if TYPE_CHECKING:
@@ -39,20 +39,10 @@ def host() -> dict[str, str]:
     if told:
         about: dict[str, str] = json.loads(told)
         return about
-    model = ""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        name, _, value = line.partition(":")
-        if name.strip() == "model name":
-            model = value.strip()
-            break
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
     return {
         "name": platform.node(),
-        "cpu": model,
+        "cpu": proc.cpu_model(),
         "cpus": str(os.cpu_count() or 0),
         "memory_mib": str(memory),
     }

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Mapping
 
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 7
 
 CONTROL, STDIN, STDOUT, STDERR = (f"sampleblk.{name}" for name in ("control", "stdin", "stdout", "stderr"))
 PORTS = (CONTROL, STDIN, STDOUT, STDERR)
@@ -66,7 +66,13 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Begun:
-    """The guest has its clock and its mounts."""
+    """The guest has its clock and its mounts.
+
+    Attributes:
+        tsc_khz: As :class:`Ready` has it, of the machine that this is a clone of.
+    """
+
+    tsc_khz: int
 
 
 @dataclass(frozen=True)
@@ -220,7 +226,7 @@ def _decode(kind: str, payload: bytes) -> Message:
         case "p":
             return Prepared()
         case "b":
-            return Begun()
+            return Begun(*struct.unpack("<I", payload))
         case "s":
             return Started(struct.unpack("<I", payload)[0])
         case "x":
