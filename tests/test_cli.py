@@ -336,6 +336,7 @@ def test_jobs_that_a_signal_ended_are_kept(number: int, tmp_path: Path) -> None:
         (["record", "--profile", "--hz", "0", "job"], "--hz 0 (expected samples a second, from 1 on)"),
         (["record", "--hz", "99", "job"], "--hz 99 of no profile (expected --profile)"),
         (["kernel", "path", ""], "kernel '' (expected a release or its beginning, a path"),
+        (["kernel", "fetch", ""], "kernel '' is neither a release, a path nor a suite"),
         (["report", "--runs", "nowhere"], "--runs 'nowhere' is not a directory (expected where tests keep their runs)"),
         (["compare", "a", "b"], "there are no measurements in runs/a"),
         (["compare", "../a", "b"], "'../a'"),

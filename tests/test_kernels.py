@@ -436,6 +436,12 @@ def test_a_configuration_is_told_what_it_lacks(tmp_path: Path, capsys: pytest.Ca
     assert main(["kernel", "config", str(own)]) == 0
     assert main(["kernel", "config"]) == 0
     assert capsys.readouterr().out == everything
+    own.write_bytes(gzip.compress(everything.replace("CONFIG_9P_FS=y\n", "").encode()))  # as /proc/config.gz
+    assert main(["kernel", "config", str(own)]) == 1
+    assert capsys.readouterr().out == "# for a virtual machine\nCONFIG_9P_FS=y\n"
+    own.write_bytes(own.read_bytes()[:20] + bytes(20))
+    assert main(["kernel", "config", str(own)]) == 2
+    capsys.readouterr()
     own.write_bytes(b"\x7fELF")
     assert main(["kernel", "config", str(own)]) == 2
     said = capsys.readouterr()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import zlib
 from typing import TYPE_CHECKING
@@ -75,6 +76,9 @@ _WANTED = {
 # The mark before the configuration that CONFIG_IKCONFIG puts into an image (kernel/configs.c).
 _IKCONFIG = b"IKCFG_ST"
 
+# Of a configuration, in bytes: the largest have a third of a megabyte.
+_MOST = 16 << 20
+
 
 def _embedded(path: Path) -> str | None:
     try:
@@ -86,10 +90,14 @@ def _embedded(path: Path) -> str | None:
 
 
 def read(path: Path) -> str | None:
-    """The text of a file that is a configuration, as ``make`` writes it; None when it is something else."""
+    """The text of a configuration, as ``make`` writes it or ``/proc/config.gz`` has it; None: it is something else."""
     with path.open("rb") as file:
-        start = file.read(4096)
-    return path.read_text(errors="replace") if b"CONFIG_" in start and b"\0" not in start else None
+        found = file.read(_MOST)
+    if found.startswith(b"\x1f\x8b"):
+        with contextlib.suppress(zlib.error):
+            found = zlib.decompressobj(wbits=31).decompress(found, _MOST)
+    start = found[:4096]
+    return found.decode(errors="replace") if b"CONFIG_" in start and b"\0" not in start else None
 
 
 def find(places: Iterable[Path], image_too: Path | None = None) -> str | None:

@@ -411,7 +411,7 @@ def fetch(spec: str | None = None) -> Kernel:
     Raises:
         InputError, UnsupportedError, sampleblk_lab.kernels.debian.PackageError: As for :func:`resolve`.
     """
-    suite, release = _find(spec or DEFAULT)
+    suite, release = _find(DEFAULT if spec is None else spec)
     target = folder() / release
     with locked(target):
         kernel = _load(target)

@@ -48,7 +48,7 @@ def build(tree: Path, *, jobs: int, start: Path | None = None) -> None:
     """
     own = tree / ".config"
     before = own.read_text(errors="replace") if own.exists() else ""
-    text = before if start is None else start.read_text(errors="replace")
+    text = before if start is None else config.read(start) or ""
     lacking = config.missing(text)
     if lacking:
         text = config.merged(text, lacking)
