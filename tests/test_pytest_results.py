@@ -2,6 +2,8 @@
 """What the plugin keeps of a test, and what it says of two sessions."""
 
 import json
+import re
+import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -56,7 +58,13 @@ def test_keep_keeps_all(pytester: pytest.Pytester) -> None:
     assert notes == ["kept?"]
 
 
-def test_what_a_test_puts_among_its_logs_is_kept(pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize("temporary", ["", "/dev/shm"])  # on the file system of runs/, and on another one
+def test_what_a_test_puts_among_its_logs_is_kept(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, temporary: str
+) -> None:
+    if temporary:
+        assert Path(temporary).stat().st_dev != pytester.path.stat().st_dev
+        monkeypatch.setenv("TMPDIR", temporary)
     pytester.makepyfile(
         test_it="""
         import os
@@ -71,7 +79,8 @@ def test_what_a_test_puts_among_its_logs_is_kept(pytester: pytest.Pytester) -> N
         """
     )
     pytester.runpytest_subprocess(*QUICK, timeout=60).assert_outcomes(failed=1, passed=1)
-    assert len(list(pytester.path.glob("runs/latest/0001/*/*.log"))) == 3
+    kept = [path.name for path in pytester.path.glob("runs/latest/0001/*/*.log")]
+    assert sorted(kept) == ["folder.log", "link.log", *([] if temporary else ["pipe.log"])]
 
 
 @pytest.mark.parametrize("workers", ["-n0", "-n2"])
@@ -80,7 +89,12 @@ def test_run_directories_that_cannot_be_kept_fail_the_session(pytester: pytest.P
     result = _run(pytester, 100, workers)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["sampleblk: run directories could not be kept in */runs/latest: *Not a directory*"])
+    place = r"sampleblk: run directories could not be kept in .*/runs/latest: .*Not a directory.*; they are in (.+)"
+    said = re.search(place, result.stdout.str())
+    assert said is not None
+    kept = Path(said[1])
+    assert [path.name for path in kept.glob("*/*")].count("measurements.json") == 1
+    shutil.rmtree(kept)
     assert "Traceback" not in result.stderr.str()
 
 

@@ -5,8 +5,11 @@ import concurrent.futures
 import errno
 import json
 import math
+import os
 import shutil
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -340,25 +343,39 @@ def test_sessions_that_end_together_have_rounds_of_their_own(tmp_path: Path) -> 
         assert sorted(sessions.map(save, range(200))) == [f"{number + 1:04d}" for number in range(200)]
 
 
-def test_a_round_that_finds_no_room_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def save() -> None:
-        for test in ("a", "b"):
-            (tmp_path / test).mkdir()
-            (tmp_path / test / "measurements.json").write_text("[]")
-        store.add_round(tmp_path / "runs", "a", [tmp_path / "a", tmp_path / "b"])
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_round_that_finds_no_room_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if elsewhere else None) as made:
+        tests = [Path(made, name) for name in "abc"]
 
-    save()
-    move = shutil.move
+        def save() -> None:
+            for test in tests:
+                (test / "inside").mkdir(parents=True)
+                (test / "inside/it").write_text(test.name)
+            store.add_round(tmp_path / "runs", "a", tests)
 
-    def full(source: str, target: str) -> None:
-        move(source, target)
-        if source.endswith("b"):
-            raise OSError(errno.ENOSPC, "no room", source)
-
-    monkeypatch.setattr(store.shutil, "move", full)
-    with pytest.raises(OSError, match="no room"):
         save()
-    assert [path.name for path in (tmp_path / "runs/a").iterdir()] == ["0001"]
+        assert not any(Path(made).iterdir())
+        assert [path.read_text() for path in sorted((tmp_path / "runs/a/0001").glob("*/inside/it"))] == ["a", "b", "c"]
+        rename, copy = os.rename, shutil.copyfile
+
+        def renamed(source: Any, target: Any) -> None:
+            if Path(source).name == "b" and not elsewhere:
+                raise OSError(errno.ENOSPC, "no room", source)
+            rename(source, target)
+
+        def copied(source: Any, target: Any, **options: Any) -> Any:
+            if "/b/" in os.fspath(source):
+                raise OSError(errno.ENOSPC, "no room", source)
+            return copy(source, target, **options)
+
+        with monkeypatch.context() as full:
+            full.setattr(os, "rename", renamed)
+            full.setattr(shutil, "copyfile", copied)
+            with pytest.raises(OSError, match="no room"):
+                save()
+        assert [path.name for path in (tmp_path / "runs/a").iterdir()] == ["0001"]
+        assert [path.read_text() for path in sorted(Path(made).glob("*/inside/it"))] == ["a", "b", "c"]
 
 
 def test_of_sessions_that_end_together_the_latest_set_holds_one(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import stat
+import tempfile
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -155,9 +156,20 @@ class Session:
                 self._judge(session)
             self.kept = store.add_round(self.runs, self.name, staying)
         except OSError as error:
-            self.lost = f"run directories could not be kept in {self.runs / self.name}: {error}"
+            where = self._kept_elsewhere(staying)
+            self.lost = f"run directories could not be kept in {self.runs / self.name}: {error}; {where}"
             if session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _kept_elsewhere(self, staying: list[Path]) -> str:
+        """Takes what could not be moved out of the scratch folder, which goes; says where it is."""
+        try:
+            kept = Path(tempfile.mkdtemp(prefix="sampleblk-kept-", dir=self.scratch().parent))
+            for directory in staying:
+                directory.rename(kept / directory.name)
+        except OSError as error:
+            return f"nor elsewhere: {error}"
+        return f"they are in {kept}"
 
     def _judge(self, session: pytest.Session) -> None:
         if self.config.option.collectonly:

@@ -8,12 +8,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import math
 import os
 import re
 import shutil
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -203,7 +205,7 @@ def add_round(root: Path, name: str, directories: Iterable[Path]) -> Path | None
         The round's folder; None when there are none.
 
     Raises:
-        OSError: They could not be moved.
+        OSError: They could not be moved, and are where they were.
     """
     moved = list(directories)
     if not moved:
@@ -223,15 +225,39 @@ def add_round(root: Path, name: str, directories: Iterable[Path]) -> Path | None
             with contextlib.suppress(FileExistsError):
                 target.mkdir()
                 break
-        try:
-            for directory in moved:
-                shutil.move(str(directory), str(target / directory.name))
-        except BaseException:
-            shutil.rmtree(target, ignore_errors=True)
-            raise
+        _move(moved, target)
     finally:
         os.close(descriptor)
     return target
+
+
+def _move(directories: list[Path], target: Path) -> None:
+    """Moves run directories into a new folder, all or none; without it they are where they were."""
+    renamed, copied = [], []
+    try:
+        for directory in directories:
+            there = target / directory.name
+            try:
+                os.rename(directory, there)  # noqa: PTH104  # which pathlib's is by another name
+                renamed.append(directory)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                shutil.copytree(directory, there, symlinks=True, ignore=_special)
+                copied.append(directory)
+    except BaseException:
+        for directory in renamed:
+            os.rename(target / directory.name, directory)  # noqa: PTH104
+        shutil.rmtree(target, ignore_errors=True)
+        raise
+    for directory in copied:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _special(folder: str, names: list[str]) -> list[str]:
+    """Of a folder's files, those that hold nothing: pipes, sockets, device nodes."""
+    modes = {name: Path(folder, name).lstat().st_mode for name in names}
+    return [name for name in names if not any(kind(modes[name]) for kind in (stat.S_ISREG, stat.S_ISDIR, stat.S_ISLNK))]
 
 
 def _rows(stored: Iterable[Stored]) -> Iterator[dict[str, Any]]:
