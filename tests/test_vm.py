@@ -56,6 +56,8 @@ def test_runs_one_command_after_the_other() -> None:
             vm.run(["/nowhere"])
         with pytest.raises(CommandError, match="chdir to /no/such/folder"):
             vm.run(["true"], cwd="/no/such/folder")
+        with pytest.raises(CommandError, match=r"/dev/shm/here: No such file .* guest, which has a /dev of its own"):
+            vm.run(["true"], cwd="/dev/shm/here")
         # A command that leaves a child behind with its pipes open has ended all the same.
         assert vm.run(["sh", "-c", "sleep 1000 & echo done"]).stdout == b"done\n"
         assert vm.run(["true"]).returncode == 0

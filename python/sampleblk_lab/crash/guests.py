@@ -304,6 +304,8 @@ def explore_in_vms(
     log: Log, check: Callable[[Path, State], object], wanted: Wanted, vm: Mapping[str, Any]
 ) -> Exploration:
     """See :meth:`Log.explore`; `vm` has the options of each VM."""
+    from sampleblk_lab.vm.errors import OWN_FOLDERS
+
     options = dict(vm)
     deadline_s = options.pop("deadline_s", DEADLINE_S)
     if checked.seconds("deadline_s", deadline_s) == 0:
@@ -312,8 +314,7 @@ def explore_in_vms(
         raise InputError(f"vm has {unknown[0]!r}", expected=f"deadline_s, {', '.join(sorted(_OPTIONS))}")
     shape = Shape.of({name: options[name] for name in _SHAPE if options.get(name) is not None})
     for file in filter(None, (log.path, log.base)):
-        # A VM mounts these anew, and sees all others.
-        if file.resolve().parts[1] in ("dev", "proc", "run", "sys"):
+        if file.resolve().parts[1] in OWN_FOLDERS:
             raise InputError(f"{file}, which a VM does not see", expected="a log and a base that are elsewhere")
     with contextlib.ExitStack() as stack:
         kernel = ""

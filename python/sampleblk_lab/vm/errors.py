@@ -67,6 +67,10 @@ class WrongClockError(BootError):
     """The guest's clock has not the host's rate, for the second time. Exit status 125."""
 
 
+# Below the root a VM has these folders of its own; all others are the host's.
+OWN_FOLDERS = ("dev", "proc", "run", "sys")
+
+
 class CommandError(VMError):
     """The guest is well but the command could not be started in it. Exit status 126, or 127 when it was not found."""
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import selectors
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.interrupts import is_raised_here
 from sampleblk_lab.vm import channel
-from sampleblk_lab.vm.errors import CommandError
+from sampleblk_lab.vm.errors import OWN_FOLDERS, CommandError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -267,7 +268,11 @@ class Transfer:
             case channel.Exited():
                 self._exited = message
             case channel.Failed():
-                raise CommandError(f"{message.operation}: {os.strerror(message.code)}", message.code)
+                told = f"{message.operation}: {os.strerror(message.code)}"
+                top = message.operation.partition(" /")[2].partition("/")[0]
+                if message.code == errno.ENOENT and top in OWN_FOLDERS:
+                    told += f" in the guest, which has a /{top} of its own: use another folder"
+                raise CommandError(told, message.code)
 
 
 def _pollable(fd: int) -> bool:
