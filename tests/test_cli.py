@@ -756,3 +756,29 @@ def test_what_the_device_refuses_in_a_vm_is_told_in_a_line(tmp_path: Path, capfd
 def test_what_cannot_be_recorded_is_refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(argv) == 2
     assert "expected" in capsys.readouterr().err
+
+
+def test_a_locale_that_is_not_utf_8_is_refused_and_breaks_no_output(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["localedef", "-i", "de_DE", "-f", "ISO-8859-1", str(tmp_path / "de_DE.ISO-8859-1")],
+        capture_output=True, check=False, timeout=60,
+    )  # fmt: skip
+    if not (tmp_path / "de_DE.ISO-8859-1/LC_CTYPE").exists():
+        pytest.skip(f"no such locale can be made here: {done.stderr.decode()[:200]}")
+    environment = {**os.environ, "LOCPATH": str(tmp_path), "LC_ALL": "de_DE.ISO-8859-1"}
+    environment.pop("PYTHONUTF8", None)
+
+    def said(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*COMMAND, *words], capture_output=True, text=True, check=False, timeout=120, env=environment
+        )
+
+    refused = said("report", str(tmp_path))
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        "sampleblk-lab: sampleblk_lab takes names and texts for UTF-8, and the locale's encoding is iso8859-1: "
+        "set LC_ALL=C.UTF-8, or PYTHONUTF8=1\n"
+    )
+    shown = said("doctor")
+    assert "set LC_ALL=C.UTF-8" in shown.stdout
+    assert "Traceback" not in shown.stderr

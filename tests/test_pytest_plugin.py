@@ -34,6 +34,22 @@ def test_loading_the_plugin_imports_nothing_heavy() -> None:
     assert not loaded.intersection(HEAVY)
 
 
+def test_a_session_without_tests_of_ours_imports_nothing_heavy(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(): pass")
+    pytester.makeconftest(
+        """
+        import pathlib, sys
+
+        def pytest_unconfigure():
+            pathlib.Path("loaded").write_text("\\n".join(sys.modules))
+        """
+    )
+    pytester.runpytest_subprocess(timeout=60).assert_outcomes(passed=1)
+    loaded = set((pytester.path / "loaded").read_text().splitlines())
+    assert "sampleblk_lab.pytest_plugin" in loaded
+    assert not loaded.intersection(HEAVY) - {"subprocess"}  # others' plugins import that
+
+
 @pytest.mark.usefixtures("no_leftovers")
 def test_a_panic_fails_one_test_and_the_next_gets_a_fresh_vm(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(

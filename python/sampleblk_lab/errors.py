@@ -14,6 +14,10 @@ class SampleblkError(Exception):
     """Base of every exception of ours that is not an ``OSError``."""
 
 
+class CoreError(SampleblkError, ImportError):
+    """The C++ core cannot be loaded here."""
+
+
 class InputError(SampleblkError, ValueError):
     """Input that a user wrote and that we cannot take.
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -92,6 +93,8 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command; returns its exit status, as :data:`EPILOG` lists them."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does with what its encoding lacks
     return status_of(lambda: _main(sys.argv[1:] if argv is None else argv))
 
 

@@ -10,6 +10,7 @@ which every pytest run loads, import nothing heavy.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -142,9 +143,9 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, Any, Any]:
         interrupted = type(error) is KeyboardInterrupt
         raise
     finally:
-        if selection.delegates(session.config):
-            from sampleblk_lab.pytest_plugin import guests
-
+        # Who has imported it may have guests; a session without them does not pay for it.
+        guests = sys.modules.get(f"{__name__}.guests")
+        if guests is not None and selection.delegates(session.config):
             guests.close(session.config, at_once=interrupted)
 
 
