@@ -2,6 +2,7 @@
 """Tables: look-ups, text forms, and what numpy, Arrow and pandas get."""
 
 import gc
+import time
 
 import numpy as np
 import pandas as pd
@@ -42,6 +43,16 @@ def test_a_missing_name_lists_those_there_are(table: Table) -> None:
         table["errors"]
     with pytest.raises(KeyError, match="no key column"):
         Table.of({"a": np.zeros(1)})["a"]["x"]
+
+
+def test_a_cell_costs_the_same_however_many_words_its_column_has() -> None:
+    words = [f"word {number}" for number in range(200_000)]
+    column = Table.of({"word": [*words, None]})["word"]
+    begin = time.perf_counter()
+    assert [column[number] for number in range(0, len(words), 100)] == words[::100]
+    assert time.perf_counter() - begin < 2
+    assert column[-1] is None
+    assert column[-2] == words[-1]
 
 
 def test_a_key_that_names_several_rows_is_no_look_up() -> None:

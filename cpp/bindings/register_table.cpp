@@ -45,6 +45,14 @@ py::object categories(const Column& column) {
     return out;
 }
 
+// That of one code: all of them, for each row, are quadratic.
+const std::string& category(const Column& column, std::int32_t code) {
+    if (!column.pool() || code < 0 || static_cast<std::size_t>(code) >= column.pool()->size()) {
+        throw py::index_error("no category " + std::to_string(code));
+    }
+    return column.pool()->at(code);
+}
+
 // A capsule of the PyCapsule interface: whoever does not consume it must release what it holds.
 template <typename Arrow>
 py::capsule arrow_capsule(std::unique_ptr<Arrow> value, const char* name) {
@@ -193,6 +201,7 @@ void register_table(py::module_& module) {
         .def_property_readonly("type", [](const Column& self) { return std::string(type_name(self.type())); })
         .def_property_readonly("values", &view)
         .def_property_readonly("categories", &categories)
+        .def("category", &category, py::arg("code"))
         .def("__len__", &Column::size)
         .def("__arrow_c_schema__", &schema_of<Column>)
         .def("__arrow_c_array__", &array_of, py::arg("requested_schema") = py::none())

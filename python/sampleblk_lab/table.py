@@ -116,11 +116,10 @@ class Column:
         if isinstance(index, str):
             index = self._row_of(index)
         code = self._column.values[index].item()
-        categories = self._column.categories
-        if categories is None:
+        if self._column.type != "string":
             value: Value = code
             return value
-        return categories[code] if code >= 0 else None
+        return self._column.category(code) if code >= 0 else None
 
     def _row_of(self, key: str) -> int:
         if self._keys is None or self._keys.categories is None:
