@@ -233,6 +233,36 @@ def test_each_quantity_of_a_comparison_has_a_row() -> None:
     assert len({name for name, _ in rows}) == 3
 
 
+def test_no_comparison_is_lost_however_tests_and_metrics_are_called() -> None:
+    from sampleblk_lab.report.run_page import comparison_page
+    from sampleblk_lab.results.sets import Row
+
+    slower = lab.compare([1.0, 1.01] * 3, [2.0, 2.01] * 3)
+    called = [("a b", "c"), ("a", "b c"), ("a", "b: c")]
+    page = comparison_page("a", "b", [Row(test, metric, slower) for test, metric in called]).html()
+    names = re.findall(r"<tr><td>(.*?)</td><td>slower</td>", page)
+    assert len(set(names)) == len(names) == len(called)
+
+
+def test_of_many_comparisons_the_picture_has_those_that_differ_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the table has all."""
+    from sampleblk_lab import plot
+    from sampleblk_lab.report.run_page import comparison_page
+    from sampleblk_lab.results.sets import Row
+
+    same = lab.compare([1.0, 1.5] * 3, [1.1, 1.6] * 3)
+    slower, faster = (lab.compare([1.0, 1.01] * 3, [by, by + 0.01] * 3) for by in (1.02, 0.5))
+    rows = [Row(f"t{number}", "", same) for number in range(1000)]
+    rows[700], rows[800] = Row("slow", "", slower), Row("fast", "", faster)
+    drawn: list[list[str]] = []
+    draw = plot.comparison
+    monkeypatch.setattr(plot, "comparison", lambda made: (drawn.append(list(made)), draw(made))[1])
+    page = comparison_page("a", "b", rows).html()
+    assert drawn == [["fast", "slow", *(f"t{number}" for number in range(198))]]
+    assert "Those 200 of 1,000 are drawn" in page
+    assert page.count("<td>no difference shown</td>") == 998
+
+
 def _headings(page: str) -> list[str]:
     return re.findall("<h2>(.*?)</h2>", page)
 

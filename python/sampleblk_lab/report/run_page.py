@@ -8,7 +8,9 @@ may have a title and a note for each section.
 from __future__ import annotations
 
 import functools
+import math
 import shlex
+import sys
 from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -30,13 +32,14 @@ from sampleblk_lab.workload.checks import UNCOUNTED
 from sampleblk_lab.workload.result import percentiles_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from sampleblk_lab.analysis.block import Block
     from sampleblk_lab.analysis.outline import CallOutline
     from sampleblk_lab.plot import Plot
     from sampleblk_lab.profiling import Profile
+    from sampleblk_lab.results.comparison import Comparison
     from sampleblk_lab.results.sets import Row
     from sampleblk_lab.workload import FioResult
 
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
 _OF_A_RUN = (*run_files.RECORDED, *run_files.OF_A_JOB, store.MEASUREMENTS, "spec.json")
 # Functions of a call graph that the page names.
 _FUNCTIONS = 30
+# Intervals of a comparison in one picture: of more it takes minutes, and megabytes.
+_DRAWN = 200
 # Where a call tree goes down to, unless spec.json says else: the driver.
 _TARGET = "sampleblk_queue_rq*"
 _DIRECTIONS = {
@@ -421,20 +426,30 @@ def _block(sections: _Sections, block: Block) -> None:
     sections.picture("Queue depth", lambda: plot.queue_depth(block))
 
 
+def _named(rows: Sequence[Row]) -> Iterator[tuple[str, Row]]:
+    """Rows with names of their own: what a test and what a metric is called may read alike together."""
+    forms = [(row.name, f"{row.test}: {row.metric}", f"{row.test!r} {row.metric!r}") for row in rows]
+    counts = Counter(form for several in forms for form in set(several))
+    for several, row in zip(forms, rows, strict=True):
+        yield next((form for form in several if counts[form] == 1), several[-1]), row
+
+
+def _farthest(named: tuple[str, Comparison]) -> tuple[bool, float]:
+    """What is to be seen first."""
+    ratio = max(named[1].ratio.value, sys.float_info.min)
+    return not named[1].different, -abs(math.log(ratio))
+
+
 def comparison_page(before: str, after: str, rows: Sequence[Row]) -> Page:
     """The page of a comparison of two sets."""
     page = Page(f"{after} against {before}", "interleaved sessions, or an allowance for what sessions differ by")
-    names = [row.name for row in rows]
-    # What a test and what a metric is called may read alike together.
-    made = {
-        row.name if names.count(row.name) == 1 else f"{row.test}: {row.metric}": row.comparison
-        for row in rows
-        if row.comparison is not None
-    }
+    made = {name: row.comparison for name, row in _named(rows) if row.comparison is not None}
     if made:
-        _Sections(page, {}).picture(
-            "Ratios", lambda: plot.comparison(made), "What touches the line at 1 shows no difference."
-        )
+        drawn = dict(sorted(made.items(), key=_farthest)[:_DRAWN]) if len(made) > _DRAWN else made
+        note = "What touches the line at 1 shows no difference."
+        if len(drawn) < len(made):
+            note += f" Those {len(drawn)} of {len(made):,} are drawn that are the farthest from 1, what differs first."
+        _Sections(page, {}).picture("Ratios", lambda: plot.comparison(drawn), note)
         columns: dict[str, Any] = {
             "test": list(made),
             "verdict": [comparison.verdict for comparison in made.values()],
