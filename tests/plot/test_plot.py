@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Plots draw what the tables say, in a style that colour-blind readers can use, light and dark."""
 
+import itertools
 import re
 import struct
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
-from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -267,6 +268,61 @@ def test_a_ratio_of_which_nothing_is_known_touches_the_line() -> None:
     assert "to inf: no difference shown" in [text.get_text() for text in figure.axes[0].texts]
 
 
+def _inside(made: plot.Plot) -> list[tuple[str, Any, Any]]:
+    """The labels beside and below a plot with the boxes that they have, and that of the picture."""
+    figure = made.figure()
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    shown = [*axes.get_yticklabels(), *axes.get_xticklabels()]
+    return [(text.get_text(), text.get_window_extent(), figure.bbox) for text in shown if text.get_text()]
+
+
+@pytest.mark.parametrize("size", [20, 70, 200])
+def test_no_label_is_cut_and_names_that_differ_are_told_apart(size: int) -> None:
+    pair = lab.compare([1.0, 1.01] * 4, [1.1, 1.11] * 4)
+    names = [f"tests/test_a.py::test_{'x' * size}{number}_{'y' * size}[ext4-4k]" for number in range(8)]
+    cells = [[[1.0], [2.0]]] * len(names)
+    for made in (
+        plot.comparison(dict.fromkeys(names, pair)),
+        matrix(dict(zip(names, cells, strict=True)), names[:2], metric="m", axis="of", rest="rows"),
+        matrix(dict(zip(names[:3], cells, strict=False)), names[:2], metric="m", axis="of", rest="rows"),
+    ):
+        told = _inside(made)
+        for text, box, whole in told:
+            assert whole.x0 <= box.x0, text
+            assert whole.y0 <= box.y0, text
+        beside = [text for text, _, _ in told if "ext4" in text]
+        assert len(set(beside)) == len(names) if len(beside) > 2 else len(set(beside)) == 2
+
+
+@pytest.mark.parametrize("rows", [3, 8])
+def test_values_and_names_of_many_columns_do_not_lie_over_each_other(rows: int) -> None:
+    names = [f"bs={number}k,iodepth={number}" for number in range(40)]
+    row = [[1234.0 + number] for number in range(40)]
+    made = matrix(dict.fromkeys(map(str, range(rows)), row), names, metric="m", axis="of", rest="rows")
+    figure = made.figure()
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    for texts in (axes.get_xticklabels(), axes.texts[:40]):
+        boxes = [text.get_window_extent() for text in texts]
+        assert all(left.x1 <= right.x0 for left, right in itertools.pairwise(boxes))
+
+
+def test_a_large_ratio_does_not_press_the_others_to_the_line() -> None:
+    by = {
+        f"{ratio}": lab.compare([1.0, 1.001] * 3, [ratio, ratio * 1.001] * 3) for ratio in (0.7, 1.3, 10_000.0, 0.001)
+    }
+    figure = plot.comparison(by).figure()
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    places = [axes.transData.transform((ratio, 0))[0] for ratio in (0.001, 0.7, 1.0, 1.3, 10_000.0)]
+    assert all(right - left > 3 for left, right in itertools.pairwise(places))
+    ticks = [text for text in axes.get_xticklabels() if text.get_text()]
+    assert "1" in [text.get_text() for text in ticks]
+    boxes = [text.get_window_extent() for text in ticks]
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
+
+
 def test_a_comparison_says_how_sure_each_is() -> None:
     sure = [lab.compare([1.0, 1.1] * 3, [2.0, 2.1] * 3, confidence=each) for each in (0.98, 0.9)]
     made = plot.comparison({"a": sure[0], "b": sure[1]})
@@ -320,7 +376,7 @@ _DEFICIENCIES = {
 @pytest.mark.parametrize("theme", ["_LIGHT", "_DARK"])
 def test_the_first_three_colours_are_told_apart(theme: str, seen_by: str) -> None:
     colours = getattr(style, theme)[:3]
-    for first, second in combinations(colours, 2):
+    for first, second in itertools.combinations(colours, 2):
         a, b = (np.clip(_DEFICIENCIES[seen_by] @ _linear(colour), 0, 1) ** (1 / 2.2) for colour in (first, second))
         assert np.abs(a - b).max() > 0.15, (first, second)
 

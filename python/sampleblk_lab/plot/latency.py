@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sampleblk_lab.errors import InputError
-from sampleblk_lab.plot.style import Plot, bytes_axis, duration, label, time_axis
+from sampleblk_lab.plot.style import Plot, bytes_axis, duration, labels, time_axis
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,12 +68,12 @@ def latency_percentiles(
 
     def draw(axes: Axes) -> None:
         deepest = 1.0
-        for name, (ends, counts) in curves.items():
+        for name, (ends, counts) in zip(labels(curves), curves.values(), strict=True):
             # The last bin's share is 1: as deep as the number of I/Os can show.
             left = np.append(counts[-1] - counts[:-1], 0.5)
             tail = -np.log10(left / counts[-1])
             # A bin is that of all percentiles from the share before it, the first one's from 0 %, to its own.
-            axes.step([0.0, *tail], [ends[0], *ends], where="pre", label=label(name))
+            axes.step([0.0, *tail], [ends[0], *ends], where="pre", label=name)
             deepest = max(deepest, float(tail[-1]))
         ticks = [percent for percent in _PERCENTS if -np.log10(max(1 - percent / 100, 1e-9)) <= deepest * 1.02]
         axes.set_xticks([-np.log10(1 - percent / 100) for percent in ticks], [f"{percent:g} %" for percent in ticks])
@@ -92,8 +92,8 @@ def latency_cdf(results: Result | Mapping[str, Result], *, kind: str = "clat", d
     curves = {name: distribution(result, kind, direction) for name, result in _labelled(results).items()}
 
     def draw(axes: Axes) -> None:
-        for name, (ends, share) in curves.items():
-            axes.step([ends[0], *ends], [0, *share], where="post", label=label(name))
+        for name, (ends, share) in zip(labels(curves), curves.values(), strict=True):
+            axes.step([ends[0], *ends], [0, *share], where="post", label=name)
         axes.set_xscale("log")
         time_axis(axes.xaxis, what="latency")
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")

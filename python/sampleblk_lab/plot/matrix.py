@@ -9,7 +9,7 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.errors import InputError
-from sampleblk_lab.plot.style import Plot, duration, label
+from sampleblk_lab.plot.style import CHARACTER, Plot, columns_axis, duration, label, labels, room_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -78,12 +78,14 @@ def _lines(
     rows: Mapping[str, Sequence[Sequence[float]]], columns: Sequence[str], metric: str, axis: str, rest: str
 ) -> Plot:
     write = shown(metric)
+    below = room_below(columns)
 
     def draw(axes: Axes) -> None:
         from matplotlib.ticker import FuncFormatter, NullFormatter
 
         every = [value for row in rows.values() for values in row for value in values]
-        for number, (name, row) in enumerate(rows.items()):
+        named = labels(name or metric for name in rows)
+        for number, row in enumerate(rows.values()):
             # Beside each other, so that ranges can be told apart.
             offset = (number - (len(rows) - 1) / 2) * 0.06
             known = [(place + offset, values) for place, values in enumerate(row) if values]
@@ -93,10 +95,8 @@ def _lines(
                 [max(values) - one for one, (_, values) in zip(middle, known, strict=True)],
             ]
             marker = "osD^vP"[number]
-            axes.errorbar(
-                [x for x, _ in known], middle, yerr=reach, marker=marker, capsize=3, label=label(name or metric)
-            )
-        axes.set_xticks(range(len(columns)), [label(name) for name in columns])
+            axes.errorbar([x for x, _ in known], middle, yerr=reach, marker=marker, capsize=3, label=named[number])
+        columns_axis(axes, columns, upright=below > 0)
         axes.set_xlim(-0.5, len(columns) - 0.5)
         axes.grid(visible=False, axis="x")
         axes.set_xlabel(axis)
@@ -110,7 +110,7 @@ def _lines(
         if rest:
             axes.legend(title=rest)
 
-    return Plot(draw)
+    return Plot(draw, (7.2, 4.0 + below))
 
 
 def _map(
@@ -119,6 +119,11 @@ def _map(
     write = shown(metric)
     cells = [[statistics.median(values) if values else math.nan for values in row] for row in rows.values()]
     known = [value for row in cells for value in row if not math.isnan(value)]
+    # A cell that is narrower than its value shows other digits.
+    widest = max(len(write(value)) for value in known)
+    beside = 1.2 + CHARACTER * max(map(len, labels(rows)))
+    width = max(7.2, beside + len(columns) * CHARACTER * (widest + 1))
+    below = room_below(columns, width - beside)
 
     def draw(axes: Axes) -> None:
         import matplotlib as mpl
@@ -142,8 +147,8 @@ def _map(
                     fontsize=8,
                     color=_ON_LIGHT if bright else _ON_DARK,
                 )
-        axes.set_xticks(range(len(columns)), [label(name) for name in columns])
-        axes.set_yticks(range(len(rows)), [label(name) for name in rows])
+        columns_axis(axes, columns, upright=below > 0)
+        axes.set_yticks(range(len(rows)), labels(rows))
         axes.set_xlim(-0.5, len(columns) - 0.5)
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.grid(visible=False)
@@ -152,4 +157,4 @@ def _map(
         axes.set_ylabel(rest)
         axes.set_title(f"{label(metric)}, median")
 
-    return Plot(draw, (7.2, 1.2 + 0.28 * len(rows)))
+    return Plot(draw, (width, 1.2 + 0.28 * len(rows) + below))

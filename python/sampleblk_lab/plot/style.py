@@ -17,7 +17,7 @@ from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.texts import readable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -154,6 +154,37 @@ def label(name: str) -> str:
     """A user's name for something, as matplotlib and SVG can have it: a legend leaves out what begins with "_"."""
     text = readable(name)
     return f" {text}" if text.startswith("_") else text
+
+
+# Characters of a label: of more, nothing of the plot itself would be left.
+_LABEL = 42
+# What one of them takes, in inches.
+CHARACTER = 0.082
+
+
+def labels(names: Iterable[str]) -> list[str]:
+    """The same of several, without the middle of what is too long; they still differ where the names do."""
+    whole = [label(name) for name in names]
+    head = _LABEL // 3
+    cut = [one if len(one) <= _LABEL else f"{one[:head]}…{one[head + 1 - _LABEL :]}" for one in whole]
+    differ: dict[str, set[str]] = {}
+    for short, one in zip(cut, whole, strict=True):
+        differ.setdefault(short, set()).add(one)
+    numbers = {one: number for number, one in enumerate(dict.fromkeys(whole), 1)}
+    return [
+        short if len(differ[short]) == 1 else f"{numbers[one]}: {short}" for short, one in zip(cut, whole, strict=True)
+    ]
+
+
+def room_below(names: Sequence[str], width: float = _INCHES[0]) -> float:
+    """Inches that labels below a plot take more than a line: they are upright where they would touch."""
+    longest = max((len(name) for name in labels(names)), default=0)
+    return 0.0 if (longest + 1) * CHARACTER * len(names) <= width - 0.8 else longest * CHARACTER
+
+
+def columns_axis(axes: Axes, names: Sequence[str], *, upright: bool) -> None:
+    """Names the places from 0 on below a plot."""
+    axes.set_xticks(range(len(names)), labels(names), rotation=90 if upright else 0)
 
 
 def time_axis(axis: Any, *, base_ns: float = 1.0, what: str = "", unit: str = "ns") -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import html
+import re
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
     from sampleblk_lab.analysis.outline import CallOutline
     from sampleblk_lab.table import Table
+
+
+# The width of most plots.
+_POINTS = 7.2 * 72
 
 
 def _escape(text: object) -> str:
@@ -93,9 +98,15 @@ class Page:
     def add_picture(self, heading: str, light: str, dark: str, note: str = "") -> None:
         """A plot as two SVG documents, of which the reader's theme shows one; paper gets the light one."""
         parts = []
+        # A plot of many columns is scrolled sideways rather than made so small that nobody can read it.
+        found = re.search(r'<svg[^>]* width="([0-9.]+)pt"', light)
+        wide = float(found[1]) / _POINTS if found else 1.0
+        style = f" style='min-width:{36 * wide:.0f}rem;max-width:{54 * wide:.0f}rem'" if wide > 1 else ""
         for svg, theme in ((light, "light"), (dark, "dark")):
             data = base64.b64encode(utf8(svg).encode()).decode()
-            parts.append(f"<img class='plot {theme}' alt='{_escape(heading)}' src='data:image/svg+xml;base64,{data}'>")
+            parts.append(
+                f"<img class='plot {theme}' alt='{_escape(heading)}'{style} src='data:image/svg+xml;base64,{data}'>"
+            )
         self._add(heading, f"<div class='scroll' tabindex='0'>{''.join(parts)}</div>", note)
 
     def add_files(self, heading: str, paths: Sequence[tuple[str, str]], note: str = "") -> None:
