@@ -4,6 +4,7 @@
 import itertools
 import re
 import struct
+import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
@@ -336,6 +337,41 @@ def test_the_bars_are_the_requests(block: Block) -> None:
     ends = {bar.get_x() + bar.get_width() for bar in bars}
     assert max(ends) == pytest.approx(2600)
     assert len(bars) == 5 * 2 + 2  # two of the five waited in the scheduler
+
+
+def _requests(count: int) -> Block:
+    """Of one device, that are issued one after the other and take their own time."""
+    rng = np.random.default_rng(7)
+    issued = np.cumsum(rng.integers(1, 1000, count)).astype(np.uint64)
+    whole = np.uint64(1_000_000)
+    nowhere = np.zeros(count, dtype=np.uint64)
+    columns = dict.fromkeys(("queued", "gotten", "inserted"), nowhere)
+    columns |= {
+        "issued": issued + whole,
+        "completed": issued + whole + rng.integers(1, 20_000, count).astype(np.uint64),
+    }
+    return Block(lab.Table.of({"device": ["8,0"] * count, "operation": ["R"] * count, **columns}))
+
+
+def test_the_depth_of_many_requests_is_drawn_as_it_was_and_in_little_time() -> None:
+    """From what the picture has, the deepest and the least deep of each of its parts are those of all requests."""
+    block = _requests(150_000)
+    begin = time.perf_counter()
+    made = plot.queue_depth(block)
+    [line] = made.figure().axes[0].lines
+    assert len(made.svg()) < 1_000_000
+    assert time.perf_counter() - begin < 20
+    table = block.queue_depth()
+    moments = table["time"].codes.astype(np.int64)
+    moments -= moments[0]
+    depths = dict(zip(moments.tolist(), table["depth"].codes.tolist(), strict=True))
+    drawn = np.array(line.get_xydata())
+    assert {depths[int(moment)] for moment, _ in drawn[[0, -1]]} == {depths[0], depths[moments[-1]]}
+    for part in range(0, 100, 7):
+        low, high = (int(moments[-1]) * each // 100 for each in (part, part + 1))
+        every = table["depth"].codes[(moments >= low) & (moments < high)]
+        seen = drawn[(drawn[:, 0] >= low) & (drawn[:, 0] < high), 1]
+        assert (seen.min(), seen.max()) == (every.min(), every.max())
 
 
 def test_requests_that_are_not_drawn_are_counted(block: Block) -> None:

@@ -145,10 +145,13 @@ class Block:
         of_one_buffer(self._table, "a queue's depth")
         names = ("queued", "gotten", "inserted", "issued", "completed")
         queued, gotten, inserted, issued, completed = (self._table[name].codes.astype(np.uint64) for name in names)
-        devices = self._table["device"].values
+        # By their codes: numpy compares each of many strings with each.
+        devices = self._table["device"].codes
+        words = self._table["device"].categories or []
+        there = {words[code]: code for code in np.unique(devices)}
         chosen = np.ones(len(issued), dtype=bool)
         if device is not None:
-            chosen = devices == checked.one_of("device", device, sorted(set(devices.tolist())))
+            chosen = devices == there[checked.one_of("device", device, sorted(there))]
         made = (issued | gotten | inserted) > 0
         makers = np.isin(devices, devices[chosen & made])
         bios = chosen & ~makers & np.isin(devices, devices[~made & (queued > 0) & (completed > 0)])
@@ -168,7 +171,7 @@ class Block:
             "unpaired": str(np.count_nonzero(ended)),
         }
         if bios.any() and not of_bios:
-            metadata["bios_left_out"] = ", ".join(sorted(set(devices[bios].tolist())))
+            metadata["bios_left_out"] = ", ".join(sorted(words[code] for code in np.unique(devices[bios])))
         if not self._lossless:
             begun, ended = begun & False, ended & False
         time = np.concatenate([begin[whole], completed[whole], begin[begun], completed[ended]])

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 # Of a recording's time.
 _SLOTS = 60
 
+# Across a picture of a queue's depth: of more, nobody sees more.
+_COLUMNS = 1000
+
 # From one to the next, as blktrace and btt name them.
 _STAGES = (
     ("queued", "inserted", "queue to insert"),
@@ -148,6 +151,20 @@ def _recorded_rates(calls: Table) -> _Rates:
     return lines
 
 
+def _seen(times: NDArray[Any], *values: NDArray[Any]) -> NDArray[Any]:
+    """Which of many points are enough for a picture: of each column of it the first, the last and the extremes."""
+    slots = np.floor(times * (_COLUMNS / max(float(times[-1]), 1.0))).astype(np.int64)
+    starts = np.flatnonzero(np.diff(slots, prepend=-1))
+    sizes = np.diff(starts, append=len(times))
+    points = [starts, starts + sizes - 1]
+    for one in values:
+        for extreme in (np.minimum, np.maximum):
+            hits = np.flatnonzero(one == np.repeat(extreme.reduceat(one, starts), sizes))
+            points.append(hits[np.unique(slots[hits], return_index=True)[1]])
+    found: NDArray[Any] = np.unique(np.concatenate(points))
+    return found
+
+
 def block_life(block: Block, *, most: int = 200) -> Plot:
     """Each request as a bar of the time since it was queued, in the colours of its stages, in order of queueing.
 
@@ -219,10 +236,12 @@ def queue_depth(block: Block, device: str | None = None) -> Plot:
     def draw(axes: Axes) -> None:
         from matplotlib.ticker import MaxNLocator
 
-        axes.step(times, depths, where="post", linewidth=1.2)
-        axes.fill_between(times, least, step="post", alpha=0.25, linewidth=0)
+        seen = _seen(times, depths, least)
+        moments, all_of, least_of = times[seen], depths[seen], least[seen]
+        axes.step(moments, all_of, where="post", linewidth=1.2)
+        axes.fill_between(moments, least_of, step="post", alpha=0.25, linewidth=0)
         if (least != depths).any():
-            axes.fill_between(times, least, depths, step="post", alpha=0.1, linewidth=0)
+            axes.fill_between(moments, least_of, all_of, step="post", alpha=0.1, linewidth=0)
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         time_axis(axes.xaxis, what="time", unit=table["time"].unit)
