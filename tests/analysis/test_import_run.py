@@ -631,6 +631,11 @@ def test_a_time_of_day_is_drawn_as_exactly_as_any_other(tmp_path: Path) -> None:
     assert [bar.get_width() for bar in life.patches] == [0, 100, 250]
     depth = lab.plot.queue_depth(run.block()).figure().axes[0]
     assert depth.lines[0].get_xdata().tolist() == [0, 250]
+    # What reads it has doubles of microseconds.
+    written = json.loads(run.export_chrome(tmp_path / "x.json").read_text())
+    before = int(written["otherData"]["subtracted_ns"])
+    slices = [event for event in written["traceEvents"] if event["ph"] == "X"]
+    assert {(round(one["ts"] * 1000) + before, round(one["dur"] * 1000)) for one in slices} == {(begin + 100, 250)}
 
 
 def test_whose_interrupt_it_was_does_not_change_counts_and_sums(tmp_path: Path) -> None:

@@ -396,7 +396,10 @@ class Run:
         return Path(path)
 
     def export_chrome(self, path: str | os.PathLike[str], **selection: Any) -> Path:
-        """Writes the same as Chrome's trace-event JSON. Arguments as for :meth:`export_perfetto`."""
+        """Writes the same as Chrome's trace-event JSON. Arguments as for :meth:`export_perfetto`.
+
+        Of times that a double does not hold, such as those of day, ``otherData["subtracted_ns"]`` is taken off.
+        """
         core.write_chrome(self.file, os.fspath(path), **self._job(None), **self._part(selection))
         return Path(path)
 

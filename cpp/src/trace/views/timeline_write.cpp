@@ -161,10 +161,31 @@ std::string joined(std::initializer_list<std::string_view> parts) {
     return out;
 }
 
-// Microseconds with three digits after the point: no nanosecond gets lost in a double.
+// Microseconds with three digits after the point: no nanosecond gets lost in a double, up to 2^53 of them.
 std::string microseconds(std::uint64_t nanoseconds) {
     std::string fraction = std::to_string(nanoseconds % 1000);
     return std::to_string(nanoseconds / 1000) + "." + std::string(3 - fraction.size(), '0') + fraction;
+}
+
+// Whole seconds that all times go without: of a time of day a reader's doubles have quarters of a microsecond.
+std::uint64_t seconds_before(const Timeline& timeline) {
+    constexpr std::uint64_t second = 1'000'000'000;
+    constexpr std::uint64_t exact = std::uint64_t{1} << 53U;
+    std::uint64_t first = UINT64_MAX;
+    std::uint64_t last = 0;
+    const auto see = [&](std::uint64_t time) {
+        first = std::min(first, time);
+        last = std::max(last, time);
+    };
+    for (const Track& track : timeline.tracks) {
+        for (const Slice& slice : track.slices) {
+            see(slice.start);
+        }
+        for (const auto& [time, value] : track.counter) {
+            see(time);
+        }
+    }
+    return last < exact ? 0 : first / second * second;
 }
 
 }  // namespace
@@ -182,6 +203,7 @@ void write_chrome(const Timeline& timeline, const std::string& path) {
         out.put(text);
         comma = ",\n";
     };
+    const std::uint64_t before = seconds_before(timeline);
     std::map<std::string, std::size_t> groups;
     std::size_t thread = 0;
     for (const Track& track : timeline.tracks) {
@@ -196,16 +218,21 @@ void write_chrome(const Timeline& timeline, const std::string& path) {
         line(joined({R"({"ph": "M", "name": "thread_name", )", place, R"(, "args": {"name": )", name, "}}"}));
         for (const Slice& slice : track.slices) {
             line(joined({R"({"ph": "X", "name": )", json_text(track.names->at(slice.name)), R"(, "ts": )",
-                         microseconds(slice.start), R"(, "dur": )", microseconds(slice.duration), ", ", place, "}"}));
+                         microseconds(slice.start - before), R"(, "dur": )", microseconds(slice.duration), ", ", place,
+                         "}"}));
         }
         for (const auto& [time, value] : track.counter) {
-            line(joined({R"({"ph": "C", "name": )", name, R"(, "ts": )", microseconds(time), ", ", place,
+            line(joined({R"({"ph": "C", "name": )", name, R"(, "ts": )", microseconds(time - before), ", ", place,
                          R"(, "args": {"depth": )", std::to_string(value), "}}"}));
         }
     }
     out.put("\n], \"displayTimeUnit\": \"ns\", \"otherData\": {");
     comma = "";
-    for (const auto& [name, value] : timeline.metadata) {
+    auto about = timeline.metadata;
+    if (before != 0) {
+        about["subtracted_ns"] = std::to_string(before);
+    }
+    for (const auto& [name, value] : about) {
         line(json_text(name) + ": " + json_text(value));
         comma = ", ";
     }
