@@ -121,14 +121,30 @@ def _is_unknown(variable: str) -> bool:
     return (variable.startswith("PYTHON") and variable not in _SETTINGS) or variable in _NAMES_A_FILE
 
 
+def of_modules() -> set[str]:
+    """The names of the files of all modules that are imported, those of modules without a file among them."""
+    from importlib.machinery import PathFinder
+
+    files: set[str] = set()
+    for name, module in list(sys.modules.items()):
+        files.update(str(getattr(module, file, None)) for file in ("__file__", "__cached__"))
+        spec = getattr(module, "__spec__", None)
+        if spec is None or spec.name != name:
+            # It has put another one into its place, as collections.abc does from Python 3.13 on.
+            parent = sys.modules.get(name.rpartition(".")[0])
+            with contextlib.suppress(ImportError, AttributeError, ValueError):
+                found = PathFinder.find_spec(name, getattr(parent, "__path__", None))
+                files.update(str(getattr(found, file)) for file in ("origin", "cached"))
+    return files
+
+
 def print_parts(preload: Sequence[str]) -> None:
     """Prints the files of an interpreter which imports all that, those of programs, and the folders of its modules."""
     from sampleblk_lab.vm import fork_server, programs
 
     fork_server.import_all(preload)
     files = {sys.executable, "/etc/ld.so.cache", "/etc/localtime", "/lib64/ld-linux-x86-64.so.2"}
-    for module in list(sys.modules.values()):
-        files.update(str(getattr(module, name, None)) for name in ("__file__", "__cached__"))
+    files.update(of_modules())
     for line in Path("/proc/self/maps").read_text().splitlines():
         files.add(line.split(maxsplit=5)[-1])
     files.update(str(Path(folder) / "pyvenv.cfg") for folder in (sys.prefix, Path(sys.executable).parent))
