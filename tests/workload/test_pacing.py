@@ -92,6 +92,18 @@ def test_what_ramp_time_did_does_not_count(tmp_path: Path) -> None:
         assert job["job_runtime"] < 1900
 
 
+@pytest.mark.parametrize("more", [{}, {"verify": "crc32c"}], ids=["written", "verified"])
+def test_passes_that_ended_within_ramp_time_take_no_run_time(tmp_path: Path, more: dict[str, Any]) -> None:
+    """A time_based job over several files goes over them again and again, in the ramp too."""
+    keys = {"rw": "write", "bs": "64k", "size": "256k", "nrfiles": 4, "directory": tmp_path, "time_based": 1, **more}
+    result = lab.Job("a", **keys, ramp_time=2, runtime=1, rate_iops=200).run(progress=False)
+    for row in result.summary():
+        assert row["runtime"] < 1.9e9, row["direction"]
+    (written,) = (row for row in result.summary() if row["direction"] == "write")
+    assert written["runtime"] < 1.5e9
+    assert written["iops"] > 130
+
+
 def test_a_job_that_ends_within_its_ramp_time_says_so(tmp_path: Path) -> None:
     keys = {"rw": "write", "size": "64k", "directory": tmp_path}
     result = lab.Job("a", **keys, ramp_time=10).run(progress=False)

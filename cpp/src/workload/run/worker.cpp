@@ -70,13 +70,12 @@ void Worker::work() {
 void Worker::run_passes() {
     Measured& measured = job_->measured;
     std::uint64_t loops_left = options_.loops;
-    PerDirection<std::uint64_t> spent{};
     const bool dry = options_.only_pretends();
     const auto verify = [&] {
         run_verify();
         // A job that only writes spends its read time verifying.
         if (verify_spent_ns_ != 0) {
-            measured.data[0].runtime_ns = (options_.reads ? spent[0] : 0) + verify_spent_ns_;
+            measured.data[0].runtime_ns = (options_.reads ? spent_ns_[0] : 0) + verify_spent_ns_;
         }
         shared_.state.verify_since_ns.store(0, std::memory_order_relaxed);
     };
@@ -100,12 +99,11 @@ void Worker::run_passes() {
         const std::uint64_t begin = clock_.ticks();
         shared_.state.pass_since_ns.store(Clock::monotonic_ns(), std::memory_order_relaxed);
         run_pass();
-        const std::uint64_t end = clock_.ticks();
-        const std::uint64_t began = job_->accounting.began();  // after a ramp later than the pass
+        const std::uint64_t spent = measured_since(begin);
         for (std::size_t d = 0; d < data_directions; ++d) {
-            spent[d] += end > began ? clock_.ns(end - std::max(begin, began)) : 0;
+            spent_ns_[d] += spent;
             if (measured.data[d].bytes != 0) {
-                measured.data[d].runtime_ns = spent[d];
+                measured.data[d].runtime_ns = spent_ns_[d];
             }
         }
         shared_.state.pass_since_ns.store(0, std::memory_order_relaxed);
@@ -126,6 +124,16 @@ void Worker::run_passes() {
     }
     job_->files.close_all();
     report_mismatches();
+}
+
+std::uint64_t Worker::measured_since(std::uint64_t begin) {
+    const Accounting& accounting = job_->accounting;
+    if (std::exchange(measured_from_, accounting.began()) != accounting.began()) {
+        spent_ns_ = {};
+        verify_spent_ns_ = 0;
+    }
+    const std::uint64_t now = clock_.ticks();
+    return accounting.measuring() ? clock_.ns(now - std::max(begin, measured_from_)) : 0;
 }
 
 void Worker::run_pass() {
@@ -208,7 +216,8 @@ void Worker::run_verify() {
     const std::uint64_t begin = clock_.ticks();
     shared_.state.verify_since_ns.store(Clock::monotonic_ns(), std::memory_order_relaxed);
     engine_->verify_pass();
-    verify_spent_ns_ += clock_.ns(clock_.ticks() - begin);
+    const std::uint64_t spent = measured_since(begin);
+    verify_spent_ns_ += spent;
     job_->timetable.suspend_deadline(false);
     verifier->forget_all();
     control_.set_phase(Phase::running);

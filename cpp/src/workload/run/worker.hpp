@@ -32,6 +32,9 @@ class Worker {
     void run_verify();
     void final_syncs();
     void report_mismatches();
+    // How long after `begin` was measured. What was measured before the measurement began anew, behind ramp_time or
+    // for the last window of latency_target, is forgotten.
+    std::uint64_t measured_since(std::uint64_t begin);
 
     const JobPlan& plan_;
     const JobOptions& options_;
@@ -42,6 +45,8 @@ class Worker {
     JobControl control_;
     std::unique_ptr<Job> job_;
     std::unique_ptr<EngineInstance> engine_;
+    std::uint64_t measured_from_ = 0;  // in ticks
+    PerDirection<std::uint64_t> spent_ns_{};
     std::uint64_t verify_spent_ns_ = 0;
     std::uint64_t dry_bytes_ = 0;  // that the run to verify moved
 };
