@@ -79,6 +79,53 @@ def test_trace_points_of_a_process_and_its_children_are_counted_exactly():
     assert here["syscalls:sys_enter_pwrite64"] == 101
 
 
+# A thread that touches 512 pages, and a child that touches 2048, each begun when it is told to.
+LATER = """
+import mmap, os, sys, threading
+def touch(pages):
+    area = mmap.mmap(-1, pages * 4096)
+    for page in range(pages):
+        area[page * 4096] = 1
+print(flush=True)
+sys.stdin.readline()
+thread = threading.Thread(target=touch, args=(512,), name="later")
+thread.start()
+thread.join()
+child = os.fork()
+if child == 0:
+    touch(2048)
+    os._exit(0)
+os.waitpid(child, 0)
+print(flush=True)
+sys.stdin.readline()
+"""
+
+
+def after_linux(*version: int) -> bool:
+    return tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) >= version
+
+
+@pytest.mark.skipif(not after_linux(5, 13), reason="inherit_thread of perf_event_open is of 5.13")
+@pytest.mark.parametrize(("children", "least", "most"), [(False, 512, 2048), (True, 2560, 9999)])
+def test_threads_that_begin_later_are_their_processes(children, least, most):
+    with subprocess.Popen(
+        [sys.executable, "-c", LATER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        sampler = lab.profile(
+            hz=0, events=lab.SampleSource("page-faults", stacks=False), pids=process.pid, children=children
+        )
+        with sampler, lab.stat(pids=process.pid, children=children, events="page-faults:u") as counts:
+            process.stdin.write("\n")
+            process.stdin.flush()
+            process.stdout.readline()
+        process.stdin.close()
+    assert least <= counts["page-faults:u"] < most
+    assert least <= len(sampler.profile) < most
+
+
 @root
 def test_all_cpus_together():
     cpus = len(os.sched_getaffinity(0))

@@ -232,7 +232,8 @@ def stat(
         command: Runs this to its end and counts it, from its ``execve`` on, with all that it starts; a text is split as
             a shell would. None: counts while the with block of the result runs.
         pids: This process or these, or a JobRun; with all their threads. None: all CPUs, which needs CAP_PERFMON.
-        children: Their descendants, too: those of now and those to come.
+        children: Their descendants, too: those of now and those to come. Before Linux 5.13, False leaves out threads to
+            come, too.
         events: Any names of perf list: ``"cycles"``, ``"page-faults"``, ``"LLC-load-misses"``, ``"r01c2"``,
             ``"block:block_rq_issue"``; by default those of perf stat. What the machine does not count is shown as such.
         **options: For the command, as :class:`subprocess.Popen` takes them.

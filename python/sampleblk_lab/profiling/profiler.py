@@ -311,7 +311,8 @@ def profile(
             point, each time; None: cycles where the machine counts them, else cpu-clock, and ``stats["fallback"]`` says
             so.
         pids: This process or these, or a JobRun; with all their threads. None: all CPUs, which needs CAP_PERFMON.
-        children: Their descendants, too: those of now and those to come.
+        children: Their descendants, too: those of now and those to come. Before Linux 5.13, False leaves out threads to
+            come, too.
         kernel: Whether kernel code is sampled.
         user: Whether user code is sampled.
         callgraph: ``"fp"`` follows frame pointers in user code (kernel stacks are always whole); ``"dwarf"`` copies

@@ -46,11 +46,17 @@ void CounterSet::Impl::open(Counter& counter, std::int32_t pid, std::int32_t cpu
     attr.config = counter.event.config;
     attr.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
     attr.disabled = 1;
-    attr.inherit = options.commands || (!options.pids.empty() && options.children) ? 1 : 0;
+    attr.inherit = options.commands || !options.pids.empty() ? 1 : 0;
+    attr.inherit_thread = !options.commands && !options.pids.empty() && !options.children ? 1 : 0;
     attr.enable_on_exec = options.commands ? 1 : 0;
     attr.exclude_kernel = counter.event.exclude_kernel ? 1 : 0;
     attr.exclude_user = counter.event.exclude_user ? 1 : 0;
     Fd fd(perf_event_open(attr, pid, cpu));
+    if (!fd && errno == EINVAL && attr.inherit_thread != 0) {
+        // Kernels before 5.13 know children of either kind only, or none.
+        attr.inherit = attr.inherit_thread = 0;
+        fd = Fd(perf_event_open(attr, pid, cpu));
+    }
     if (!fd && (errno == EACCES || errno == EPERM) && attr.exclude_kernel == 0 && attr.exclude_user == 0 && cpu < 0 &&
         !counter.event.trace_point()) {
         // What this user may count: perf stat falls back the same way, and names it so even where it cannot be counted.

@@ -57,7 +57,8 @@ std::uint64_t user_registers() {
 }  // namespace
 
 struct Sampler::Impl {
-    explicit Impl(SamplerOptions wanted) : options(std::move(wanted)) {}
+    explicit Impl(SamplerOptions wanted)
+        : options(std::move(wanted)), new_threads(!options.pids.empty() && !options.children) {}
 
     const pid_t made_by = ::getpid();
 
@@ -96,6 +97,7 @@ struct Sampler::Impl {
     std::map<std::string, std::string> files;  // what is mapped to be executed, with its build id
     SamplerStats stats;
     bool format_lost = true;
+    bool new_threads;  // without children: those of the processes themselves
     bool mapped_ids = true;
     bool full = false;
 
@@ -140,7 +142,8 @@ perf_event_attr Sampler::Impl::base_attr() const {
     attr.sample_type = kBaseSample;
     attr.read_format = PERF_FORMAT_ID | (format_lost ? kFormatLost : 0U);
     attr.disabled = 1;
-    attr.inherit = !options.pids.empty() && options.children ? 1 : 0;
+    attr.inherit = new_threads || (!options.pids.empty() && options.children) ? 1 : 0;
+    attr.inherit_thread = new_threads ? 1 : 0;
     attr.sample_id_all = 1;
     attr.exclude_kernel = options.kernel ? 0 : 1;
     attr.exclude_user = options.user ? 0 : 1;
@@ -313,7 +316,7 @@ void Sampler::Impl::open_all(const std::string& path) {
         for (const std::int32_t cpu : cpus) {
             for (std::size_t event = 0; event < events.size(); ++event) {
                 if (tids.empty() || extras[event].everywhere) {
-                    events[event].attr.inherit = 0;
+                    events[event].attr.inherit = events[event].attr.inherit_thread = 0;
                     open_one(event, -1, cpu, first_of_cpu);
                     continue;
                 }
@@ -331,8 +334,8 @@ void Sampler::Impl::open_all(const std::string& path) {
             if (error.code() != EINVAL || !mapped_ids) {
                 throw;
             }
-            // What kernels before 6.0 do not know, and before 5.12.
-            (format_lost ? format_lost : mapped_ids) = false;
+            // What kernels before 6.0 do not know, before 5.13, and before 5.12.
+            (format_lost ? format_lost : new_threads ? new_threads : mapped_ids) = false;
         }
     }
     if (opened.empty()) {
