@@ -35,6 +35,43 @@ started.wait()
 lock.acquire()
 """
 
+# Functions that bear names of the kernel's: one waits for a pipe, one burns CPU time.
+NAMESAKES = r"""
+#include <time.h>
+#include <unistd.h>
+static int ends[2];
+static volatile unsigned long sink;
+/* libc's read() has no frame pointer, so this one is not seen. */
+__attribute__((noinline)) int read_byte(void)
+{
+    char byte;
+    return read(ends[0], &byte, 1);
+}
+__attribute__((noinline)) void read_events(void)
+{
+    if (read_byte() == 1)
+        sink++;
+}
+__attribute__((noinline)) void mutex_lock(void)
+{
+    while (clock() < CLOCKS_PER_SEC / 5)
+        for (int i = 0; i < 100000; i++)
+            sink += i;
+}
+int main(void)
+{
+    if (pipe(ends) != 0)
+        return 1;
+    if (fork() == 0) {
+        sleep(1);
+        return write(ends[1], "", 1) != 1;
+    }
+    read_events();
+    mutex_lock();
+    return sink == 0;
+}
+"""
+
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
@@ -105,3 +142,17 @@ def test_a_trace_without_stacks_is_refused(tmp_path):
     recorder.save(tmp_path / "run")
     with pytest.raises(lab.UnsupportedError, match="stacktrace"):
         lab.open_profile(tmp_path / "run" / "trace.dat")
+
+
+def test_a_programs_own_functions_are_no_locks_and_no_waits_of_the_kernel(tmp_path):
+    (tmp_path / "namesakes.c").write_text(NAMESAKES)
+    command = ["cc", "-O1", "-fno-omit-frame-pointer", "-o", str(tmp_path / "namesakes"), str(tmp_path / "namesakes.c")]
+    subprocess.run(command, check=True)
+    with lab.profile(hz=499, event="cpu-clock", offcpu=True) as profiler, subprocess.Popen(command[4]) as process:
+        process.wait()
+    waits = by_wait(profiler.profile, {process.pid})
+    assert waits["waiting"] == pytest.approx(1, abs=0.2)
+    assert waits["blocked on I/O"] < 0.2  # the program's own pages may have to be read
+    assert "mutex_lock" in profiler.profile.stacks(pids=process.pid).folded()
+    locks = profiler.profile.locks(pids=process.pid, children=False)
+    assert sum(int(row["spin"]) for row in locks.rows() if row["lock"] == "mutex_lock") < 0.1e9

@@ -93,6 +93,12 @@ std::string_view syscall_of_function(std::string_view function) noexcept {
     return {};
 }
 
+// A program may name its functions as it likes.
+bool StackReader::is_of_kernel(std::uint32_t node) const {
+    const FrameKind kind = profile_.frames()[profile_.stacks()[node].frame].kind;
+    return kind == FrameKind::kernel || kind == FrameKind::module;
+}
+
 const std::string& StackReader::name(std::uint32_t node) const {
     return profile_.names().at(profile_.frames()[profile_.stacks()[node].frame].name);
 }
@@ -103,6 +109,9 @@ Wait StackReader::wait(std::uint32_t leaf) {
         return found->second;
     }
     for (std::uint32_t node = leaf; node != 0; node = profile_.stacks()[node].parent) {
+        if (!is_of_kernel(node)) {
+            continue;
+        }
         const std::string& function = name(node);
         if (starts_with_any(function, kIo)) {
             found->second = Wait::io;
@@ -170,7 +179,8 @@ StackReader::Lock StackReader::lock(std::uint32_t leaf) {
     // From the inside: past what the lock calls, then the outermost of the lock's functions that lie together.
     for (std::uint32_t node = leaf; node != 0; node = profile_.stacks()[node].parent) {
         const std::string& function = name(node);
-        const bool is_lock = starts_with_any(function, kSpins) || starts_with_any(function, kLocks);
+        const bool is_lock =
+            is_of_kernel(node) && (starts_with_any(function, kSpins) || starts_with_any(function, kLocks));
         if (is_lock) {
             found->second.lock = profile_.frames()[profile_.stacks()[node].frame].name;
         } else if (found->second.lock >= 0) {

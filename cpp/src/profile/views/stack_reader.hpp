@@ -33,6 +33,7 @@ class StackReader {
     [[nodiscard]] Lock lock(std::uint32_t leaf);
 
   private:
+    [[nodiscard]] bool is_of_kernel(std::uint32_t node) const;
     [[nodiscard]] const std::string& name(std::uint32_t node) const;
 
     const Profile& profile_;
