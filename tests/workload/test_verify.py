@@ -226,6 +226,20 @@ def test_what_a_pattern_alone_means_is_fios(keys: dict[str, str], headers: bool,
         assert (path.read_bytes()[:12] != b"abc" * 4) == headers
 
 
+@needs_fio
+@pytest.mark.parametrize("pattern", ["0x616263", '"text"%o0x11', "%o"])
+def test_a_pattern_goes_over_the_blocks_of_a_write_as_fios_does(pattern: str, tmp_path: Path) -> None:
+    keys = {"bs": "4k", "size": "64k", "verify": "pattern", "verify_interval": 512, "verify_pattern": pattern}
+    path = tmp_path / "f"
+    contents = []
+    for writer, reader in ((None, "fio"), ("fio", None)):
+        path.unlink(missing_ok=True)
+        lab.Job(rw="randwrite", filename=path, engine=writer, **keys).run(progress=False)
+        contents.append(path.read_bytes())
+        lab.Job(rw="read", filename=path, engine=reader, **keys).run(progress=False)
+    assert contents[0] == contents[1]
+
+
 def test_blocks_without_room_for_a_header_are_refused(tmp_path: Path) -> None:
     with pytest.raises(lab.InputError, match="no room for its header"):
         lab.Job(rw="write", bs="64", size="4k", verify="sha512", filename=tmp_path / "f").run(progress=False)

@@ -158,7 +158,9 @@ void Verifier::note(Io& io) {
 }
 
 void Verifier::fill(Io& io) {
-    if (options_.verify != Verify::null) {
+    if (options_.verify == Verify::pattern) {
+        fill_pattern({io.buffer, static_cast<std::size_t>(io.length)}, options_.verify_pattern, io.offset);
+    } else if (options_.verify != Verify::null) {
         const std::uint64_t interval = interval_of(io);
         for (std::uint64_t at = 0; at < io.length; at += interval) {
             const std::size_t length = static_cast<std::size_t>(std::min(interval, io.length - at));
@@ -281,15 +283,15 @@ VerifyMismatch* Verifier::add_mismatch(std::uint64_t block_offset, std::uint64_t
 
 bool Verifier::check_block(std::span<const std::byte> found, std::uint64_t offset,
                            std::optional<std::uint64_t> sequence, const Io& io) {
-    expected_.resize(found.size());
     if (!has_header_) {
-        fill_pattern(expected_, options_.verify_pattern, offset);
-        if (std::memcmp(expected_.data(), found.data(), found.size()) == 0) {
+        const auto expected = std::span<const std::byte>(expected_).subspan(offset - io.offset, found.size());
+        if (std::memcmp(expected.data(), found.data(), found.size()) == 0) {
             return true;
         }
-        record(expected_, found, offset, VerifyMismatch::Kind::pattern, io);
+        record(expected, found, offset, VerifyMismatch::Kind::pattern, io);
         return false;
     }
+    expected_.resize(found.size());
     const std::size_t header = verify_header_size(options_.verify);
     std::span<const std::byte> block = found;
     if (options_.verify_offset_bytes != 0) {
@@ -343,6 +345,11 @@ bool Verifier::check(const Io& io, std::uint64_t there) {
     const std::uint64_t interval = interval_of(io);
     const std::optional<std::uint64_t> sequence = io.verify_read ? std::optional(io.sequence) : std::nullopt;
     bool right = true;
+    if (!has_header_) {
+        // As fio has it, the pattern goes on from block to block, and %o is where the whole I/O begins.
+        expected_.resize(static_cast<std::size_t>(io.length));
+        fill_pattern(expected_, options_.verify_pattern, io.offset);
+    }
     for (std::uint64_t at = 0; at < io.length; at += interval) {
         const std::size_t length = static_cast<std::size_t>(std::min(interval, io.length - at));
         if (length < verify_header_size(options_.verify)) {
