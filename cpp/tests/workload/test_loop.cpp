@@ -359,6 +359,22 @@ TEST_P(LoopTest, ABlockToVerifyThatTheFileEndsInIsWrong) {
     EXPECT_EQ(state.mismatches.entries[0].offset_bytes, 61440U + 1000);
 }
 
+// While a job reads back it writes nothing, however long that takes.
+TEST_P(LoopTest, ALeastRateIsNotOneOfTheReadingBack) {
+    script_.disk.resize(std::size_t{32} << 10);
+    script_.answer = [](const Io& io) {
+        if (io.direction == Direction::read) {
+            ::usleep(5'000);
+        }
+        return static_cast<std::int64_t>(io.left());
+    };
+    for (const char* least : {"rate_min=1k\n", "rate_iops_min=1\n"}) {
+        const JobState& state = run(std::string("rw=write\nsize=32k\nverify=crc32c\nrate_cycle=10\nloops=2\n") + least);
+        EXPECT_EQ(state.error, 0) << state.error_detail.view();
+        EXPECT_EQ(state.measured.verified_blocks, 16U);
+    }
+}
+
 // A write that failed, and was let pass, is not one to verify.
 TEST_P(LoopTest, WhatCouldNotBeWrittenIsNotVerified) {
     script_.disk.resize(64 << 10);

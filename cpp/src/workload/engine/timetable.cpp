@@ -60,7 +60,7 @@ void Timetable::start_measuring(std::uint64_t now) {
 }
 
 void Timetable::plan() noexcept {
-    next_event_ = std::min({deadline_suspended_ ? UINT64_MAX : deadline_, ramp_end_, next_rate_check_, next_steady_,
+    next_event_ = std::min({suspended_ ? UINT64_MAX : std::min(deadline_, next_rate_check_), ramp_end_, next_steady_,
                             accounting_.next_sample(), pacer_ != nullptr ? pacer_->window_end() : UINT64_MAX});
 }
 
@@ -134,7 +134,7 @@ bool Timetable::on_time(std::uint64_t now) {
     }
     accounting_.sample(now);
     bool goes_on = true;
-    if (now >= next_rate_check_) {
+    if (now >= next_rate_check_ && !suspended_) {
         goes_on = keeps_rates(now);
     }
     if (now >= next_steady_ && is_steady(now)) {
@@ -147,7 +147,7 @@ bool Timetable::on_time(std::uint64_t now) {
         goes_on = false;
     }
     plan();
-    if (now >= deadline_ && !deadline_suspended_) {
+    if (now >= deadline_ && !suspended_) {
         deadline_passed_ = true;
         goes_on = false;
     }
@@ -172,8 +172,13 @@ bool Timetable::sleep_until(std::uint64_t tick, std::uint64_t spin_until) {
     return false;
 }
 
-void Timetable::suspend_deadline(bool suspended) noexcept {
-    deadline_suspended_ = suspended;
+void Timetable::suspend_limits(bool suspended) noexcept {
+    suspended_ = suspended;
+    if (!suspended && next_rate_check_ != UINT64_MAX) {
+        const std::uint64_t now = clock_.ticks();
+        at_rate_check_ = totals(now);
+        next_rate_check_ = clock_.after(now, options_.rate_cycle_ns);
+    }
     plan();
 }
 

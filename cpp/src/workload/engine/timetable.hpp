@@ -31,8 +31,8 @@ class Timetable {
     [[nodiscard]] bool sleep_until(std::uint64_t tick, std::uint64_t spin_until);
 
     [[nodiscard]] bool deadline_passed() const noexcept { return deadline_passed_; }
-    // A runtime limits the writing, not the reading back of what was written.
-    void suspend_deadline(bool suspended) noexcept;
+    // A runtime and least rates limit the writing, not the reading back of what was written.
+    void suspend_limits(bool suspended) noexcept;
 
   private:
     void start_measuring(std::uint64_t now);
@@ -56,7 +56,7 @@ class Timetable {
     std::uint64_t ramp_end_ = UINT64_MAX;
     std::uint64_t next_rate_check_ = UINT64_MAX;
     std::uint64_t next_steady_ = UINT64_MAX;
-    bool deadline_suspended_ = false;
+    bool suspended_ = false;
     bool deadline_passed_ = false;
 
     // What there was at the last look.

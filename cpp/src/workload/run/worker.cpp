@@ -212,13 +212,13 @@ void Worker::run_verify() {
     }
     job_->files.close_all();
     control_.set_phase(Phase::verifying);
-    job_->timetable.suspend_deadline(true);
+    job_->timetable.suspend_limits(true);
     const std::uint64_t begin = clock_.ticks();
     shared_.state.verify_since_ns.store(Clock::monotonic_ns(), std::memory_order_relaxed);
     engine_->verify_pass();
     const std::uint64_t spent = measured_since(begin);
     verify_spent_ns_ += spent;
-    job_->timetable.suspend_deadline(false);
+    job_->timetable.suspend_limits(false);
     verifier->forget_all();
     control_.set_phase(Phase::running);
 }
