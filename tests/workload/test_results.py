@@ -67,6 +67,27 @@ def test_merged_runs_add_up(two_jobs: lab.Result) -> None:
     assert total.percentiles([50, 99]) == two_jobs.percentiles([50, 99])
 
 
+def test_jobs_that_ran_one_after_the_other_are_summed_up_with_the_times_of_all(tmp_path: Path) -> None:
+    keys = "rw=write\nbs=4k\nsize=400k\nrate_iops=500\nbwavgtime=50\niopsavgtime=50\ngroup_reporting=1\n"
+    text = f"[global]\ndirectory={tmp_path}\n{keys}[a]\nnumjobs=2\n[b]\nnumjobs=2\nstonewall\n"
+    (tmp_path / "jobs.fio").write_text(text)
+    once = lab.JobFile(tmp_path / "jobs.fio").run(progress=False)
+    twice = lab.Result.merge([once, once])
+    groups = [once.json()["jobs"][i]["write"] for i in (0, 1)]
+    assert len(twice.json()["jobs"]) == 4, "a group of each run and stonewall"
+    for result, times in ((once, 1), (twice, 2)):
+        (total,) = result.total().json()["jobs"]
+        written = total["write"]
+        assert written["total_ios"] == times * 400
+        assert written["runtime"] == pytest.approx(times * sum(group["runtime"] for group in groups), abs=2 * times)
+        assert written["iops"] == pytest.approx(400 / sum(group["runtime"] for group in groups) * 1000, rel=0.02)
+        samples = [group["iops_samples"] for group in groups]
+        mean = sum(group["iops_mean"] * count for group, count in zip(groups, samples, strict=True)) / sum(samples)
+        assert written["iops_mean"] == pytest.approx(mean)
+        assert written["iops_min"] == min(group["iops_min"] for group in groups)
+        assert written["iops_samples"] == times * sum(samples)
+
+
 def test_percentiles_of_one_job_are_those_that_the_summary_has(tmp_path: Path) -> None:
     text = f"[global]\ndirectory={tmp_path}\nsize=2M\nrw=write\n[small]\nbs=4k\n[large]\nbs=1M\n"
     (tmp_path / "jobs.fio").write_text(text)

@@ -250,7 +250,10 @@ class Result:
     # --- together
 
     def total(self) -> Result:
-        """All jobs summed up in one, as ``group_reporting`` does: counts and histograms add up."""
+        """All jobs summed up in one, as ``group_reporting`` does: counts and histograms add up.
+
+        So do the times of jobs that ran one after the other: those behind a ``stonewall``, and of merged runs.
+        """
         return Result(self._result.total())
 
     @staticmethod

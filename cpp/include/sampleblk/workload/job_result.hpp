@@ -61,7 +61,7 @@ struct JobResult {
     std::vector<std::string> paths;  // of the job's files, which the log counts
 
     // Sums up with another job, as group_reporting does.
-    void merge(const JobResult& other);
+    void merge(const JobResult& other, Together together = Together::side_by_side);
 };
 
 struct RunResult {
@@ -78,9 +78,9 @@ struct RunResult {
 
     // The jobs as they are reported: with group_reporting, those of a group summed up.
     [[nodiscard]] std::vector<std::shared_ptr<const JobResult>> reported() const;
-    // All jobs summed up in one.
+    // All jobs summed up in one. Those from one stonewall to the next ran side by side.
     [[nodiscard]] RunResult total() const;
-    // Runs as one: all their jobs, one after another. At least one.
+    // Runs as one: all their jobs, one run after another, as if there were a stonewall between them. At least one.
     [[nodiscard]] static RunResult joined(const std::vector<std::shared_ptr<RunResult>>& runs);
 };
 

@@ -14,6 +14,9 @@
 
 namespace sampleblk::workload {
 
+// How jobs ran whose numbers are summed up.
+enum class Together : std::uint8_t { side_by_side, one_after_the_other };
+
 // Samples of a rate, taken every bwavgtime or iopsavgtime.
 struct RateSamples {
     std::uint64_t count = 0;
@@ -30,8 +33,8 @@ struct RateSamples {
         mean += delta / static_cast<double>(count);
         sum_of_deviations += delta * (value - mean);
     }
-    // Rates of jobs that run side by side add up, so their samples do too.
-    void merge(const RateSamples& other) noexcept;
+    // Rates of jobs that run side by side add up, so their samples do too; of those one after the other there are more.
+    void merge(const RateSamples& other, Together together) noexcept;
     [[nodiscard]] double stddev() const noexcept {
         return count < 2 ? 0.0 : std::sqrt(sum_of_deviations / static_cast<double>(count - 1));
     }
@@ -51,7 +54,7 @@ struct DirectionStats {
     RateSamples bw_kib;  // KiB/s
     RateSamples iops;
 
-    void merge(const DirectionStats& other) noexcept;
+    void merge(const DirectionStats& other, Together together = Together::side_by_side) noexcept;
 };
 
 inline constexpr std::size_t depth_levels = 7;
@@ -108,7 +111,7 @@ struct Measured {
 
     // Adds another job's numbers, as group_reporting does. Into zeroes it makes a copy, which leaves alone the
     // histograms that are empty: shared memory that nobody touched takes none.
-    void merge(const Measured& other) noexcept;
+    void merge(const Measured& other, Together together = Together::side_by_side) noexcept;
 
     // What follows from the rest, which is not counted I/O by I/O.
     void settle(bool without_lat) noexcept;

@@ -5,12 +5,12 @@
 
 namespace sampleblk::workload {
 
-void JobResult::merge(const JobResult& other) {
+void JobResult::merge(const JobResult& other, Together together) {
     if (error == 0) {
         error = other.error;
         error_text = other.error_text;
     }
-    measured.merge(other.measured);
+    measured.merge(other.measured, together);
     mismatches.insert(mismatches.end(), other.mismatches.begin(), other.mismatches.end());
     rates.clear();
     heat.clear();
@@ -49,9 +49,17 @@ std::vector<std::shared_ptr<const JobResult>> RunResult::reported() const {
 RunResult RunResult::total() const {
     RunResult run = *this;
     if (!jobs.empty()) {
-        const auto sum = std::make_shared<JobResult>(*jobs.front());
-        for (std::size_t i = 1; i < jobs.size(); ++i) {
-            sum->merge(*jobs[i]);
+        std::shared_ptr<JobResult> sum;
+        for (std::size_t i = 0; i < jobs.size();) {
+            const auto side_by_side = std::make_shared<JobResult>(*jobs[i]);
+            for (++i; i < jobs.size() && !jobs[i]->options.stonewall; ++i) {
+                side_by_side->merge(*jobs[i]);
+            }
+            if (sum) {
+                sum->merge(*side_by_side, Together::one_after_the_other);
+            } else {
+                sum = side_by_side;
+            }
         }
         run.jobs = {sum};
     }
@@ -62,7 +70,13 @@ RunResult RunResult::joined(const std::vector<std::shared_ptr<RunResult>>& runs)
     RunResult all = *runs.at(0);
     for (std::size_t i = 1; i < runs.size(); ++i) {
         const RunResult& run = *runs[i];
-        all.jobs.insert(all.jobs.end(), run.jobs.begin(), run.jobs.end());
+        const std::uint32_t first_group = all.jobs.empty() ? 0 : all.jobs.back()->options.group_id + 1;
+        for (const auto& job : run.jobs) {
+            const auto moved = std::make_shared<JobResult>(*job);
+            moved->options.group_id += first_group;
+            moved->options.stonewall = moved->options.stonewall || job == run.jobs.front();
+            all.jobs.push_back(moved);
+        }
         all.notices.insert(all.notices.end(), run.notices.begin(), run.notices.end());
         all.messages.insert(all.messages.end(), run.messages.begin(), run.messages.end());
         all.elapsed_ns += run.elapsed_ns;

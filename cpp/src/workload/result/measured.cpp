@@ -15,7 +15,22 @@ void add_each(DepthMap& to, const DepthMap& from) noexcept {
 
 }  // namespace
 
-void RateSamples::merge(const RateSamples& other) noexcept {
+void RateSamples::merge(const RateSamples& other, Together together) noexcept {
+    if (together == Together::one_after_the_other) {
+        if (count == 0 || other.count == 0) {
+            *this = count == 0 ? other : *this;
+            return;
+        }
+        const auto mine = static_cast<double>(count);
+        const auto more = static_cast<double>(other.count);
+        const double delta = other.mean - mean;
+        min = std::min(min, other.min);
+        max = std::max(max, other.max);
+        mean += delta * more / (mine + more);
+        sum_of_deviations += other.sum_of_deviations + delta * delta * mine * more / (mine + more);
+        count += other.count;
+        return;
+    }
     min += other.min;
     max += other.max;
     count += other.count;
@@ -23,22 +38,23 @@ void RateSamples::merge(const RateSamples& other) noexcept {
     sum_of_deviations += other.sum_of_deviations;
 }
 
-void DirectionStats::merge(const DirectionStats& other) noexcept {
+void DirectionStats::merge(const DirectionStats& other, Together together) noexcept {
     ios += other.ios;
     bytes += other.bytes;
-    runtime_ns = std::max(runtime_ns, other.runtime_ns);
+    runtime_ns =
+        together == Together::side_by_side ? std::max(runtime_ns, other.runtime_ns) : runtime_ns + other.runtime_ns;
     short_ios += other.short_ios;
     slat.merge(other.slat);
     clat.merge(other.clat);
     lat.merge(other.lat);
     response.merge(other.response);
-    bw_kib.merge(other.bw_kib);
-    iops.merge(other.iops);
+    bw_kib.merge(other.bw_kib, together);
+    iops.merge(other.iops, together);
 }
 
-void Measured::merge(const Measured& other) noexcept {
+void Measured::merge(const Measured& other, Together together) noexcept {
     for (std::size_t d = 0; d < data_directions; ++d) {
-        data[d].merge(other.data[d]);
+        data[d].merge(other.data[d], together);
     }
     sync_ios += other.sync_ios;
     sync_latency.merge(other.sync_latency);
