@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import sampleblk_lab as lab
 from sampleblk_lab.progress import Line
 from sampleblk_lab.workload import run
 
@@ -63,3 +67,22 @@ def test_without_tqdm_and_on_a_terminal_it_is_a_line(
     shown.show(HALF)
     shown.clear()
     assert str(HALF) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("keys", "ios"),
+    [
+        ({"size": "1g", "ioengine": "null", "number_ios": 100}, 100),
+        ({"size": "200k", "verify": "crc32c", "loops": 2}, 200),
+    ],
+    ids=["number_ios", "verify"],
+)
+def test_a_fraction_is_of_all_that_the_job_does(keys: dict[str, Any], ios: int, tmp_path: Path) -> None:
+    with lab.Job(rw="write", bs="4k", rate_iops=100, filename=tmp_path / "f", **keys).prepare() as job:
+        job.start()
+        for _ in range(4):
+            time.sleep(0.15)
+            now = job.progress()
+            assert now.fraction == pytest.approx(now.done_ios / ios, abs=0.02)
+        job.stop()
+        job.wait()

@@ -10,13 +10,23 @@ namespace sampleblk::workload {
 
 namespace {
 
-// The part of a job's work that is done, by time or by bytes, whichever ends it first.
-double fraction_done(const JobPlan& plan, std::uint64_t bytes, double elapsed_s) {
-    const auto limit = static_cast<double>(plan.options.runtime_ns + plan.options.ramp_time_ns) * 1e-9;
-    const double by_time = plan.options.runtime_ns != 0 ? elapsed_s / limit : 0;
-    const double all = static_cast<double>(plan.io_bytes) * static_cast<double>(plan.options.loops);
-    const double by_bytes = plan.options.time_based || all <= 0 ? 0 : static_cast<double>(bytes) / all;
-    return std::min(1.0, std::max(by_time, by_bytes));
+// The part of a job's work that is done, by time, bytes or I/Os, whichever ends it first.
+double fraction_done(const JobPlan& plan, std::uint64_t bytes, std::uint64_t ios, double elapsed_s) {
+    const JobOptions& options = plan.options;
+    const auto limit = static_cast<double>(options.runtime_ns + options.ramp_time_ns) * 1e-9;
+    const double by_time = options.runtime_ns != 0 ? elapsed_s / limit : 0;
+    auto passes = static_cast<double>(options.loops);
+    if (options.verify != Verify::none && options.do_verify && options.writes && !options.only_pretends()) {
+        // What is written is read back, too.
+        passes *= 1 + (options.mixes_reads_and_writes() ? (100 - options.rwmix_read) / 100.0 : 1.0);
+    }
+    const auto share = [&](std::uint64_t done, std::uint64_t each) {
+        const double all = static_cast<double>(each) * passes;
+        return options.time_based || all <= 0 ? 0 : static_cast<double>(done) / all;
+    };
+    const double by_bytes = share(bytes, plan.io_bytes);
+    const double by_ios = plan.replay.empty() ? share(ios, options.number_ios) : 0;
+    return std::min(1.0, std::max({by_time, by_bytes, by_ios}));
 }
 
 }  // namespace
@@ -34,7 +44,8 @@ RunProgress ProgressMeter::read() {
         const std::uint64_t bytes = state.done_bytes.load(std::memory_order_relaxed);
         const std::uint64_t started = state.started_ns.load(std::memory_order_relaxed);
         progress.done_bytes += bytes;
-        progress.done_ios += state.done_ios.load(std::memory_order_relaxed);
+        const std::uint64_t ios = state.done_ios.load(std::memory_order_relaxed);
+        progress.done_ios += ios;
         if (started != 0) {
             first_start = first_start == 0 ? started : std::min(first_start, started);
         }
@@ -49,7 +60,7 @@ RunProgress ProgressMeter::read() {
         }
         ++progress.running;
         const auto elapsed_s = static_cast<double>(now - started) * 1e-9;
-        const double fraction = fraction_done(plans_[i], bytes, elapsed_s);
+        const double fraction = fraction_done(plans_[i], bytes, ios, elapsed_s);
         fractions += fraction;
         if (fraction > 0) {
             slowest_left_s = std::max(slowest_left_s, elapsed_s / fraction - elapsed_s);
