@@ -54,6 +54,17 @@ def test_a_command_counts_what_perf_stat_counts():
 
 
 @perf
+def test_an_event_has_the_name_that_it_was_asked_for_by():
+    names = ["faults", "cs", "cpu-cycles", "page-faults:u"]
+    counts = lab.stat(COMMAND, events=names)
+    command = ["perf", "stat", "-x,", "-e", ",".join(names), "--", *COMMAND]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    theirs = [line.split(",")[2].removesuffix(":u") for line in text.splitlines() if line.count(",") > 4]
+    assert [name.removesuffix(":u") for name in counts.table()["event"]] == theirs
+    assert counts["faults"] > 512
+
+
+@perf
 def test_the_text_has_perfs_lines():
     ours = lab.stat(COMMAND).text()
     theirs = subprocess.run(["perf", "stat", "--", *COMMAND], capture_output=True, text=True, check=True).stderr

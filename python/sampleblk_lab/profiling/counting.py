@@ -35,7 +35,10 @@ DEFAULT_EVENTS = (
 _SECOND = 1_000_000_000
 
 # Of these the half that an ordinary user may count is always 0.
-_OF_THE_KERNEL = frozenset({"context-switches", "cpu-migrations", "cgroup-switches"})
+_OF_THE_KERNEL = frozenset({"context-switches", "cs", "cpu-migrations", "migrations", "cgroup-switches"})
+
+# Other names of events that ratios are of.
+_SAME = {"cpu-cycles": "cycles", "branch-instructions": "branches"}
 
 
 class Stat(StopsAtEnd):
@@ -193,10 +196,15 @@ def _line(row: dict[str, Any], rows: list[dict[str, Any]], elapsed: int) -> str:
     return line.rstrip()
 
 
+def _plain(event: str) -> str:
+    name = event.removesuffix(":u")
+    return _SAME.get(name, name)
+
+
 def _note(row: dict[str, Any], rows: list[dict[str, Any]], elapsed: int) -> str:
     """What perf prints behind the #: a ratio to another event."""
-    values = {one["event"].removesuffix(":u"): one["value"] for one in rows if one["counted"]}
-    value, event = row["value"], row["event"].removesuffix(":u")
+    values = {_plain(one["event"]): one["value"] for one in rows if one["counted"]}
+    value, event = row["value"], _plain(row["event"])
     clock = values.get("task-clock") or values.get("cpu-clock")
     if row["clock"]:
         return f"{value / elapsed:8.3f} CPUs utilized" if elapsed else ""

@@ -19,7 +19,7 @@ struct CounterOptions {
 };
 
 struct CounterValue {
-    std::string event;      // as perf shows it; ":u" was added where only user code may be counted
+    std::string event;      // as it was asked for; ":u" was added where only user code may be counted
     bool supported = true;  // by this machine
     std::uint64_t raw = 0;
     std::uint64_t enabled_ns = 0;  // how long it was to count, summed over CPUs or threads

@@ -95,6 +95,7 @@ void CounterSet::Impl::each(unsigned long request) const {
 CounterSet::CounterSet(const CounterOptions& options) : impl_(std::make_unique<Impl>()) {
     for (const std::string& name : options.events) {
         impl_->counters.push_back({find_event(name, options.tracefs), true, {}});
+        impl_->counters.back().event.name = name;  // perf stat shows the name that it was asked for, too
     }
     if (options.commands) {
         for (auto& counter : impl_->counters) {
