@@ -165,7 +165,11 @@ def test_so_does_one_with_folders_and_a_home_of_its_own(machine: VM, tmp_path: P
         _both(machine, ["-m", "beside"], tmp_path, **env)
 
 
-@pytest.mark.parametrize("name", ["sitecustomize", "numpy", "org", "zipfile"])
+# copy looks for Jython's org.python before Python 3.13.
+SHADOWS = ["sitecustomize", "numpy", "zipfile", *(["org"] if sys.version_info < (3, 13) else [])]
+
+
+@pytest.mark.parametrize("name", SHADOWS)
 def test_modules_that_would_have_been_others_are(machine: VM, tmp_path: Path, name: str) -> None:
     """What a new interpreter would import of these folders before its first line, or in the place of what is there."""
     (tmp_path / f"{name}.py").write_text(f"print('own {name}')")
@@ -399,6 +403,22 @@ def test_a_clone_keeps_no_process_of_a_rehearsal(idle: bool, monkeypatch: pytest
         # The process that forks, and the fork that is there already for the first command.
         assert (done.stdout, done.stderr) == (b"2\n", b"")
         assert vm.run([sys.executable, "-c", f"print({FORKED})"], timeout=60).stdout == b"True\n"
+
+
+def test_a_module_that_puts_another_into_its_place_has_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "replaced").mkdir()
+    for file in ("replaced/__init__.py", "replaced/inner.py", "outer.py"):
+        (tmp_path / file).write_text("import json, sys\nsys.modules[__name__] = json\n" if "init" not in file else "")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("outer", "replaced.inner"):
+        importlib.import_module(name)
+    try:
+        files = interpreter.of_modules()
+    finally:
+        for name in ("outer", "replaced", "replaced.inner"):
+            del sys.modules[name]
+    names = {str(tmp_path / file) for file in ("replaced/__init__.py", "replaced/inner.py", "outer.py")}
+    assert names <= files
 
 
 def test_what_the_guest_has_no_file_of_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:

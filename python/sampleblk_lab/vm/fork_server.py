@@ -430,7 +430,8 @@ class _Text:
         # From 3.13 on the interpreter does so, for tracebacks; else they have the lines of this server's own -c.
         register = getattr(linecache, "_register_code", None)
         if register is not None:
-            register(code, self._text, "<string>")
+            # 3.13.0 has it by the name, those after it by the code.
+            register(code if hasattr(linecache, "_interactive_cache") else "<string>", self._text, "<string>")
         exec(code, sys.modules["__main__"].__dict__)
 
 
