@@ -145,6 +145,8 @@ static inline void sblk_set_queue_limits(struct request_queue *q, const struct s
 	blk_queue_io_min(q, want->io_min);
 	blk_queue_io_opt(q, want->io_opt);
 	blk_queue_max_hw_sectors(q, want->max_sectors);
+	/* That has it at most 1280 KiB, for which later kernels have max_user_sectors. */
+	q->limits.max_sectors = want->max_sectors;
 	blk_queue_max_segments(q, want->max_segments);
 	blk_queue_max_segment_size(q, UINT_MAX);
 	q->limits.discard_granularity = want->discard_granularity;

@@ -135,6 +135,18 @@ def test_geometry_is_what_was_asked() -> None:
 
 
 @pytest.mark.parametrize("mode", ["mq", "bio"])
+@pytest.mark.parametrize("sectors", [8, 2560, 16384])
+def test_a_request_is_as_large_as_was_asked(mode: str, sectors: int) -> None:
+    """Of most drivers the kernel has it at most 1280 KiB."""
+    with lab.Device("64M", mode=mode, max_sectors=sectors) as dev:
+        for name in ("max_hw_sectors_kb", "max_sectors_kb"):
+            assert int(Path(f"/sys/block/{dev.name}/queue/{name}").read_text()) == sectors // 2, name
+        write(dev.path, b"x" * (8 << 20))
+        assert dev.counters().write_bytes == 8 << 20
+        assert dev.counters().writes >= (8 << 20) // (sectors << 9)
+
+
+@pytest.mark.parametrize("mode", ["mq", "bio"])
 def test_a_request_holds_a_block_of_whatever_pieces(mode: str) -> None:
     """Linux 6.1 stops with a BUG where it does not."""
     with pytest.raises(lab.InputError, match=r"max_segments of 7 \(expected from 8 to 1024\)"):
