@@ -173,6 +173,19 @@ static inline void sblk_set_queue_limits(struct request_queue *q, const struct s
 }
 #endif
 
+/*
+ * How large an atomic write may be by what the kernel has made of the limits: less than was asked for where a request has too few
+ * segments for the pieces that one may come in (blk_queue_max_guaranteed_bio()).
+ */
+static inline unsigned int sblk_atomic_unit_max(const struct request_queue *q)
+{
+#ifdef SBLK_HAVE_ATOMIC_LIMITS
+	return q->limits.atomic_write_unit_max;
+#else
+	return 0;
+#endif
+}
+
 /* A disk with its queue on `set`, or an ERR_PTR. */
 static inline struct gendisk *sblk_alloc_disk(struct blk_mq_tag_set *set, const struct sblk_limits *want, void *data)
 {

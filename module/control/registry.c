@@ -307,9 +307,9 @@ static int disk_init(struct sblk_device *dev)
 	set_capacity(disk, dev->config.capacity_bytes >> SECTOR_SHIFT);
 	set_disk_ro(disk, flags & SAMPLEBLK_F_READ_ONLY);
 	dev->disk = disk;
-	err = 0;
+	err = sblk_atomic_unit_max(disk->queue) == dev->config.atomic_write_unit_max_bytes ? 0 : -EINVAL;
 #ifdef SBLK_ZONED
-	if (dev->zones)
+	if (!err && dev->zones)
 		err = sblk_set_zoned(disk, &limits);
 #endif
 #ifdef SBLK_INTEGRITY_PROFILE

@@ -97,9 +97,27 @@ def test_what_cannot_be_atomic_is_refused(mode: str) -> None:
         {"atomic_write": 16384, "atomic_write_boundary": 8192},
         {"atomic_write_min": 4096},
         {"atomic_write": 1 << 24},
+        # A request has no segments for its pages.
+        {"atomic_write": "512K"},
+        {"atomic_write": 8192, "max_segments": 3},
     ):
         with pytest.raises(lab.InputError, match=r"^atomic_write"):
             lab.Device("1M", mode=mode, **wrong)
+
+
+@both_modes
+@pytest.mark.parametrize(("size", "segments"), [(256 << 10, 0), (512 << 10, 256), (512, 1), (4096, 3), (8192, 4)])
+def test_what_can_be_atomic_is_so_to_the_kernel(mode: str, size: int, segments: int) -> None:
+    """It may make less of it, and then refuses what the device was made for."""
+    if not has_atomic_writes():
+        pytest.skip("needs Linux 6.11")
+    with lab.Device("1M", mode=mode, atomic_write=size, atomic_write_min=size, max_segments=segments) as dev:
+        queue = Path(f"/sys/block/{dev.name}/queue")
+        for name in ("unit_max", "unit_min", "max"):
+            assert int((queue / f"atomic_write_{name}_bytes").read_text()) == size, name
+        write_atomically(dev.path, b"a" * size, size)
+        assert read(dev.path, size, size) == b"a" * size
+        assert dev.counters().writes == 1
 
 
 @both_modes

@@ -90,6 +90,16 @@ void check_multiple(std::uint64_t value, std::uint64_t of, std::uint64_t low, st
     }
 }
 
+// The largest atomic write. It may begin and end within pages that are apart, each a segment: so the kernel counts them
+// (blk_queue_max_guaranteed_bio()), of which a bio has at most 256.
+std::uint32_t atomic_most(const sampleblk_config& config, std::uint32_t logical) {
+    constexpr std::uint32_t page = 4096;
+    const std::uint32_t sectors = config.max_sectors != 0 ? config.max_sectors : 2560;
+    const std::uint32_t segments = std::min(config.max_segments != 0 ? config.max_segments : 128U, 256U);
+    const std::uint32_t whole = segments > 2 ? segments - 2 : 0;
+    return std::bit_floor(std::min(sectors * 512, (segments - whole) * logical + whole * page));
+}
+
 // The rules are those of module/control/registry.c and power.c.
 void check_sizes(const sampleblk_config& config, std::uint32_t logical) {
     constexpr std::uint32_t page = 4096;
@@ -119,8 +129,7 @@ void check_sizes(const sampleblk_config& config, std::uint32_t logical) {
     if (atomic == 0 && (config.atomic_write_unit_min_bytes | config.atomic_write_boundary_bytes) != 0) {
         throw InputError("atomic_write_min or atomic_write_boundary without atomic_write", {}, 0, "all of them");
     }
-    const std::uint32_t sectors = config.max_sectors != 0 ? config.max_sectors : 2560;
-    check_power_of_two(atomic, logical, std::uint64_t{sectors} * sector, "atomic_write");
+    check_power_of_two(atomic, logical, atomic_most(config, logical), "atomic_write");
     check_power_of_two(config.atomic_write_unit_min_bytes, logical, atomic, "atomic_write_min");
     check_power_of_two(config.atomic_write_boundary_bytes, atomic, granule_max, "atomic_write_boundary");
 }

@@ -171,7 +171,8 @@ class Device(Tuning, State, ClosesAtEnd):
         max_sectors: The largest request, in 512 bytes.
         max_segments: The most segments of a request; at least as many as a logical block has sectors.
         atomic_write: The largest write that is whole or not at all (``RWF_ATOMIC``), in bytes or as a string, a power
-            of two; none by default. Linux 6.11 or newer.
+            of two; none by default. A request must have room for it, and segments for its pages: up to 256K by
+            default. Linux 6.11 or newer.
         atomic_write_min: The smallest; the logical block by default.
         atomic_write_boundary: What none may cross, a power of two; no boundary by default.
         discard_granularity: A discard frees the granules of this size that it names whole, and leaves the rest as it

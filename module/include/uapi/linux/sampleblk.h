@@ -85,7 +85,7 @@ struct sampleblk_config {
 	 * Writes that are whole or not at all, after a power cut too (REQ_ATOMIC): powers of two. From Linux 6.11 on, else
 	 * EOPNOTSUPP.
 	 */
-	__u32 atomic_write_unit_max_bytes; /* default 0: there are none; at most max_sectors */
+	__u32 atomic_write_unit_max_bytes; /* default 0: there are none; at most max_sectors, in pages at most max_segments */
 	__u32 atomic_write_unit_min_bytes; /* default: the logical block */
 	__u32 atomic_write_boundary_bytes; /* that none may cross; default 0: there is none */
 
