@@ -97,9 +97,13 @@ int sblk_journal_control(struct sblk_device *dev, struct sampleblk_journal *jour
 		err = journal_stop(dev);
 	else if (journal->action != SAMPLEBLK_JOURNAL_INFO)
 		err = -EINVAL;
-	if (!err && dev->medium.journal)
+	if (err)
+		return err;
+	/* What came in beside the question must not be taken for an answer. */
+	*journal = (struct sampleblk_journal){ .index = journal->index, .action = journal->action };
+	if (dev->medium.journal)
 		journal_info(dev, journal);
-	return err;
+	return 0;
 }
 
 int sblk_journal_do_mark(struct sblk_device *dev, struct sampleblk_mark *mark)

@@ -251,6 +251,23 @@ def test_reserved_fields_must_be_zero_in_every_call() -> None:
     assert tried == {call.name for call in abi.CALLS} - {"LIST", "MARK"}
 
 
+def test_without_a_journal_there_is_nothing_of_one() -> None:
+    """Also where the caller's structure held something: it is of an earlier call, or was never cleared."""
+    (call,) = (call for call in abi.CALLS if call.name == "JOURNAL")
+    told = {field.name: slice(field.offset, field.offset + field.size) for field in call.fields}
+    out = [name for name in told if name not in ("index", "action", "bytes", "reserved")]
+    with lab.Device("1M") as dev:
+        dev.journal_start("1M")
+        fd = os.open("/dev/sampleblk-control", os.O_RDWR)
+        for action in (1, 2):  # SAMPLEBLK_JOURNAL_STOP and _INFO
+            argument = bytearray(call.size)
+            for name, value in {"index": dev.index, "action": action, **dict.fromkeys(out, 7)}.items():
+                argument[told[name]] = value.to_bytes(len(argument[told[name]]), "little")
+            fcntl.ioctl(fd, call.request, argument, True)
+            assert {name: int.from_bytes(argument[told[name]], "little") for name in out} == dict.fromkeys(out, 0)
+        os.close(fd)
+
+
 def test_what_is_refused_in_words_is_what_the_driver_refuses() -> None:
     """Neither more nor less, by chance: no value of a device, its latency or its limits ends as a bare EINVAL."""
     chance = random.Random(5)
