@@ -184,7 +184,7 @@ static bool fires(struct sblk_faults *faults, u32 index, u64 *random)
 			return false;
 	}
 	/* The chance of a match is its own, so that racing requests change who draws it and not what is drawn. */
-	*random = sblk_random(slot->seed + index, match);
+	*random = sblk_random(slot->seed + index, match + 1); /* the number 0 of seed 0 is 0 */
 	if (rule->probability) {
 		u64 drawn;
 
@@ -192,7 +192,7 @@ static bool fires(struct sblk_faults *faults, u32 index, u64 *random)
 		if (drawn >= rule->probability)
 			return false;
 	}
-	*random = sblk_random(~slot->seed + index, match);
+	*random = sblk_random(~slot->seed + index, match + 1);
 	hit = atomic64_inc_return(&slot->hits);
 	if (rule->count && hit > rule->count) {
 		atomic64_dec(&slot->hits);

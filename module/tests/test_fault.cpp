@@ -51,6 +51,18 @@ std::vector<int> fired(sblk_faults* faults, int n, u32 op = SAMPLEBLK_OP_WRITE, 
     return out;
 }
 
+TEST(Fault, AChanceInAMillionIsOneForTheFirstMatchToo) {
+    // Of seed 0, the default, and of any rule; each match is looked at with all tables that are small seeds'.
+    sampleblk_rule made = rule(writes, SAMPLEBLK_FAULT_ERROR, EIO);
+    made.probability = SAMPLEBLK_PROBABILITY_ONE / 1'000'000;
+    for (u64 seed = 0; seed < 64; ++seed) {
+        for (const u64 from : {seed, ~seed}) {
+            EXPECT_EQ(fired(table({made}, from).get(), 10), std::vector<int>{}) << from;
+        }
+    }
+    EXPECT_EQ(fired(table({rule(reads, SAMPLEBLK_FAULT_HOLD), made}, ~u64{0}).get(), 10), std::vector<int>{});
+}
+
 TEST(Fault, SkipEveryAndCountPickTheirRequests) {
     sampleblk_rule made = rule(writes, SAMPLEBLK_FAULT_ERROR, EIO);
     made.skip = 3;
