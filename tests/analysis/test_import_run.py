@@ -164,6 +164,22 @@ def test_blktrace_gives_the_requests_of_the_same_events(kernel: str, version: in
     assert comparable(requests(run)) == comparable(requests(original))
 
 
+def test_blktrace_of_several_devices_is_one_recording(tmp_path: Path) -> None:
+    """Each has a file of its own for a CPU, and more events in it than may be out of order."""
+    event = {"event": "block_bio_queue", "nr_sector": 8, "rwbs": "WS", "common_pid": 77, "cpu": 0}
+    count = 70_000
+    for minor, name in enumerate(("sda", "sdb")):
+        own = {"dev": 8 << 20 | minor, **event}
+        rows = ({"time": 10 * number + minor, "sector": number, **own} for number in range(count))
+        data = b"".join(record(7, "<", row, number) for number, row in enumerate(rows, 1))
+        (tmp_path / f"{name}.blktrace.0").write_bytes(data)
+    run = lab.import_run(tmp_path / "sda", tmp_path / "sdb", directory=tmp_path / "run")
+    assert run.options["imported"] == {"format": "blktrace", "events": 2 * count}
+    found = run.events("block_bio_queue")
+    assert found["time"].values.tolist() == [10 * number + minor for number in range(count) for minor in (0, 1)]
+    assert (found["dev"].values & 1).tolist() == [0, 1] * count
+
+
 def test_blktrace_tells_names_and_what_it_cannot_take(tmp_path: Path) -> None:
     event = {"event": "block_bio_queue", "time": 5, "sector": 8, "nr_sector": 8, "rwbs": "WS", "dev": 253 << 20 | 1}
     event |= {"common_pid": 77, "cpu": 1}

@@ -4,7 +4,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <queue>
+#include <utility>
 #include <vector>
 
 #include "file/text.hpp"
@@ -554,6 +558,70 @@ class BinaryTrace {
   public:
     explicit BinaryTrace(Import& import) : import_(import) {}
 
+    // The files of CPUs and devices, together in the order of time: each device has a file for the same CPU.
+    void read(const std::vector<std::string>& sources) {
+        std::vector<std::unique_ptr<Source>> files;
+        for (const std::string& source : sources) {
+            files.push_back(std::make_unique<Source>(source));
+            if (sources.size() > 1) {
+                learn_names(files.back()->file.bytes(), source);
+            }
+        }
+        using Head = std::pair<std::uint64_t, std::size_t>;
+        std::priority_queue<Head, std::vector<Head>, std::greater<>> heads;
+        const auto advance = [&](std::size_t at) {
+            if (files[at]->reader.next(files[at]->record)) {
+                heads.emplace(files[at]->record.time_ns, at);
+            }
+        };
+        for (std::size_t at = 0; at < files.size(); ++at) {
+            advance(at);
+        }
+        for (std::uint64_t records = 1; !heads.empty(); ++records) {
+            if ((records & 0xfff) == 0) {
+                check_interrupt();
+            }
+            const std::size_t at = heads.top().second;
+            heads.pop();
+            take(files[at]->record, sources[at]);
+            advance(at);
+        }
+        for (const auto& one : files) {
+            if (one->reader.cut_off()) {
+                import_.count("cut_off");
+            }
+            if (one->reader.gaps() != 0) {
+                import_.count("gaps", one->reader.gaps());
+            }
+            one->file.check();
+        }
+    }
+
+  private:
+    struct Source {
+        explicit Source(const std::string& name) : file(name), reader(file.bytes(), name) {}
+        MappedFile file;
+        blktrace::Reader reader;
+        blktrace::Record record;
+    };
+
+    void take(const blktrace::Record& record, const std::string& source) {
+        if ((record.categories & blktrace::category_notify) != 0) {
+            notice(record);
+            return;
+        }
+        if (record.cpu >= kMostCpus) {
+            import_.refuse(FormatError(source, record.at, "a CPU below " + std::to_string(kMostCpus)));
+            return;
+        }
+        event(record);
+        if (!import_.take_in_order()) {
+            import_.refuse(FormatError(source, record.at,
+                                       "a time not before those of " + std::to_string(RecordingBuilder::kWindow) +
+                                           " earlier events of its CPU"));
+        }
+    }
+
     // The names of tasks: each is told once, in the file of the CPU where the task was first.
     void learn_names(std::span<const std::byte> bytes, const std::string& source) {
         blktrace::Reader reader(bytes, source);
@@ -568,37 +636,6 @@ class BinaryTrace {
         }
     }
 
-    void read(std::span<const std::byte> bytes, const std::string& source) {
-        blktrace::Reader reader(bytes, source);
-        std::uint64_t records = 0;
-        for (blktrace::Record record; reader.next(record);) {
-            if ((++records & 0xfff) == 0) {
-                check_interrupt();
-            }
-            if ((record.categories & blktrace::category_notify) != 0) {
-                notice(record);
-                continue;
-            }
-            if (record.cpu >= kMostCpus) {
-                import_.refuse(FormatError(source, record.at, "a CPU below " + std::to_string(kMostCpus)));
-                continue;
-            }
-            event(record);
-            if (!import_.take_in_order()) {
-                import_.refuse(FormatError(source, record.at,
-                                           "a time not before those of " + std::to_string(RecordingBuilder::kWindow) +
-                                               " earlier events of its CPU"));
-            }
-        }
-        if (reader.cut_off()) {
-            import_.count("cut_off");
-        }
-        if (reader.gaps() != 0) {
-            import_.count("gaps", reader.gaps());
-        }
-    }
-
-  private:
     // fill_rwbs() of kernel/trace/blktrace.c; a driver's command is an N, as to the events.
     static std::string_view rwbs_of(const blktrace::Record& record, std::string& out) {
         const auto is = [&record](std::uint64_t category) { return (record.categories & category) != 0; };
@@ -738,16 +775,9 @@ std::map<std::string, std::string> import_events(const std::vector<std::string>&
         throw InputError("no recording to import", {}, 0, "at least one file");
     }
     Import import(path, on_error);
-    BinaryTrace binary(import);
+    std::vector<std::string> binaries;
     std::optional<Kind> kind;
     std::string from = "blktrace";
-    for (const std::string& source : sources) {
-        const MappedFile file(source);
-        if (sources.size() > 1 && is_blktrace(file.bytes())) {
-            binary.learn_names(file.bytes(), source);
-            file.check();
-        }
-    }
     for (const std::string& source : sources) {
         const MappedFile file(source);
         const auto bytes = file.bytes();
@@ -764,7 +794,7 @@ std::map<std::string, std::string> import_events(const std::vector<std::string>&
         }
         kind = here;
         if (here == Kind::blktrace) {
-            binary.read(bytes, source);
+            binaries.push_back(source);
         } else if (here == Kind::snoop) {
             if (const auto lacking = SnoopText::lacks(*heading); !lacking.empty()) {
                 throw FormatError(source, static_cast<std::uint64_t>(heading->data() - text.data()),
@@ -784,6 +814,9 @@ std::map<std::string, std::string> import_events(const std::vector<std::string>&
                       [&events](std::string_view line) { return events.line(line); });
         }
         file.check();
+    }
+    if (!binaries.empty()) {
+        BinaryTrace(import).read(binaries);
     }
     if (import.events() == 0) {
         throw FormatError(sources.front(), 0,
