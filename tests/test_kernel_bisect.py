@@ -286,7 +286,7 @@ def test_a_file_that_is_not_collected_is_no_test_that_failed(
     ],
 )
 def test_only_what_is_slower_fails_by_what_it_measured(
-    bisect: Bisect, tmp_path: Path, kind: str, status: int, said: str
+    bisect: Bisect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, status: int, said: str
 ) -> None:
     path = tmp_path / "test_one.py"
 
@@ -303,6 +303,7 @@ def test_only_what_is_slower_fails_by_what_it_measured(
     measures({"faster": 80, "slower": 130}.get(kind, 100), "ns" if kind == "of another unit" else "us")
     if kind == "not kept":
         (tmp_path / "runs/latest").write_text("a file")
+        monkeypatch.setenv("TMPDIR", str(tmp_path))  # where what was measured is kept then
     gate = ["--sblk-compare=before", "--sblk-fail-slower"]
     assert bisect("--", *pytest_command(tmp_path, *gate, path)) == status
     assert said in bisect.said
