@@ -439,7 +439,13 @@ def test_a_configuration_is_told_what_it_lacks(tmp_path: Path, capsys: pytest.Ca
     own.write_bytes(gzip.compress(everything.replace("CONFIG_9P_FS=y\n", "").encode()))  # as /proc/config.gz
     assert main(["kernel", "config", str(own)]) == 1
     assert capsys.readouterr().out == "# for a virtual machine\nCONFIG_9P_FS=y\n"
-    own.write_bytes(own.read_bytes()[:20] + bytes(20))
+    own.write_bytes(gzip.compress(f"{everything}# CONFIG_XFS_FS is not set\n".replace("\n", "\r\n").encode()))
+    assert main(["kernel", "config", str(own)]) == 1
+    assert capsys.readouterr().out == "# for file systems\nCONFIG_XFS_FS=y\n"
+    own.write_text(f"{everything}# CONFIG_XFS_FS is not set\n", newline="\r\n")
+    assert main(["kernel", "config", str(own)]) == 1
+    assert capsys.readouterr().out == "# for file systems\nCONFIG_XFS_FS=y\n"
+    own.write_bytes(gzip.compress(everything.encode())[:20] + bytes(20))
     assert main(["kernel", "config", str(own)]) == 2
     capsys.readouterr()
     own.write_bytes(b"\x7fELF")

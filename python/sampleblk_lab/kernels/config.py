@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import zlib
 from typing import TYPE_CHECKING
@@ -76,7 +75,7 @@ _WANTED = {
 # The mark before the configuration that CONFIG_IKCONFIG puts into an image (kernel/configs.c).
 _IKCONFIG = b"IKCFG_ST"
 
-# Of a configuration, in bytes: the largest have a third of a megabyte.
+# Of a configuration, in characters: the largest have a third of a megabyte.
 _MOST = 16 << 20
 
 
@@ -91,13 +90,16 @@ def _embedded(path: Path) -> str | None:
 
 def read(path: Path) -> str | None:
     """The text of a configuration, as ``make`` writes it or ``/proc/config.gz`` has it; None: it is something else."""
+    import gzip  # which a VM's start has no use for
+
     with path.open("rb") as file:
-        found = file.read(_MOST)
-    if found.startswith(b"\x1f\x8b"):
-        with contextlib.suppress(zlib.error):
-            found = zlib.decompressobj(wbits=31).decompress(found, _MOST)
-    start = found[:4096]
-    return found.decode(errors="replace") if b"CONFIG_" in start and b"\0" not in start else None
+        packed = file.read(2) == b"\x1f\x8b"
+    try:
+        with gzip.open(path, "rt", errors="replace") if packed else path.open(errors="replace") as text:
+            start = text.read(4096)
+            return start + text.read(_MOST) if "CONFIG_" in start and "\0" not in start else None
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        return None
 
 
 def find(places: Iterable[Path], image_too: Path | None = None) -> str | None:

@@ -15,7 +15,6 @@ import math
 import os
 import re
 import shutil
-import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -238,7 +237,7 @@ def _move(directories: list[Path], target: Path) -> None:
         for directory in directories:
             there = target / directory.name
             try:
-                os.rename(directory, there)  # noqa: PTH104  # which pathlib's is by another name
+                directory.rename(there)
                 renamed.append(directory)
             except OSError as error:
                 if error.errno != errno.EXDEV:
@@ -247,7 +246,7 @@ def _move(directories: list[Path], target: Path) -> None:
                 copied.append(directory)
     except BaseException:
         for directory in renamed:
-            os.rename(target / directory.name, directory)  # noqa: PTH104
+            (target / directory.name).rename(directory)
         shutil.rmtree(target, ignore_errors=True)
         raise
     for directory in copied:
@@ -256,8 +255,8 @@ def _move(directories: list[Path], target: Path) -> None:
 
 def _special(folder: str, names: list[str]) -> list[str]:
     """Of a folder's files, those that hold nothing: pipes, sockets, device nodes."""
-    modes = {name: Path(folder, name).lstat().st_mode for name in names}
-    return [name for name in names if not any(kind(modes[name]) for kind in (stat.S_ISREG, stat.S_ISDIR, stat.S_ISLNK))]
+    paths = [Path(folder, name) for name in names]
+    return [path.name for path in paths if not (path.is_symlink() or path.is_file() or path.is_dir())]
 
 
 def _rows(stored: Iterable[Stored]) -> Iterator[dict[str, Any]]:
