@@ -133,6 +133,11 @@ static int seek_frozen(struct sblk_device *dev, u64 sequence, u64 *applied)
 		return -EOVERFLOW;
 	if (sequence > newest)
 		return -EINVAL;
+	/* To where it is: what is volatile stays so. */
+	if (!dev->journal_store && sequence == newest) {
+		*applied = 0;
+		return 0;
+	}
 	/* What can fail for want of memory comes before what can not be taken back. */
 	top = sblk_store_create(dev->config.capacity_bytes, store);
 	if (!top)

@@ -173,6 +173,24 @@ def test_the_journal_tells_and_seeks_both_ways() -> None:
             dev.journal()
 
 
+def test_a_seek_to_where_the_device_is_makes_nothing_durable() -> None:
+    with lab.Device("1M", cache=True) as dev:
+        dev.journal_start("1M")
+        write(dev.path, b"1" * 4096)
+        flush(dev.path)
+        write(dev.path, b"2" * 4096)
+        assert [write.sectors for write in dev.volatile_writes()] == [8]
+        for sequence in (None, dev.journal_info().next_sequence - 1):
+            assert dev.seek(sequence) == 0
+            assert [write.sectors for write in dev.volatile_writes()] == [8]
+        # Refused, as it has no such sequence.
+        with pytest.raises(OSError, match="Invalid argument"):
+            dev.seek(dev.journal_info().next_sequence)
+        dev.power_cut("all")
+        dev.power_on()
+        assert read(dev.path, 4096) == b"1" * 4096
+
+
 def test_an_open_device_is_not_moved_unless_forced() -> None:
     with lab.Device("1M") as dev:
         dev.journal_start("1M")

@@ -192,7 +192,8 @@ class State(Opened):
     def seek(self, sequence: int | None = None, *, force: bool = False) -> int:
         """Makes the device what it was after `sequence` of its journal; None: the newest, and recording goes on.
 
-        What is written in the past is thrown away by the next seek.
+        What is written in the past is thrown away by the next seek. What the volatile cache held is durable once the
+        position has moved: no power cut takes it from there.
 
         Args:
             sequence: 0 for before the first.

@@ -523,7 +523,7 @@ struct sampleblk_mark {
  * lies between. Fails with EBUSY while the device is mounted or opened with O_EXCL, and unless forced while it is open at
  * all; with EOVERFLOW when the journal has a gap; with EINTR for a signal, at some sequence between.
  * What is written while the position is in the past is thrown away by the next seek; seeking to the newest sequence
- * goes on recording.
+ * goes on recording. What the volatile cache held is durable once the position has moved.
  */
 #define SAMPLEBLK_SEEK_NEWEST 0xffffffffffffffffULL
 #define SAMPLEBLK_SEEK_FORCE (1U << 0)
