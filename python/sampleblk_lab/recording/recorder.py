@@ -299,7 +299,9 @@ class Recorder(StopsAtEnd):
                 for name in asked.graph:
                     session.set_top("set_graph_function", f"{name}\n", append=True)
                 session.set_top("max_graph_depth", str(asked.depth or 0))
-            if traced := asked.functions or asked.timed or (asked.only and [*asked.graph, *asked.only]):
+            # Of one level nothing is seen but the roots, and all functions take long to be switched on and off.
+            part = [*asked.graph, *asked.only] if asked.only or asked.depth == 1 else []
+            if traced := asked.functions or asked.timed or part:
                 session.set("set_ftrace_filter", "\n")
                 for name in traced:
                     session.set("set_ftrace_filter", f"{name}\n", append=True)
@@ -600,7 +602,7 @@ def record(
         pids: Only these: a JobRun, processes (all their threads, those to come included), threads, or the ids of
             either. Default: all tasks but our own readers.
         children: With `pids`: also what those tasks fork.
-        depth: How many levels of the call graph; default all.
+        depth: How many levels of the call graph; default all. With 1 no other functions are switched on.
         buffer: The ring buffer, in bytes a CPU, such as ``"8M"``.
         clock: The trace clock; ``mono`` is CLOCK_MONOTONIC in ns, as ``time.monotonic_ns()`` reads it.
         kallsyms: Keep the kernel's symbols in the file; default only where functions or stacks are traced.
