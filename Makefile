@@ -100,7 +100,7 @@ test-cpp: build/asan/build.ninja ## GoogleTest, under ASan and UBSan
 # Beside each other: a VM keeps one CPU busy.
 # Prepared here, once the interpreter has the tools of development.
 test-python: packages-tests build $(DRIVER_STAMPS) ## pytest: on this host, and in VMs on KERNELS
-	@for kernel in $(subst $(comma), ,$(KERNELS)); do $(BIN)/sampleblk-lab vm prepare --kernel $$kernel >/dev/null || exit 1; done
+	@printf '%s\n' $(subst $(comma), ,$(KERNELS)) | xargs -P 2 -I{} $(BIN)/sampleblk-lab vm prepare --kernel {} >/dev/null
 	@SAMPLEBLK_CPUS=1 $(BIN)/sampleblk-lab vm prepare --kernel $(firstword $(subst $(comma), ,$(KERNELS))) >/dev/null
 	@$(BIN)/python tests/lane.py $(KERNELS)
 
@@ -138,7 +138,10 @@ $(STAMPS)/browser: $(STAMPS)/build
 
 browser: packages-tests $(STAMPS)/browser ## JupyterLab and what drives it in the tests
 
-test: packages-tests lint test-cpp test-python ## the fast lane
+# Beside each other: mypy has one thread, and kernels come through the network.
+test: packages-tests ## the fast lane
+	@$(MAKE) --no-print-directory -j3 lint test-cpp $(DRIVER_STAMPS)
+	@$(MAKE) --no-print-directory test-python
 
 test-full: packages-tests lint tidy test-cpp fuzz test-module-tsan browser $(FULL_KERNEL_STAMPS) ## everything, on FULL_KERNELS
 	$(BIN)/pytest --sblk-kernel $(FULL_KERNELS)
