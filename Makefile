@@ -186,6 +186,9 @@ dkms-install dkms-remove: ## the driver for the running kernel, rebuilt for each
 # Twice each: as our VMs are, and on QEMU's whole CPU, whose `rep movsb` changes what memcpy() costs (ratios erms_…).
 BENCH_CPUS = "" max
 
+# A nanosecond each, so that the time stamp counter has 1 GHz.
+COUNTED = SAMPLEBLK_QEMU=$(abspath tests/bench/qemu-counted) SAMPLEBLK_TSC_KHZ=1000000
+
 bench-driver: packages-tests $(firstword $(KERNEL_STAMPS)) ## the driver in the guest, against brd and null_blk
 	@for cpu in $(BENCH_CPUS); do \
 		SAMPLEBLK_CPU=$$cpu $(BIN)/sampleblk-lab vm run --memory 1536M --timeout 1800 -- $(abspath $(BIN))/python \
@@ -194,7 +197,7 @@ bench-driver: packages-tests $(firstword $(KERNEL_STAMPS)) ## the driver in the 
 
 bench-driver-counted: packages-tests $(firstword $(KERNEL_STAMPS)) ## the same by counted instructions, which no load disturbs
 	@for cpu in $(BENCH_CPUS); do \
-		SAMPLEBLK_CPU=$$cpu SAMPLEBLK_QEMU=$(abspath tests/bench/qemu-counted) ROUNDS=1 $(BIN)/sampleblk-lab vm run \
+		SAMPLEBLK_CPU=$$cpu $(COUNTED) ROUNDS=1 $(BIN)/sampleblk-lab vm run \
 			--accel tcg --cpus 1 --timeout 3600 -- $(abspath $(BIN))/python $(abspath tests/bench/bench_driver.py) || exit 1; \
 	done
 
@@ -208,7 +211,7 @@ bench-workload: packages-tests build ## the workload's engines, against fio
 bench-trace: packages-tests $(firstword $(KERNEL_STAMPS)) ## decoding trace.dat, against trace-cmd report; recording in the guest, against strace and bpftrace
 	@$(BIN)/python tests/bench/bench_trace.py
 	@$(BIN)/sampleblk-lab vm run --timeout 600 -- $(abspath $(BIN))/python $(abspath tests/bench/bench_trace_overhead.py)
-	@SAMPLEBLK_CPU= SAMPLEBLK_QEMU=$(abspath tests/bench/qemu-counted) $(BIN)/sampleblk-lab vm run --accel tcg --cpus 1 \
+	@SAMPLEBLK_CPU= $(COUNTED) $(BIN)/sampleblk-lab vm run --accel tcg --cpus 1 \
 		--timeout 900 -- $(abspath $(BIN))/python $(abspath tests/bench/bench_histogram.py)
 
 bench-profile: packages-tests build ## perf.data to folded stacks to SVG, against stackcollapse-perf.pl and flamegraph.pl (in $$FLAMEGRAPH_DIR)

@@ -418,6 +418,22 @@ def test_a_guests_clock_has_the_hosts_rate(
         VM(kernel=release, driver=False, warm=False).start()
 
 
+def test_a_qemu_of_ones_own_may_have_a_clock_of_its_own() -> None:
+    """One that counts instructions, which benchmarks take, has a counter of 1 GHz."""
+    machine = "VM(driver=False, cpus=1, accel='tcg', warm=False)"
+    program = f"from sampleblk_lab.vm import VM\nwith {machine} as vm: print(vm.run(['true']))"
+    counted = os.environ | {"SAMPLEBLK_QEMU": str(Path(__file__).with_name("bench") / "qemu-counted")}
+
+    def run(rate: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=counted | {"SAMPLEBLK_TSC_KHZ": rate}, capture_output=True, text=True
+        )
+        return done.stdout + done.stderr
+
+    assert "returncode=0" in run("1000000")
+    assert "SAMPLEBLK_TSC_KHZ='1 GHz' (expected a rate in kHz)" in run("1 GHz")
+
+
 # Two writes by requests, one by a bio, and a call to the driver that waits; then init stops, as ptrace(2) may do to it.
 GUEST_WHOSE_INIT_STOPS = """
 import ctypes, mmap, os, threading, time

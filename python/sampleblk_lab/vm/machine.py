@@ -524,7 +524,14 @@ class VM(ClosesAtEnd):
         return "\n".join([self.qemu.identity, self.kernel.identity, *machine, proc.cpu_model()])
 
     def _tsc_khz(self) -> int:
-        """The rate of the time stamp counter that its guests have; 0 where that is not known to be this machine's."""
+        """The rate of the time stamp counter that its guests have; 0 where that is not known to be this machine's.
+
+        $SAMPLEBLK_TSC_KHZ says it of a QEMU of one's own ($SAMPLEBLK_QEMU) that has another (qemu-system(1), -icount).
+        """
+        if text := os.environ.get("SAMPLEBLK_TSC_KHZ"):
+            if not text.isdecimal():
+                raise InputError(f"SAMPLEBLK_TSC_KHZ={text!r}", expected="a rate in kHz")
+            return int(text)
         from sampleblk_lab._native import core
 
         return core.tsc_khz() if self.accel == "tcg" else 0
