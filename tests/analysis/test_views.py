@@ -287,6 +287,19 @@ def test_strace_lines():
     assert any("fadvise64(" in line and "POSIX_FADV_SEQUENTIAL" in line for line in lines)
 
 
+def test_strace_lines_have_the_flags_of_newfstatat():
+    lines = list(lab.open_run(DATA / "trace" / "6.1-syscalls.dat").syscalls().lines())
+    of_descriptors = [line for line in lines if re.search(r" newfstatat\(\d", line)]
+    assert len(of_descriptors) > 3
+    assert all(", AT_EMPTY_PATH) = 0 <" in line for line in of_descriptors)
+    table = calls_of(("newfstatat", [3, 99, 98, 0x1100], 0), ("newfstatat", [3, 99, 98, 0], 0))
+    shown = list(strace_lines.lines(Probed(), table, {}, None))
+    assert [line.partition("0x62, ")[2].partition(")")[0] for line in shown] == [
+        "AT_SYMLINK_NOFOLLOW|AT_EMPTY_PATH",
+        "0",
+    ]
+
+
 def test_offsets_of_dd_are_sequential():
     offsets = lab.open_run(DATA / "trace" / "6.1-syscalls.dat").offsets()
     table = offsets.table()

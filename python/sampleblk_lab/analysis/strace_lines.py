@@ -44,9 +44,11 @@ _FALLOCATE = {
     8: "FALLOC_FL_COLLAPSE_RANGE",
     16: "FALLOC_FL_ZERO_RANGE",
 }
+# include/uapi/linux/fcntl.h, those of newfstatat
+_AT = {0x100: "AT_SYMLINK_NOFOLLOW", 0x800: "AT_NO_AUTOMOUNT", 0x1000: "AT_EMPTY_PATH"}
 
 # What the arguments are: f a descriptor, F a directory's, p a pointer, s a path, n a signed and u an unsigned number,
-# o flags of open, m a mode, A advice, w whence, l fallocate's mode.
+# o flags of open, a of newfstatat, m a mode, A advice, w whence, l fallocate's mode.
 _SIGNATURES = {
     "open": "som",
     "openat": "Fsom",
@@ -67,7 +69,7 @@ _SIGNATURES = {
     "dup": "f",
     "dup2": "ff",
     "fstat": "fp",
-    "newfstatat": "Fspm",
+    "newfstatat": "Fspa",
     "stat": "sp",
     "access": "su",
     "faccessat": "Fsu",
@@ -236,6 +238,8 @@ def _argument(kind: str, value: int, file: str | None, call: _Call, paths: _Path
             return f"POSIX_FADV_{_ADVICE[value]}" if value < len(_ADVICE) else str(value)
         case "w":
             return _WHENCE[value] if value < len(_WHENCE) else str(value)
+        case "a":
+            return _flags(value & 0xFFFFFFFF, _AT, [])
         case "l":
             return _flags(value & 0xFFFFFFFF, _FALLOCATE, [])
         case _:
