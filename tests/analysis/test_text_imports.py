@@ -363,6 +363,44 @@ def test_a_table_of_strace_with_other_columns_is_refused(tmp_path):
         lab.read_strace(log)
 
 
+def test_quotes_in_the_path_of_a_descriptor_begin_no_string(tmp_path):
+    log = tmp_path / "log"
+    log.write_text(
+        '7 pread64(3</x/a \\"b>,  <unfinished ...>\n'
+        '8 write(4, "\\"<unfinished ...>", 3) = 3\n'
+        '7 <... pread64 resumed>"ab", 10, 0) = 2\n'
+    )
+    table = lab.read_strace(log).table()
+    assert [(row["syscall"], row["args"]) for row in table] == [
+        ("write", '4, "\\"<unfinished ...>", 3'),
+        ("pread64", '3</x/a \\"b>, "ab", 10, 0'),
+    ]
+
+
+def test_a_mode_that_umask_returns_is_octal(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("umask(027) = 022\numask(0) = 0\nread(3) = 10\nbrk(NULL) = 0x10\n")
+    assert lab.read_strace(log).table()["ret"].values.tolist() == [0o22, 0, 10, 0x10]
+
+
+def test_calls_of_another_mode_have_a_table_of_their_own(tmp_path):
+    """strace -C of a program that makes calls of 32 bits, too, or of nothing else."""
+    head = "% time     seconds  usecs/call     calls    errors syscall\n------ ----------- ---------\n"
+    own = f"{head}  0.00    0.000000           0        30         1 read\n100.00    0.000000           0 30 1 total\n"
+    other = "System call usage summary for 32 bit mode:\n"
+    other += f"{head}  0.00    0.000000           0         5           read\n100.00    0.000000           0 5 total\n"
+    for text, calls in (
+        (own, {"read": 30}),
+        (own + other, {"read": 30, "read [32 bit]": 5}),
+        (other, {"read [32 bit]": 5}),
+    ):
+        log = tmp_path / "log"
+        log.write_text(f"close(1) = 0\n{text}")
+        found = lab.read_strace(log)
+        assert {row["syscall"]: row["calls"] for row in found.summary()} == calls
+        assert list(found.table()["syscall"]) == ["close"]
+
+
 def test_what_ends_among_lost_events_has_the_time_of_no_other(tmp_path):
     text = tmp_path / "trace"
     text.write_text(

@@ -88,6 +88,8 @@ bool in_string(std::string_view text, std::size_t from, std::size_t at) {
             ++i;
         } else if (text[i] == '"') {
             quoted = !quoted;
+        } else if (const std::size_t length = quoted || text[i] != '<' ? 0 : annotation(text, i); length != 0) {
+            i += length - 1;  // a path may have quotes
         }
     }
     return quoted;
@@ -136,6 +138,9 @@ std::optional<std::int32_t> leading_number(std::string_view text, std::string_vi
     return value;
 }
 
+// Before a table of -C that is not of the machine's own calls: "32 bit mode:".
+constexpr std::string_view kSummaryOf = "System call usage summary for ";
+
 class StraceLog {
   public:
     StraceLog(const std::string& source, OnError on_error) : source_(source), on_error_(on_error) {}
@@ -144,7 +149,7 @@ class StraceLog {
         Lines lines(text);
         while (lines.next()) {
             const auto here = lines.line();
-            if (here.starts_with("% time")) {
+            if (here.starts_with("% time") || here.starts_with(kSummaryOf)) {
                 break;  // the table of -C
             }
             if (!whole_line(here)) {
@@ -465,7 +470,8 @@ class StraceLog {
             }
             ret = static_cast<std::int64_t>(value);
         } else if (!text.starts_with('?')) {
-            if (std::from_chars(text.data(), text.data() + text.size(), ret).ec != std::errc()) {
+            const int base = text.starts_with('0') ? 8 : 10;  // umask(2) returns a mode: "022"
+            if (std::from_chars(text.data(), text.data() + text.size(), ret, base).ec != std::errc()) {
                 return false;
             }
         }
@@ -549,10 +555,17 @@ Table read_strace_summary(std::string_view text, const std::string& source) {
     std::vector<std::uint64_t> errors;
     std::vector<std::int32_t> name;
     auto names = std::make_shared<StringPool>();
-    Lines lines(text, line_with(text, "% time"));
+    Lines lines(text, std::min(line_with(text, "% time"), line_with(text, kSummaryOf)));
+    std::string mode;
+    bool inside = false;
     while (lines.next()) {
         auto line = trim(lines.line());
-        if (line.empty() || line.front() == '-') {
+        if (line.starts_with(kSummaryOf)) {
+            line.remove_prefix(kSummaryOf.size());
+            mode = " [" + std::string(line.substr(0, line.find(" mode"))) + "]";
+        }
+        inside = inside || line.starts_with("% time");
+        if (!inside || line.empty() || line.front() == '-') {
             continue;
         }
         std::vector<std::string_view> words;
@@ -569,8 +582,9 @@ Table read_strace_summary(std::string_view text, const std::string& source) {
             }
             continue;
         }
-        if (!words.empty() && words.back() == "total") {
-            break;
+        if (words.back() == "total") {
+            inside = false;  // another table may follow
+            continue;
         }
         // The column of errors is empty where there are none.
         double numbers[5] = {};
@@ -588,7 +602,7 @@ Table read_strace_summary(std::string_view text, const std::string& source) {
         each.push_back(numbers[2]);
         calls.push_back(static_cast<std::uint64_t>(numbers[3]));
         errors.push_back(has_errors ? static_cast<std::uint64_t>(numbers[4]) : 0);
-        name.push_back(names->intern(printable(words.back())));
+        name.push_back(names->intern(printable(words.back()) + mode));
     }
     std::vector<Column> columns;
     columns.emplace_back("percent_time", std::move(percent), "%");
