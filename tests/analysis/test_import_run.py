@@ -573,12 +573,21 @@ def test_what_was_in_flight_as_the_recording_began_or_ended_is_in_the_depth(tmp_
     assert run.block(start=25).queue_depth()["depth"].codes.tolist() == [1, 0, 1]
 
 
-@pytest.mark.parametrize("lost", ["CPU:0 [LOST 3 EVENTS]", "CPU:0 [EVENTS DROPPED]"])
-def test_the_other_end_of_a_request_may_be_among_what_was_lost(lost: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("lost", "count"),
+    [
+        ("CPU:0 [LOST 3 EVENTS]", 3),
+        ("CPU:0 [LOST EVENTS]", 1),
+        ("CPU:0 [EVENTS DROPPED]", 1),
+        ("CPU:0 [3 EVENTS DROPPED]", 3),
+    ],
+)
+def test_the_other_end_of_a_request_may_be_among_what_was_lost(lost: str, count: int, tmp_path: Path) -> None:
     source = tmp_path / "text"
     lived(tmp_path / "whole", *HALVES)
     source.write_text(f"{lost}\n" + (tmp_path / "whole/text").read_text())
     run = lab.import_run(source, directory=tmp_path / "lost")
+    assert run.options["imported"]["lost_events"] == count
     depth = run.block().queue_depth()
     assert depth_title(run) == "Queue depth\nleft out: 1 without completion and 2 without issue in the recording"
     assert depth["depth"].codes.tolist() == [1, 0]
@@ -709,6 +718,22 @@ def test_the_parts_of_a_bio_were_queued_with_it(driver: str, tmp_path: Path) -> 
     ]
     latency = run.block().latency()
     assert (latency["count"]["Q2Q"], latency["average"]["Q2Q"], latency["count"]["Q2C"]) == (1, 89, 3)
+
+
+def test_what_a_text_has_of_one_microsecond_keeps_its_order(tmp_path: Path) -> None:
+    """Whichever CPU saw it: a request is not completed before it is issued."""
+    lines = [
+        "x 1 [003] 1.000001: block:block_rq_issue: 8,0 W 4096 () 64 + 8 [x]",
+        "x 1 [001] 1.000001: block:block_rq_complete: 8,0 W () 64 + 8 [0]",
+        "x 1 [000] 1.000001: block:block_rq_issue: 8,0 W 4096 () 64 + 8 [x]",
+        "x 1 [001] 1.000002: block:block_rq_complete: 8,0 W () 64 + 8 [0]",
+    ]
+    run = lab.import_run(written(tmp_path / "text", lines), directory=tmp_path / "run")
+    second = 10**9
+    assert spans(requests(run), "issued", "completed") == [
+        (second + 1000, second + 1001),
+        (second + 1002, second + 2000),
+    ]
 
 
 @pytest.mark.parametrize("driver", ["dm", "md"])

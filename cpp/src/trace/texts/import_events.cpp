@@ -181,7 +181,7 @@ class EventText {
                text.starts_with("version = ") || (text.starts_with("CPU ") && text.ends_with(" is empty"));
     }
 
-    // "CPU:1 [LOST 5 EVENTS]" of ftrace, "CPU:1 [EVENTS DROPPED]" of trace-cmd.
+    // "CPU:1 [LOST 5 EVENTS]" of ftrace, "CPU:1 [5 EVENTS DROPPED]" of trace-cmd.
     bool lost_line(std::string_view text) {
         std::uint32_t cpu = 0;
         const auto bracket = text.find('[');
@@ -193,10 +193,11 @@ class EventText {
         std::uint64_t count = 0;
         if (inside.starts_with("LOST ")) {
             inside.remove_prefix(5);
-            if (!parse(inside.substr(0, inside.find(' ')), count)) {
-                return false;
-            }
-        } else if (!inside.starts_with("EVENTS DROPPED") && !inside.ends_with("EVENTS DROPPED]")) {
+        } else if (!inside.ends_with("EVENTS DROPPED]")) {
+            return false;
+        }
+        // Of how many, both say only where they know.
+        if (!inside.starts_with("EVENTS") && !parse(inside.substr(0, inside.find(' ')), count)) {
             return false;
         }
         import_.lost(cpu, count);
@@ -302,6 +303,7 @@ class EventText {
         if (!is_name(name) || (!system.empty() && !is_name(system))) {
             return false;
         }
+        time = in_order(cpu, time);
         if (const auto shape = system.empty() || system == "block" ? block_shape(name) : std::nullopt) {
             BlockEvent event;
             if (!parse_block_event(*shape, text, event)) {
@@ -313,6 +315,18 @@ class EventText {
         }
         import_.recording.add_task(pid, comm);
         return true;
+    }
+
+    // Of one microsecond the lines have the order, which a recording has by its CPUs: who would go first is a ns later.
+    std::uint64_t in_order(std::uint32_t cpu, std::uint64_t time) {
+        if (time > given_ || time < told_) {
+            given_ = time;
+        } else if (cpu < last_cpu_) {
+            ++given_;
+        }
+        told_ = time;
+        last_cpu_ = cpu;
+        return given_;
     }
 
     static bool is_name(std::string_view text) {
@@ -352,6 +366,9 @@ class EventText {
     };
 
     Import& import_;
+    std::uint64_t told_ = 0;  // time of the last line, and what it became
+    std::uint64_t given_ = 0;
+    std::uint32_t last_cpu_ = 0;
     std::string key_;
     std::map<std::string, Other> others_;
 };
