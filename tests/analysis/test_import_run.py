@@ -736,6 +736,14 @@ def test_what_a_text_has_of_one_microsecond_keeps_its_order(tmp_path: Path) -> N
     ]
 
 
+def test_bios_of_one_microsecond_were_each_queued(tmp_path: Path) -> None:
+    """A text without --ns or -t has no finer times."""
+    bios = [(1000 * time, "Q", 1, sector, 8) for time, sector in ((1, 0), (1, 64), (1, 128), (7, 192))]
+    _, run = lived(tmp_path, *bios)
+    latency = run.block().latency()
+    assert (latency["count"]["Q2Q"], latency["average"]["Q2Q"]) == (3, 2000)
+
+
 @pytest.mark.parametrize("driver", ["dm", "md"])
 def test_a_bio_that_is_sent_on_piece_by_piece_ends_with_its_last(driver: str, tmp_path: Path) -> None:
     """As dm does since 5.18, which tells the place of the remainder twice, and md, whose pieces end as well."""

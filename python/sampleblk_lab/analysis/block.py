@@ -111,10 +111,13 @@ class Block:
         return Table.of(columns, units=units, metadata=self._table.metadata, key="step")
 
     def _gaps(self) -> NDArray[Any]:
-        # The parts of a bio that was split were queued once, by one task.
         names = ("device", "queued", "pid")
-        device, queued, _ = np.unique([self._table[name].codes.astype(np.int64) for name in names], axis=1)
-        parts = [np.diff(queued[(device == one) & (queued > 0)]) for one in np.unique(device)]
+        rows = np.array([self._table[name].codes.astype(np.int64) for name in names])
+        # The parts of a bio that was split were queued once, by one task. Else such rows are bios of one microsecond.
+        if self._table.metadata.get("splits", "0") != "0":
+            rows = np.unique(rows, axis=1)
+        device, queued, _ = rows
+        parts = [np.diff(np.sort(queued[(device == one) & (queued > 0)])) for one in np.unique(device)]
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
     def queue_depth(self, device: str | None = None) -> Table:
