@@ -329,7 +329,7 @@ def calls_of(*calls: tuple[str, list[int], int], pids: int | list[int] = 7) -> l
     return lab.Table.of(columns, units={"time": "ns", "duration": "ns"})
 
 
-APPEND, CLOEXEC, RWF_APPEND, OWN, DUP_CLOEXEC, SETFD = 0o2000, 0o2000000, 0x10, 2**64 - 1, 1030, 2
+APPEND, CLOEXEC, RWF_APPEND, OWN, DUP_CLOEXEC, SETFD, SETFL = 0o2000, 0o2000000, 0x10, 2**64 - 1, 1030, 2, 4
 
 
 @pytest.mark.parametrize(
@@ -341,6 +341,16 @@ APPEND, CLOEXEC, RWF_APPEND, OWN, DUP_CLOEXEC, SETFD = 0o2000, 0o2000000, 0x10, 
             [("open", [0, APPEND], 3), ("lseek", [3], 8), ("read", [3], 1), ("pwrite64", [3, 0, 5, 6], 5)],
             [8, 6],
             [1, 0],
+        ),
+        # It may be told to append later, or no more, by any descriptor of it.
+        (
+            [
+                *(("creat", [0], 3), ("dup", [3], 4), ("fcntl", [4, SETFL, APPEND], 0), ("write", [3], 4)),
+                *(("lseek", [3], 0), ("write", [3], 4), ("fcntl", [3, SETFL, 0], 0), ("lseek", [3], 8)),
+                ("write", [4], 4),
+            ],
+            [0, 0, 8],
+            [0, 0, 1],
         ),
         # The flags of openat2 are in the caller's memory, and may have O_APPEND.
         ([("openat2", [0, 0, 0], 3), ("read", [3], 9), ("write", [3], 4), ("read", [3], 1)], [0, 9, 13], [1, 0, 0]),

@@ -41,6 +41,7 @@ struct Position {
     }
 };
 
+constexpr std::uint64_t kSetFlags = 4;      // F_SETFL of fcntl (include/uapi/asm-generic/fcntl.h)
 constexpr std::uint64_t kRwfAppend = 0x10;  // of pwritev2 (include/uapi/linux/fs.h)
 // As preadv2's and pwritev2's offset: the file's own.
 constexpr std::uint64_t kOwnOffset = UINT64_MAX;
@@ -180,6 +181,8 @@ Table offset_table(const Table& calls) {
         if (call.kind != DescriptorCall::none) {
             if (Descriptors<Position>::duplicates(call)) {
                 (void)position();  // what it is the duplicate of
+            } else if (call.kind == DescriptorCall::fcntl && call.arg1 == kSetFlags) {
+                position().appends = (call.arg2 & kOpenAppend) != 0;
             }
             descriptors.follow(row, task, call, [](const Position&) {});
             continue;
