@@ -64,12 +64,14 @@ def test_hist_keys_of_every_kind():
         with Path("/dev/null").open("wb", buffering=0) as null:
             for _ in range(10):
                 null.write(bytes(4096))
+            null.write(bytes(4097))
         calls, written = command.table(), sizes.table()
     assert "sys_write" in set(calls["id"])
     assert any("python" in str(name) for name in calls["common_pid"])
     at = written["ret"].codes.tolist().index(4096)
     assert written["hitcount"].codes[at] >= 10
     assert written["ret_sum"].codes[at] >= 10 * 4096
+    assert 8192 in written["ret"].codes.tolist()  # where the bucket ends
 
 
 @needs_histograms

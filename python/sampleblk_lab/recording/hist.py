@@ -122,8 +122,8 @@ def parse_hist(text: str, source: str = "hist") -> Table:
 
     Returns:
         A column a key, then ``hitcount`` and the sums (``…_sum`` where the field is also a key).
-        Keys in log2 or buckets are the bucket's lower end; commands
-        and symbols are strings with their number beside them (``…_number``, ``…_address``); stacks are
+        Keys in buckets are the bucket's lower end, those in log2 its upper end, as the kernel rounds: 2049 to 4096 are
+        4096. Commands and symbols are strings with their number beside them (``…_number``, ``…_address``); stacks are
         ``"outer;inner"``. The metadata has hits, entries and dropped.
 
     Raises:
