@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
@@ -285,6 +286,21 @@ def test_strace_lines():
     assert 'openat(AT_FDCWD, "/nonexistent", O_RDONLY) = -1 ENOENT <' in openat
     assert any("close(3</lib/x86_64-linux-gnu/libc.so.6>)" in line for line in lines)
     assert any("fadvise64(" in line and "POSIX_FADV_SEQUENTIAL" in line for line in lines)
+
+
+@pytest.mark.parametrize("kernel", ["5.10", "6.1", "6.12", "7.2"])
+def test_an_outline_is_of_a_call_that_goes_down_to_its_target(kernel):
+    """The journal's thread submits what the longer fsync waits for."""
+    graph = lab.open_run(DATA / "trace" / f"{kernel}-fsync.dat").graph()
+    table = graph.table()
+    rows = range(len(table))
+    root_of = list(itertools.accumulate(rows, lambda root, row: row if table["parent"].codes[row] < 0 else root))
+    hits = [root_of[row] for row in rows if str(table["function"].values[row]).startswith("submit_bio")]
+    longest = max(set(hits), key=lambda root: table["duration"].codes[root])
+    outline = graph.outline("submit_bio*")
+    assert outline.target_calls == hits.count(longest) > 0
+    assert f"→ {table['function'].values[longest]}" in outline.text()
+    assert "→ __x64_sys_fsync" in graph.outline("nothing_has_this_name").text()
 
 
 def test_strace_lines_have_the_flags_of_newfstatat():

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,7 +96,8 @@ class Graph:
         """The longest call down to a function of interest: the path there in full, what lies beside it summed up.
 
         Args:
-            target: Glob of the functions to go down to, such as ``"sampleblk_queue_rq*"``.
+            target: Glob of the functions to go down to, such as ``"sampleblk_queue_rq*"``; where no call goes there,
+                the outline is the longest one's.
 
         Raises:
             InputError: No call was recorded.
@@ -104,6 +106,11 @@ class Graph:
         if not len(table):
             raise InputError("an outline of no calls", expected="a recording with calls of the function")
         roots = np.flatnonzero(table["parent"].codes == -1)
+        words = table["function"].categories or []
+        wanted = [code for code, name in enumerate(words) if fnmatch.fnmatchcase(name, target)]
+        # A root's calls are the rows up to the next root.
+        places = np.searchsorted(roots, np.flatnonzero(np.isin(table["function"].codes, wanted)), side="right") - 1
+        roots = roots[np.unique(places)] if len(places) else roots
         longest = int(roots[int(np.argmax(table["duration"].codes[roots]))])
         return CallOutline(table, longest, target, self.modules)
 

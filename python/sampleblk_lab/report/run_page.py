@@ -402,7 +402,7 @@ def _measurements(sections: _Sections, measured: list[dict[str, Any]]) -> None:
 
 
 def longest_call(run: Run, target: str) -> CallOutline | None:
-    """The longest recorded call, down to the first one of `target` below it; None where there is none."""
+    """The longest recorded call down to one of `target`, else the longest; None where there is none."""
     graph = run.graph()
     return graph.outline(target) if len(graph) else None
 
@@ -412,7 +412,8 @@ def _calls(sections: _Sections, run: Run, target: str) -> None:
     if outline is None:
         return
     reached = f" The path to the first of {outline.target_calls} calls of {target}" if outline.target_calls else ""
-    note = f"The longest call, of {outline.calls:,} recorded below it.{reached}{' is unfolded.' if reached else ''}"
+    which = f"The longest call down to {target}" if reached else "The longest call"
+    note = f"{which}, of {outline.calls:,} recorded below it.{reached}{' is unfolded.' if reached else ''}"
     sections.page.add_outline("Call tree", outline, sections.note("Call tree") or note)
     note = "with the most time of their own."
     sections.view("Functions", lambda: run.graph().aggregate(), note, most=_FUNCTIONS, bar="self")
