@@ -266,6 +266,20 @@ def test_following_events_as_they_come():
     assert times == sorted(times)
 
 
+def test_events_that_are_enabled_while_one_follows_are_followed():
+    with lab.Session() as session:
+        session.pids(os.getpid())
+        session.enable(["syscalls:sys_enter_getppid"])
+        events = session.follow()
+        os.getppid()
+        seen = [next(events)["event"]]
+        session.enable(["syscalls:sys_enter_getpgid"])
+        os.getpgid(0)
+        os.getppid()
+        seen += [next(events)["event"]]
+    assert seen == ["sys_enter_getppid", "sys_enter_getpgid"]
+
+
 def test_a_flight_recorder_keeps_the_end():
     with lab.record(syscalls=["write"], keep="64K") as rec, Path("/dev/null").open("wb", buffering=0) as null:
         for size in range(1, 6000):

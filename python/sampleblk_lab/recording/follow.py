@@ -63,6 +63,7 @@ def follow(session: Session, idle: float) -> Generator[dict[str, Any], None, Non
     """See :meth:`Session.follow`."""
     root = Path(f"{session.path}/per_cpu")
     cpus = sorted(int(path.name[3:]) for path in root.iterdir() if path.name.startswith("cpu"))
+    enabled = session._times_enabled  # noqa: SLF001
     template = _Template(session, cpus)
     page_size = template.file({}).page_size
     files = {cpu: os.open(f"{root}/cpu{cpu}/trace_pipe_raw", os.O_RDONLY | os.O_NONBLOCK) for cpu in cpus}
@@ -87,6 +88,10 @@ def follow(session: Session, idle: float) -> Generator[dict[str, Any], None, Non
             if not pages:
                 time.sleep(idle)
                 continue
+            if enabled != session._times_enabled:  # noqa: SLF001
+                # Of events that are enabled meanwhile the template has no formats.
+                enabled = session._times_enabled  # noqa: SLF001
+                template = _Template(session, cpus)
             tables = template.file(pages).decode([])
             metadata = next(iter(tables.values())).metadata if tables else {}
             if "gaps" in metadata:
