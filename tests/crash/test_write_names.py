@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Callable
@@ -224,6 +225,26 @@ def test_what_is_missing_is_named(recorded: Path) -> None:
 def test_a_write_that_is_not_there_is_refused(log: crash.Log) -> None:
     with pytest.raises(InputError, match="write 99999"):
         log.names(99999)
+
+
+def test_clusters_of_1_kib_blocks_begin_behind_the_boot_block(tmp_path: Path) -> None:
+    # As mkfs.ext4 makes small file systems.
+    image = tmp_path / "base.img"
+    image.touch()
+    os.truncate(image, 32 << 20)
+    tool = find_program("mke2fs")
+    assert tool is not None
+    clusters = ["-b", "1024", "-O", "bigalloc", "-C", "8192"]
+    subprocess.run([tool, "-q", "-F", "-t", "ext4", *clusters, image], check=True)
+    block_bytes, places = _layout(image)
+    chosen = {block: place for block, place in places.items() if place != "inode table" or block % 64 == 0}
+    data = image.read_bytes()
+    (tmp_path / "log").write_bytes(
+        log_writes(*((0, 2 * block, data[block * block_bytes : (block + 1) * block_bytes]) for block in chosen))
+    )
+    names = {block: name for _, block, name in _names(crash.Log(tmp_path / "log", base=image), block_bytes)}
+    assert {block: name for block, name in names.items() if not name.startswith(chosen[block])} == {}
+    assert set(chosen.values()) >= {"superblock", "group descriptors", "block bitmap of group 0", "inode table"}
 
 
 def test_what_is_no_ext4_has_no_names(tmp_path: Path) -> None:

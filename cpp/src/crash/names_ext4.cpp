@@ -228,8 +228,9 @@ class Ext4 final : public NamesOf {
 
     // --- what has its place
 
+    // The first group never has its superblock in the boot block, also where clusters count from that (bigalloc).
     [[nodiscard]] std::uint64_t first_of_group(std::uint64_t group) const {
-        return first_data_block_ + group * blocks_per_group_;
+        return std::max(first_data_block_ + group * blocks_per_group_, super_offset / block_bytes_);
     }
 
     [[nodiscard]] bool has_super(std::uint64_t group) const {
@@ -260,7 +261,7 @@ class Ext4 final : public NamesOf {
     [[nodiscard]] Bytes descriptor(std::uint64_t group) const {
         const std::uint64_t per_block = block_bytes_ / descriptor_bytes_;
         const std::uint64_t at = group / per_block;
-        std::uint64_t block = first_data_block_ + 1 + at;
+        std::uint64_t block = first_of_group(0) + 1 + at;
         if ((incompat_ & incompat_meta_bg) != 0 && at >= first_meta_group_) {
             block = first_of_group(at * per_block) + (has_super(at * per_block) ? 1 : 0);
         }
@@ -786,7 +787,7 @@ class Ext4 final : public NamesOf {
             }
         }
         // The superblock lies in the first block where those are larger than 1 KiB, and the boot sector with it.
-        if (block < first_data_block_) {
+        if (block < first_of_group(0)) {
             return "boot block";
         }
         return claimed_name(block, order);
