@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import contextlib
+import enum
+import math
 import os
 import re
 import shutil
@@ -12,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -369,6 +372,7 @@ def _pytest(folder: Path) -> tuple[int, str]:
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(folder), str(folder)],
         capture_output=True,
         text=True,
+        errors="replace",
         check=False,
         cwd="/",
     )
@@ -441,6 +445,39 @@ def test_a_ready_check_is_written_down_with_all_it_was_given(ext4: crash.Log, tm
     status, said = _pytest(folder)
     assert status == 1, said
     assert "none is gone, of which 0 bytes were acknowledged" in said
+
+
+class _Text(enum.StrEnum):
+    QUERY = "select * from t"
+
+
+def test_odd_names_and_values_are_written_down_as_they_are(ext4: crash.Log, tmp_path: Path) -> None:
+    rows = [(math.inf, np.float64(1.5), None)]
+    check = crash.recovers(
+        "ext4",
+        crash.all_of(
+            crash.promised({"new": {Path("caf\udce9"): (bytearray(b"x"),)}}),
+            crash.sqlite("base", _Text.QUERY, {"new": rows}),
+        ),
+    )
+    [failure] = ext4.explore(check, model=crash.Prefix(), states=2).failures
+    assert "caf\udce9" in str(failure.error)
+    folder = failure.save(tmp_path / "saved")
+    text = (folder / "test_crash_state.py").read_text(encoding="utf-8")
+    assert "# <crash after write 1>: AssertionError: 'new' promised that caf\\udce9 has 1 bytes" in text
+    assert "crash.sqlite('base', 'select * from t', {'new': [(float('inf'), 1.5, None, )]})" in text
+    status, said = _pytest(folder)
+    assert status == 1, said
+    assert "promised that caf" in said
+
+
+def test_what_a_check_says_is_a_comment_whatever_it_is(transfer: crash.Log, tmp_path: Path) -> None:
+    import accounts
+
+    failure = replace(transfer.explore(accounts.same, failures=9).failures[-1], error=ValueError("a\0b\u2028c\rd\te"))
+    text = (failure.save(tmp_path / "saved") / "test_crash_state.py").read_text(encoding="utf-8")
+    compile(text, "saved", "exec")
+    assert "ValueError: a\\x00b\n# c\n# d\te\n" in text
 
 
 def test_what_cannot_be_written_down_is_said(transfer: crash.Log, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import inspect
+import math
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ from sampleblk_lab.crash.files import copy_start
 from sampleblk_lab.crash.log import Log
 from sampleblk_lab.crash.watch import Watched
 from sampleblk_lab.errors import InputError
+from sampleblk_lab.texts import readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,11 +42,13 @@ def save(failure: Failure, folder: str | os.PathLike[str]) -> Path:
     lost, torn = state.lost, state.torn
     whole = f"log.state({state.submitted})"
     missing = f"log.state({state.submitted}, lost={lost}{f', torn={torn}' if torn else ''})" if lost or torn else whole
+    # Whatever a check has said: Python reads no NUL, and nothing that is not UTF-8.
+    said = [readable(line, keep="\t") for line in failure.text().splitlines()]
     # The size: zeros after the base's end are part of the disk.
     given = f"size_bytes={log.size_bytes}, flush={log.flush}, fua={log.fua}"
     text = "\n".join(
         [
-            *(f"# {line}".rstrip() for line in failure.text().splitlines()),
+            *(f"# {line}".rstrip() for line in said),
             *([f"# Found in a VM: {failure.command()}"] if failure.kernel else []),
             "from pathlib import Path",
             "",
@@ -83,7 +87,7 @@ def save(failure: Failure, folder: str | os.PathLike[str]) -> Path:
     for name, source in program.copies.items():
         shutil.copyfile(source, target / name)
     pack(log, target)
-    (target / TEST).write_text(text)
+    (target / TEST).write_text(text, encoding="utf-8")
     return target
 
 
@@ -158,8 +162,14 @@ class _Program:
         if isinstance(value, Watched):
             given = [f"{name}={self.expression(each)}" for name, each in vars(value).items()]
             return f"crash.Watched({', '.join(given)})"
-        if value is None or isinstance(value, str | bytes | bool | int | float):
-            return repr(value)
+        if isinstance(value, Path):
+            return f"Path({str(value)!r})"
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"float('{value}')"
+        kind: Any
+        for kind in (type(None), bool, int, float, str, bytes, bytearray):
+            if isinstance(value, kind):
+                return str(kind.__repr__(value))  # not that of a class of its own, such as an enum's or numpy's
         raise InputError(
             f"{value!r} in a check", expected="numbers, text, bytes, lists, tuples, dictionaries, functions"
         )

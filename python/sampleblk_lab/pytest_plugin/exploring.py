@@ -11,6 +11,7 @@ import pytest
 
 from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.pytest_plugin import NOT_JUDGED
+from sampleblk_lab.texts import utf8
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -127,7 +128,7 @@ class Exploring:
         except InputError as error:
             # Its recording is worth keeping all the same.
             keep(failure.reduced.log, folder)
-            (folder / "failure.txt").write_text(failure.text() + "\n")
+            (folder / "failure.txt").write_text(utf8(failure.text()) + "\n", encoding="utf-8")
             return "", f"kept in {place} of the run directories, without a test of its own: {error}"
         return folder.name, f"reproduce it with pytest on {place} of the run directories"
 
