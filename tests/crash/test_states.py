@@ -466,8 +466,20 @@ def test_whatever_a_check_does_to_the_image_is_undone(tmp_path: Path, ops: list[
                 file.seek(rng.randrange(300 * SECTOR))
                 file.write(rng.randbytes(700))
             file.truncate(rng.choice([100 * SECTOR, 300 * SECTOR, 400 * SECTOR]))
+        # As who replaces a file by a rename, or moves it away.
+        if (other := rng.choice(["", "removed", "replaced", "a link"])) != "":
+            (tmp_path / "image").unlink()
+        if other == "replaced":
+            (tmp_path / "image").write_bytes(b"other")
+        elif other == "a link":
+            (tmp_path / "image").symlink_to("base")
         image.restore()
         assert (tmp_path / "image").read_bytes() == before
+        again = core.CrashImage(log.native, str(tmp_path / "again"), str(tmp_path / "base"), 300 * SECTOR)
+        again.take(state.native)
+        again.write()
+        assert (tmp_path / "again").read_bytes() == before
+        assert (tmp_path / "base").read_bytes() == base
 
 
 @_HYPOTHESIS

@@ -298,11 +298,18 @@ std::size_t Image::write() {
 std::size_t Image::restore() {
     need_file();
     struct stat about{};
+    struct stat named{};
     if (::fstat(fd_.get(), &about) != 0) {
         throw_errno("fstat", path_);
     }
-    if (static_cast<std::uint64_t>(about.st_size) != bytes_ &&
-        ::ftruncate(fd_.get(), static_cast<off_t>(bytes_)) != 0) {
+    if (::stat(path_.c_str(), &named) != 0 || named.st_dev != about.st_dev || named.st_ino != about.st_ino) {
+        // It was removed, or another file put in its place, which no state would come to.
+        if (::unlink(path_.c_str()) != 0 && errno != ENOENT) {
+            throw_errno("unlink", path_);
+        }
+        make_file();
+    } else if (static_cast<std::uint64_t>(about.st_size) != bytes_ &&
+               ::ftruncate(fd_.get(), static_cast<off_t>(bytes_)) != 0) {
         throw_errno("ftruncate", path_);
     }
     std::size_t changed = 0;

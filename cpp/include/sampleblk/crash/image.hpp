@@ -45,7 +45,8 @@ class Image {
     [[nodiscard]] std::vector<Part> parts() const;
     // Writes it to the file; returns the sectors that were written.
     std::size_t write();
-    // Undoes what others did to the file since write(): all of it is compared. Returns the sectors that had changed.
+    // Undoes what others did to the file since write(): all of it is compared, and it is made anew where it is another
+    // one. Returns the sectors that had changed.
     std::size_t restore();
 
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
