@@ -112,3 +112,10 @@ def test_what_a_crash_may_undo_is_not_promised(ran: tuple[Path, dict[str, list[d
 def test_a_rule_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="rule 'zfs'"):
         ace.run(tmp_path, lambda _: None, [], rule="zfs")
+
+
+def test_a_workload_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    chosen = ace.workloads()[:2] * 2
+    ace.prepare(tmp_path, chosen)
+    with pytest.raises(InputError, match="'create A/new; sync' is there twice"):
+        ace.run(tmp_path, lambda _: None, chosen)

@@ -183,14 +183,18 @@ def run(
     Args:
         mount: Where :func:`prepare` made their files.
         mark: Such as :meth:`Device.mark`.
-        chosen: The same as were prepared.
+        chosen: The same as were prepared, each once.
         rule: Whose promises: ``"posix"`` or ``"ext4"``.
 
     Raises:
-        InputError: Another rule.
+        InputError: Another rule; a workload twice.
     """
     if rule not in RULES:
         raise InputError(f"rule {rule!r}", expected=" or ".join(RULES))
+    # A mark has one workload: of the second one with it, everything would be asked from the first one on.
+    names = [workload.name for workload in chosen]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise InputError(f"the workload {twice[0]!r} is there twice", expected="each once")
     promises = {}
     for index, workload in enumerate(chosen):
         folder = Path(mount) / _folder(index)
