@@ -657,6 +657,14 @@ def test_a_comparison_says_which_repeats_are_missing(tmp_path: Path) -> None:
     assert "2 repeats are missing (2 error) of fs=xfs" in made.report(tmp_path / "page.html").read_text()
 
 
+def test_a_comparison_says_that_a_trial_returned_no_number(tmp_path: Path) -> None:
+    def measured(fs: str, repeat: int) -> dict[str, float | None]:
+        return {"time": None if fs == "xfs" and repeat == 3 else 10.0 + repeat}
+
+    [row] = lab.sweep(measured, fs=["ext4", "xfs"], repeat=7, folder=tmp_path).compare("fs")
+    assert row.refused == "some trials did not return a number as 'time'"
+
+
 def test_a_comparison_says_that_one_side_ran_alone(tmp_path: Path) -> None:
     made = lab.sweep(
         lambda a, repeat: a + repeat / 100, a=[1, 2], repeat=6, exclusive=lambda a: a == 2, folder=tmp_path

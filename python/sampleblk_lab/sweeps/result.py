@@ -491,9 +491,9 @@ def _compared(
             "had their hosts to themselves" if one == {True} else "may have had others beside them" for one in alone
         ]
         notes.append("; ".join(f"the repeats of {label} {said}" for label, said in zip(labels, told, strict=True)))
-    samples = [[row[metric] for row in side] for side in (old, new)]
-    if any(value is None for side in samples for value in side):
-        return sets.Row(name, metric, None, f"some trials did not return {metric!r}")
+    samples = [store.numbers(side, metric) for side in (old, new)]
+    if any(len(found) < len(side) for found, side in zip(samples, (old, new), strict=True)):
+        return sets.Row(name, metric, None, f"some trials did not return a number as {metric!r}")
     try:
         made = compare(*samples, better=better, confidence=confidence, notes=notes, names=labels, in_order=False)
     except InputError as error:
