@@ -550,6 +550,8 @@ def test_a_check_that_returns_false_has_failed(log: crash.Log) -> None:
     [
         (lambda *_: subprocess.call(["false"]), r"the check returned 1 \(expected nothing, True or False"),
         (lambda *_: subprocess.run(["false"], check=False), "had exit status 1"),
+        (lambda *_: (np.arange(3) != 1).sum(), "the check returned (np.int64\\()?2"),
+        (lambda *_: 0.5, "the check returned 0.5"),
     ],
 )
 def test_a_command_that_failed_and_is_returned_has_not_passed(check: Any, said: str, log: crash.Log) -> None:

@@ -113,7 +113,7 @@ def ask(check: Callable[..., object], *asked: Any) -> None:
         raise AssertionError(f"the check {getattr(check, '__name__', check)!s} returned False")
     if isinstance(said, subprocess.CompletedProcess) and said.returncode:
         raise AssertionError(f"{said.args} had exit status {said.returncode}")
-    if isinstance(said, int) and not isinstance(said, bool) and said:
+    if isinstance(said, (int, float, np.number)) and not isinstance(said, bool) and said:
         raise InputError(
             f"the check returned {said!r}",
             expected="nothing, True or False; or raise, as subprocess.run(check=True) does",
