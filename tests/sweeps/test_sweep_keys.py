@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -16,7 +17,9 @@ import pytest
 
 import sampleblk_lab as lab
 from sampleblk_lab.kernels import Kernel
-from sampleblk_lab.sweeps import identity, trial
+from sampleblk_lab.sweeps import host, identity, trial
+from sampleblk_lab.sweeps.claim import Claim
+from sampleblk_lab.sweeps.work import Outcome, Work
 
 
 def of_source(source: str, name: str = "f") -> str:
@@ -367,3 +370,19 @@ def test_the_modules_of_a_kernel_of_ones_own_count(tmp_path: Path, monkeypatch: 
     assert found() == before
     module.write_bytes(b"after!")
     assert found() != before
+
+
+def test_a_kernel_that_was_built_anew_between_two_sweeps_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is remembered of this host's kernels and driver is one sweep's: its process may run many."""
+    monkeypatch.setattr(
+        "sampleblk_lab.kernels.resolve", lambda *_, **__: Kernel("6.12.0-mine", tmp_path / "vmlinux", None, None)
+    )
+    # The trial itself needs no VM here.
+    monkeypatch.setattr("sampleblk_lab.sweeps.host._waited_for", lambda *_: Outcome())
+    for number, image in enumerate((b"image", b"another")):
+        (tmp_path / "vmlinux").write_bytes(image)
+        machine, _ = trial.Machines(trial.Shape(driver=False), download=False).of("mine")
+        work = Work(f"sweep {number}", "key", b"", {}, [], machine, "mine", None, Claim())
+        assert host.execute(pickle.dumps(work)).message == ""

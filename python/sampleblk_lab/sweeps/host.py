@@ -48,8 +48,9 @@ def _host() -> dict[str, Any]:
     }
 
 
-@functools.cache
-def _machines(shape: Shape) -> Machines:
+# Of a sweep: a worker, or a notebook, outlives many, and the driver and a user's own kernel may change between two.
+@functools.lru_cache(maxsize=8)
+def _machines(_sweep: str, shape: Shape) -> Machines:
     return Machines(shape, download=True)
 
 
@@ -60,7 +61,7 @@ def _prepared(work: Work) -> str:
     wanted = work.machine
     shape = Shape(wanted["cpus"], wanted["memory_mib"], wanted["accel"], wanted["driver"] is not None)
     with _preparing:
-        found, _ = _machines(shape).of(work.kernel)
+        found, _ = _machines(work.sweep, shape).of(work.kernel)
     assert found is not None
     for part, name in _PARTS.items():
         if found.get(part) != wanted.get(part):
