@@ -690,6 +690,12 @@ def test_o_sync_commits_names_where_fsync_does(watch: Watch) -> None:
     assert watch.said() == ""
 
 
+def test_what_writes_nothing_through_o_sync_promises_nothing(watch: Watch) -> None:
+    watch(lambda: os.write(os.open("new", os.O_WRONLY | os.O_CREAT | os.O_SYNC), b""))
+    (watch.left / "new").unlink()
+    assert watch.said() == ""
+
+
 def test_direct_writes_are_made_as_the_program_makes_them(watch: Watch) -> None:
     def write() -> None:
         memory = mmap.mmap(-1, 2 * PAGE)

@@ -302,6 +302,8 @@ class _Watcher:
         finally:
             os.close(descriptor)
         self._last.pop(call.thread, None)  # it has ended
+        if not count:
+            return None, 0  # what writes nothing syncs nothing
         event["pieces"] = {file: _pieces(b"".join(data)[:count], first)}
         if names is not None:
             event.update(names=names, until=self._changed_last(file, where, status))
