@@ -2,9 +2,11 @@
 """The command line, as its users meet it."""
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -220,6 +222,28 @@ def test_bash_completes_commands_and_options() -> None:
             ["bash", "-c", script + ask.format(typed, len(typed.split()))], capture_output=True, text=True, check=True
         )
         assert done.stdout.split() == [expected]
+
+
+def test_bash_completes_files_with_blanks_and_takes_no_folder_for_a_command(tmp_path: Path) -> None:
+    (tmp_path / "my job.fio").touch()
+    (tmp_path / "doctor").mkdir()
+    (tmp_path / "script").write_text(_completion("bash"))
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        os.execvp("bash", ["bash", "--norc", "-i"])
+    os.write(terminal, b". ./script\n")
+    for typed in ("run my", "doct"):  # and then what prints the words of the line
+        os.write(terminal, f"sampleblk-lab {typed}\t\x01printf '<%s>' \x05\n".encode())
+    os.write(terminal, b"exit\n")
+    said = b""
+    with contextlib.suppress(OSError):  # its end
+        while part := os.read(terminal, 4096):
+            said += part
+    os.close(terminal)
+    os.waitpid(pid, 0)
+    assert b"<sampleblk-lab><run><my job.fio>" in said
+    assert b"<sampleblk-lab><doctor>" in said
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 from importlib import import_module
 
+# Files are readline's own to complete (-o default), which knows of blanks and quotes.
 _BASH = """\
 # sampleblk-lab completion bash > ~/.local/share/bash-completion/completions/sampleblk-lab
 _sampleblk_lab() {{
@@ -20,9 +21,8 @@ _sampleblk_lab() {{
         esac
     fi
     COMPREPLY=($(compgen -W "$words" -- "$word"))
-    [ -n "${{COMPREPLY[0]}}" ] || COMPREPLY=($(compgen -f -- "$word"))
 }}
-complete -o filenames -F _sampleblk_lab sampleblk-lab
+complete -o default -F _sampleblk_lab sampleblk-lab
 """
 
 # In a file of $fpath its body is the first completion itself; sourced, it has to be made known.
