@@ -103,3 +103,13 @@ def test_a_cache_that_cannot_be_written_keeps_nothing(machine: Machine, monkeypa
     monkeypatch.setenv("SAMPLEBLK_CACHE", "/sys/kernel/none")
     assert [machine.choose(), machine.choose()] == ["kvm", "kvm"]
     assert machine.probes == 2
+
+
+def test_another_link_to_qemu_makes_it_no_other_one(tmp_path: Path) -> None:
+    program = tmp_path / "qemu"
+    program.write_text("one")
+    first = Qemu(program, (), (10,)).identity
+    (tmp_path / "build-id").hardlink_to(program)  # as perf record -a does
+    assert Qemu(program, (), (10,)).identity == first
+    program.write_text("another")
+    assert Qemu(program, (), (10,)).identity != first

@@ -140,7 +140,7 @@ def test_what_changes_while_a_template_is_made_makes_none(
     with VM(driver=False, memory_mib=512, resident=[file.parent]) as vm:
         assert not vm.restored
         assert vm.run(["cat", str(file)]).stdout == b"new"
-    assert "what it is made of has changed meanwhile" in capsys.readouterr().err
+    assert f"what it is made of has changed meanwhile: {file.parent} " in capsys.readouterr().err
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:

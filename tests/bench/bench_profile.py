@@ -39,7 +39,7 @@ def record(path: Path, seconds: float, *options: str) -> None:
         "    re.sub('[aeiou]+','-','the quick brown fox '*50);os.listdir('/usr/lib');os.stat('/etc/passwd')\n"
     )
     options = options or ("-F", "9999", "-g")
-    command = ["perf", "record", "-q", "-e", "cpu-clock", *options, "-o", str(path), "--"]
+    command = ["perf", "record", "-qN", "-e", "cpu-clock", *options, "-o", str(path), "--"]
     subprocess.run([*command, sys.executable, "-c", job, f"{path}.job"], check=True)
 
 

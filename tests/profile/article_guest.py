@@ -57,7 +57,7 @@ def main() -> None:
             stats["fio"] = profiler.stats
             for number, perf in enumerate(options.perfs):
                 target = f"/tmp/{number}.data"  # not on the share: perf maps its output
-                command = [perf, "record", "-q", "-a", "-g", "-F", str(hz), "-e", "cpu-clock", "-o", target]
+                command = [perf, "record", "-qN", "-a", "-g", "-F", str(hz), "-e", "cpu-clock", "-o", target]
                 subprocess.run([*command, "--", fio, str(short)], check=True, capture_output=True)
                 shutil.copyfile(target, OUT / f"{number}.data")
         # While the driver is loaded: its names are among them.

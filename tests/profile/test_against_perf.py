@@ -38,7 +38,7 @@ def work(tmp_path: Path, seconds: float) -> list[str]:
 @pytest.mark.parametrize("how", ["file", "compressed", "pipe"])
 def test_totals_are_those_of_perf_report(tmp_path, how):
     data = tmp_path / "perf.data"
-    command = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "1999", "-g"]
+    command = ["perf", "record", "-qN", "-e", "cpu-clock", "-F", "1999", "-g"]
     if how == "compressed":
         command += ["-z"]
     if how == "pipe":

@@ -37,7 +37,7 @@ def record(tmp_path: Path, *options: str) -> Path:
     data = tmp_path / "perf.data"
     work = [sys.executable, "-c", WORK, str(tmp_path / "file")]
     done = subprocess.run(
-        ["perf", "record", "-q", *options, "-o", str(data), "--", *work], capture_output=True, text=True, check=False
+        ["perf", "record", "-qN", *options, "-o", str(data), "--", *work], capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
         pytest.skip(f"perf record {' '.join(options)}: {done.stderr.strip()[-200:]}")

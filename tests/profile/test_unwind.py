@@ -33,7 +33,7 @@ def program(tmp_path_factory) -> Path:
 def recorded(tmp_path_factory, program) -> Path:
     """What `perf record --call-graph dwarf` writes of it."""
     path = tmp_path_factory.mktemp("perf") / "perf.data"
-    command = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "999", "--call-graph", "dwarf,8192", "-o", str(path)]
+    command = ["perf", "record", "-qN", "-e", "cpu-clock", "-F", "999", "--call-graph", "dwarf,8192", "-o", str(path)]
     subprocess.run([*command, "--", str(program), "0.4"], check=True)
     return path
 
@@ -99,7 +99,7 @@ def test_inlined_functions_have_frames_of_their_own(recorded):
 @perf
 def test_a_short_copy_is_said(tmp_path, program):
     path = tmp_path / "perf.data"
-    command = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "999", "--call-graph", "dwarf,128", "-o", str(path)]
+    command = ["perf", "record", "-qN", "-e", "cpu-clock", "-F", "999", "--call-graph", "dwarf,128", "-o", str(path)]
     subprocess.run([*command, "--", str(program), "0.2"], check=True)
     profile = lab.open_profile(path)
     assert int(profile.metadata["unwound_to_the_end_of_the_copy"]) > 0.5 * len(profile)
@@ -157,7 +157,7 @@ def recorded_with_a_debuglink(folder: Path, *flags: str, seconds: str) -> tuple[
     subprocess.run(["strip", str(program)], check=True)
     subprocess.run(["objcopy", f"--add-gnu-debuglink={debug}", str(program)], check=True)
     path = folder / "perf.data"
-    command = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "999", "--call-graph", "dwarf", "-o", str(path)]
+    command = ["perf", "record", "-qN", "-e", "cpu-clock", "-F", "999", "--call-graph", "dwarf", "-o", str(path)]
     subprocess.run([*command, "--", str(program), seconds], check=True)
     return path, program, debug
 

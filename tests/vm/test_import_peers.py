@@ -40,7 +40,7 @@ def test_what_blktrace_and_perf_recorded_is_what_we_recorded(tmp_path: Path) -> 
             job = ["sh", "-c", f"dd if=/dev/zero of={device.path} bs=8k count=40 oflag=direct,dsync status=none && "
                    f"dd if={device.path} of=/dev/null bs=4k count=30 iflag=direct status=none"]  # fmt: skip
             with lab.record(block=True) as rec:
-                perf = ["perf", "record", "-q", "-a", "-e", _BLOCK, "-o", str(tmp_path / "perf.data"), "--", *job]
+                perf = ["perf", "record", "-qN", "-a", "-e", _BLOCK, "-o", str(tmp_path / "perf.data"), "--", *job]
                 subprocess.run(perf, check=True)
         finally:
             peer.send_signal(signal.SIGINT)
