@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import shutil
 import signal
 import subprocess
 import sys
@@ -109,6 +110,30 @@ def test_what_another_process_has_locked_is_not_removed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_killed_process_was_removing_has_lost_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, target = tmp_path / "old", tmp_path / "target"
+    for folder in (old, target):
+        folder.mkdir()
+        (folder / "file").write_text("old")
+    os.utime(old, (1, 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # nothing is removed yet
+        paths.keep_newest([old, target], 1)
+        with paths.replaced_directory(target):
+            pass
+    assert not old.exists()
+    assert list(target.iterdir()) == []
+    assert len(list(tmp_path.iterdir())) > 1
+    paths.remove_left(tmp_path)
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_what_another_process_removes_meanwhile_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    paths.keep_newest([tmp_path / "removed", tmp_path / "kept"], 1)
+    assert (tmp_path / "kept").exists()
+
+
 def test_a_killed_process_leaves_its_folder_to_the_next() -> None:
     dead, left = _holder()
     living, kept = _holder()
@@ -179,6 +204,12 @@ def test_what_failed_on_a_full_disk_says_so(tmp_path, monkeypatch) -> None:
         assert type(raised.value) is expected
         assert ("make room there" in str(raised.value)) == (expected is paths.CacheError)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_program_that_had_no_room_and_made_some_has_it_told(tmp_path: Path) -> None:
+    with pytest.raises(paths.CacheError, match="make room there") as raised, paths.filling_cache(tmp_path / "target"):
+        raise SampleblkError("tar: ./one: Cannot write: No space left on device\ntar: ./two: Cannot write")
+    assert "./two" not in str(raised.value)
 
 
 def test_a_user_without_a_home_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

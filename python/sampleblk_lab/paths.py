@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import os
 import shutil
 import tempfile
@@ -20,7 +21,7 @@ from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
 from sampleblk_lab.progress import note
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
 # Set in a VM of ours, to what there is to know about it.
@@ -32,6 +33,8 @@ _KEPT_S = 7 * 24 * 3600.0
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 # With less room than this, what a program could not do was for that.
 _HARDLY_ANY = 1 << 20
+# What programs of LC_ALL=C say of it.
+_NO_ROOM = "No space left on device"
 _UNWRITABLE = _FULL | {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR}
 
 
@@ -89,6 +92,25 @@ def writing_cache(path: Path, failures: frozenset[int] = _UNWRITABLE) -> Iterato
             error.errno,
             f"cannot write the cache: {where}: {error.strerror}; {remedy}, or set SAMPLEBLK_CACHE to another folder",
         ) from None
+
+
+@contextlib.contextmanager
+def filling_cache(path: Path) -> Iterator[None]:
+    """The same for a lack of room alone, which programs that the block runs may have met.
+
+    Args:
+        path: What is written; its parent exists.
+    """
+    with writing_cache(path, _FULL):
+        try:
+            yield
+        except SampleblkError as error:
+            # Not each says why it could not write: tar has "Wrote only 512 of 10240 bytes". Who does has made room since.
+            full = _NO_ROOM in str(error) or shutil.disk_usage(path.parent).free < _HARDLY_ANY
+            if isinstance(error, CacheError) or not full:
+                raise
+            said = str(error).partition("\n")[0]  # tar has a line for each file
+            raise OSError(errno.ENOSPC, f"{_NO_ROOM} ({said})", str(path)) from None
 
 
 # Where Debian puts programs that root calls: an ordinary user's PATH has none of these.
@@ -267,7 +289,14 @@ def hold(folder: Path) -> int:
     return descriptor
 
 
-def remove_unless_held(folder: Path) -> None:
+def remove(folder: Path) -> None:
+    """Removes a folder at once: if we are killed meanwhile, its rest has a hidden name and goes by remove_left()."""
+    with contextlib.suppress(OSError):
+        hidden = folder.rename(folder.with_name(f".{folder.name}.{os.urandom(4).hex()}"))
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def remove_unless_held(folder: Path, removing: Callable[[Path], object] = remove) -> None:
     """Removes a folder, and its lock file, unless a process holds it (flock(2), so one that was killed does not)."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -276,7 +305,7 @@ def remove_unless_held(folder: Path) -> None:
             lock = Path(f"{folder}.lock")
             with locked(folder, wait=False) if lock.exists() else contextlib.nullcontext(enter_result=True) as unused:
                 if unused:
-                    shutil.rmtree(folder, ignore_errors=True)
+                    removing(folder)
                     lock.unlink(missing_ok=True)
         finally:
             os.close(descriptor)
@@ -284,8 +313,15 @@ def remove_unless_held(folder: Path) -> None:
 
 def keep_newest(folders: Iterable[Path], most: int) -> None:
     """Removes all but those that were used last, and those that a process holds."""
-    for old in sorted(folders, key=lambda path: path.stat().st_mtime)[:-most]:
+    for old in sorted(folders, key=last_used)[:-most]:
         remove_unless_held(old)
+
+
+def last_used(path: Path) -> float:
+    """When a folder or file of the cache was used last; 0 where another process has just removed it."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_mtime
+    return 0.0
 
 
 def below(folder: Path, name: str) -> Path:
@@ -324,7 +360,7 @@ def remove_as(process: int, made: Path) -> None:
 def remove_left(parent: Path, pattern: str = ".*.????????") -> None:
     """Removes the scratch folders of killed processes: those that nobody holds."""
     for path in parent.glob(pattern):
-        remove_unless_held(path)
+        remove_unless_held(path, functools.partial(shutil.rmtree, ignore_errors=True))
 
 
 def scratch_of(owner: object, kind: str) -> tuple[str, weakref.finalize[Any, Any]]:
@@ -363,8 +399,7 @@ def replaced_directory(target: Path) -> Iterator[Path]:
     try:
         scratch.chmod(0o777 & ~umask())
         yield scratch
-        if target.exists():
-            shutil.rmtree(target)
+        remove(target)
         scratch.rename(target)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -383,14 +418,8 @@ def built_directory(target: Path) -> Iterator[Path]:
     with contextlib.ExitStack() as stack:
         with writing_cache(target):
             scratch = stack.enter_context(replaced_directory(target))
-        with writing_cache(target, _FULL):
-            try:
-                yield scratch
-            except SampleblkError as error:
-                # Programs do not always say why they could not write: tar has "Wrote only 512 of 10240 bytes".
-                if isinstance(error, CacheError) or shutil.disk_usage(scratch).free >= _HARDLY_ANY:
-                    raise
-                raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} ({error})", str(target)) from None
+        with filling_cache(target):
+            yield scratch
 
 
 def write_atomically(target: Path, data: bytes) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import SampleblkError, UnsupportedError
-from sampleblk_lab.paths import cache_root, find_program, locked, scratch_directory, tied
+from sampleblk_lab.paths import cache_root, filling_cache, find_program, locked, scratch_directory, tied
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,7 +133,7 @@ class Suite:
 
     def update(self) -> None:
         """Asks for the suite's package lists, unless they are less than a day old. Raises PackageError."""
-        with locked(self.root):
+        with locked(self.root), filling_cache(self.root):
             stamp = self.root / "updated"
             source = self._source_line()
             listed = self.root / "sources.list"

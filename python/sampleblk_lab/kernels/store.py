@@ -9,13 +9,21 @@ import json
 import os
 import re
 import shlex
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from sampleblk_lab.errors import FormatError, InputError, UnsupportedError
 from sampleblk_lab.kernels import config, debian, image
-from sampleblk_lab.paths import built_directory, cache_root, fingerprint, in_home, locked, search_path, write_atomically
+from sampleblk_lab.paths import (
+    built_directory,
+    cache_root,
+    fingerprint,
+    in_home,
+    locked,
+    remove,
+    search_path,
+    write_atomically,
+)
 from sampleblk_lab.progress import note, step
 
 # Booted when nothing else is asked for: the kernel of Debian 12.
@@ -438,7 +446,7 @@ def is_cached(kernel: Kernel) -> bool:
 def forget(kernel: Kernel) -> None:
     """Takes a kernel of the cache away."""
     with locked(kernel.image.parent):
-        shutil.rmtree(kernel.image.parent, ignore_errors=True)
+        remove(kernel.image.parent)
 
 
 def forget_damaged(kernel: Kernel) -> bool:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sampleblk_lab.errors import FormatError, UnsupportedError
 from sampleblk_lab.kernels import config, image
-from sampleblk_lab.paths import cache_root, fingerprint, resource, write_atomically
+from sampleblk_lab.paths import cache_root, fingerprint, last_used, resource, write_atomically
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -153,7 +153,7 @@ def build(kernel: Kernel) -> Path:
     archive = cpio(_entries(init, modules, nodes))
     target = folder / _content_name(key, archive)
     write_atomically(target, archive)
-    for old in sorted(folder.glob("*.cpio"), key=lambda path: path.stat().st_mtime)[:-_KEPT]:
+    for old in sorted(folder.glob("*.cpio"), key=last_used)[:-_KEPT]:
         old.unlink(missing_ok=True)
     return target
 

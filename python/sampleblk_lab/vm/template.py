@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab.paths import CacheError, built_directory, cache_root, fingerprint, keep_newest, locked
+from sampleblk_lab.paths import CacheError, built_directory, cache_root, fingerprint, keep_newest, locked, remove
 from sampleblk_lab.progress import note
 from sampleblk_lab.vm.errors import BootError, GuestLostError
 from sampleblk_lab.vm.qemu import option_value
@@ -81,7 +81,7 @@ class Template:
 
     def forget(self) -> None:
         """Removes it; those who run from it keep what they have open."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove(self.folder)
 
     # --- QEMU's options ---------------------------------------------------------------------------------------
 
