@@ -24,9 +24,10 @@ from sampleblk_lab.cli.device import device_parameters
 from sampleblk_lab.cli.main import COMMANDS
 from sampleblk_lab.errors import UnsupportedError
 from sampleblk_lab.kernels import driver, toolchain
+from sampleblk_lab.paths import cache_root
 from sampleblk_lab.results import store
 from sampleblk_lab.table import Table
-from sampleblk_lab.vm import accel
+from sampleblk_lab.vm import accel, machine
 from sampleblk_lab.vm.machine import Completed
 from sampleblk_lab.vm.qemu import _version, find
 from support import RunsInVM
@@ -122,6 +123,32 @@ def test_qemu_is_found_where_the_cache_cannot_be_written(monkeypatch: pytest.Mon
     system = find()
     monkeypatch.setenv("SAMPLEBLK_CACHE", "/proc/none")
     assert _version(system.program) == system.version
+
+
+def test_a_qemu_that_does_not_start_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "qemu"
+    program.write_text("#!/bin/sh\necho no libfdt.so.1 >&2\nexit 127\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("SAMPLEBLK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("SAMPLEBLK_QEMU", str(program))
+    find.cache_clear()
+    try:
+        check = _checked("QEMU")
+    finally:
+        find.cache_clear()
+    assert (check.state, "exit status 127: no libfdt.so.1" in check.found) == (doctor.FAILED, True)
+
+
+def test_kvm_is_tried_again_whatever_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], own_builds: Path
+) -> None:
+    del own_builds
+    monkeypatch.setenv("SAMPLEBLK_ACCEL", "tcg")
+    monkeypatch.setattr(accel, "usable", lambda: True)
+    monkeypatch.setattr(accel, "_path", lambda _: cache_root() / "verdict.json")
+    monkeypatch.setattr(machine, "_probe_kvm", lambda _: accel.Verdict("kvm", "a guest boots"))
+    assert main(["vm", "probe"]) == 0
+    assert capsys.readouterr().out == "kvm: a guest boots\n"
 
 
 def test_doctor_tells_of_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:

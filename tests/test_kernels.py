@@ -53,6 +53,14 @@ def test_a_suite_that_does_not_answer_is_said_beside_what_another_has(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("name", ["../../elsewhere", "bookworm main", "a\nb"])
+def test_what_is_no_suites_name_is_refused(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SAMPLEBLK_CACHE", str(tmp_path / "a/b/c"))
+    with pytest.raises(InputError, match="is no name of one"):
+        store.available(name)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_extracts_the_vmlinux(tmp_path: Path) -> None:
     vmlinux = b"\x7fELF" + bytes(1000)
     packed = tmp_path / "vmlinuz"

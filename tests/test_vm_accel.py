@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sampleblk_lab.errors import InputError
 from sampleblk_lab.vm import accel
 from sampleblk_lab.vm.accel import Verdict
 from sampleblk_lab.vm.qemu import Qemu, find
@@ -103,6 +104,12 @@ def test_a_cache_that_cannot_be_written_keeps_nothing(machine: Machine, monkeypa
     monkeypatch.setenv("SAMPLEBLK_CACHE", "/sys/kernel/none")
     assert [machine.choose(), machine.choose()] == ["kvm", "kvm"]
     assert machine.probes == 2
+
+
+def test_another_word_than_kvm_and_tcg_is_refused(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAMPLEBLK_ACCEL", "kmv")
+    with pytest.raises(InputError, match=r"SAMPLEBLK_ACCEL='kmv' .*'kvm' or 'tcg'"):
+        machine.choose()
 
 
 def test_another_link_to_qemu_makes_it_no_other_one(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def filling_cache(path: Path) -> Iterator[None]:
         try:
             yield
         except SampleblkError as error:
-            # Not each says why it could not write: tar has "Wrote only 512 of 10240 bytes". Who does has made room since.
+            # Not each says why it could not write: tar has "Wrote only 512 of 10240 bytes". Those may make room, too.
             full = _NO_ROOM in str(error) or shutil.disk_usage(path.parent).free < _HARDLY_ANY
             if isinstance(error, CacheError) or not full:
                 raise

@@ -65,6 +65,7 @@ def _probe(options: argparse.Namespace) -> int:
         show(options, {"accel": "tcg", "why": why}, f"{why}, so VMs are emulated (TCG)")
         return 1
     accel.forget(find())
+    os.environ.pop("SAMPLEBLK_ACCEL", None)  # with it nothing is tried
     VM(driver=False).close()  # asks what to use
     verdict = accel.known(find())
     if verdict is None:

@@ -368,7 +368,9 @@ def _by_host(suites: tuple[str, ...]) -> list[str]:
 
 
 def available(suite: str) -> list[str]:
-    """The kernel releases that a suite has now, oldest first. Asks the mirror."""
+    """The kernel releases that a suite has now, oldest first. Asks the mirror. Raises InputError."""
+    if not re.fullmatch(r"[a-z][\w.-]*", suite):  # it is a folder's name, and a word of sources.list
+        raise InputError(f"suite {suite!r} is no name of one", expected=f"such as {', '.join(SUITES)}")
     names = debian.Suite(suite).names(_IMAGE_PACKAGE)
     return sorted((name.removeprefix("linux-image-") for name in names), key=_order)
 

@@ -11,6 +11,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from sampleblk_lab import checked
 from sampleblk_lab.paths import CacheError, cache_root, locked, write_atomically
 from sampleblk_lab.progress import step
 
@@ -87,9 +88,13 @@ def choose(qemu: Qemu, probe: Callable[[], Verdict]) -> str:
     Args:
         qemu: The QEMU that is to run the guest.
         probe: Boots a guest under KVM.
+
+    Raises:
+        InputError: The variable has another value.
     """
     override = os.environ.get("SAMPLEBLK_ACCEL")
     if override:
+        checked.one_of("SAMPLEBLK_ACCEL", override, ("kvm", "tcg"))
         return override
     if not usable():
         return "tcg"

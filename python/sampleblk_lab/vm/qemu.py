@@ -82,7 +82,7 @@ class Qemu:
 
 
 def _fingerprint(program: Path) -> str:
-    """As :func:`sampleblk_lab.paths.fingerprint`, but for the ctime: ``perf record -a`` makes a link to what it samples."""
+    """As :func:`sampleblk_lab.paths.fingerprint` without the ctime: ``perf record -a`` makes links to programs."""
     real = program.resolve()
     status = real.stat()
     return f"{real} {status.st_ino} {status.st_size} {status.st_mtime_ns}"
@@ -97,7 +97,11 @@ def _version(program: Path) -> tuple[int, ...]:
     except OSError:
         found = None
     if found is None:
-        text = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=True).stdout
+        done = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            said = f"exit status {done.returncode}: {done.stderr.strip()}"
+            raise UnsupportedError(str(program), f"it does not say its version: {said}", "install it again")
+        text = done.stdout
         found = _VERSION.search(text)
         with contextlib.suppress(OSError):  # then it is asked again
             write_atomically(cached, text.encode())
@@ -112,7 +116,7 @@ def _cached(suite: str) -> Qemu | None:
     program = root / "usr/bin" / PROGRAM
     try:
         version = _version(program)
-    except (OSError, subprocess.CalledProcessError):
+    except (OSError, UnsupportedError):
         return None  # not there, or damaged: fetched again
     return Qemu(program, (root / "usr/share/qemu", root / "usr/share/seabios"), version)
 
@@ -130,7 +134,7 @@ def _fetch_newer(suite: str) -> Qemu | None:
                     _version(scratch / "usr/bin" / PROGRAM)
             except CacheError:
                 raise
-            except (SampleblkError, OSError, subprocess.CalledProcessError) as error:
+            except (SampleblkError, OSError) as error:
                 write_atomically(_refused(suite), str(error).encode())
                 return None
     return _cached(suite)
