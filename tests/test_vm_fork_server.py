@@ -93,6 +93,8 @@ PROGRAMS = {
     "own fork": "import os; p = os.fork(); p and os.waitpid(p, 0); print('parent' if p else 'child')",
     "modules are none": "import colorsys, sys\nclass C:\n    def __del__(self): print(sys.modules.get('colorsys'))\n"
     "colorsys.kept = C()",
+    "completion": "import pdb, readline, rlcompleter\n"
+    "print(rlcompleter._readline_available, readline.get_completer() is None, pdb.__file__)",
     "recursion": "def f(): f()\ntry:\n    f()\nexcept RecursionError as e: print(e)",
 }
 

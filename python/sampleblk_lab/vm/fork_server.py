@@ -80,6 +80,9 @@ def import_all(preload: Iterable[str] = ()) -> None:
     What cannot be imported where the guest's files are chosen, as the plugin without pytest, has no file in the guest;
     an editable install names one all the same.
     """
+    # Importing it reads the terminal's description, which is the command's; its libraries can be here. From Python 3.13
+    # on pdb imports rlcompleter, which does without it.
+    sys.modules["readline"] = None  # type: ignore[assignment]
     for name in (*_OTHERS, *(f"sampleblk_lab.{part}" for part in _OURS)):
         with contextlib.suppress(ImportError, FileNotFoundError):
             importlib.import_module(name)
@@ -88,7 +91,7 @@ def import_all(preload: Iterable[str] = ()) -> None:
             importlib.import_module(name)
     with contextlib.suppress(ImportError, FileNotFoundError):
         importlib.import_module("sampleblk_lab.pytest_plugin.internals").begin()
-    # Importing it reads the terminal's description, which is the command's; its libraries can be here.
+    del sys.modules["readline"]
     with contextlib.suppress(ImportError, OSError, AttributeError):
         ctypes.CDLL(importlib.machinery.PathFinder.find_spec("readline").origin)  # type: ignore[union-attr]
 
@@ -141,6 +144,7 @@ def main(not_found: set[str], preload: Iterable[str]) -> None:
     import_all(preload)
     del sys.meta_path[-1]
     origins = _origins(not_found)
+    sys.modules.pop("rlcompleter", None)  # who imports it has readline
     imported = {name: id(module) for name, module in sys.modules.items() if name != "__main__"}
     _forget_folders()
     gc.collect()

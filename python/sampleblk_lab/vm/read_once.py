@@ -17,8 +17,7 @@ _AT_START = (
     *("PYTHON", "LD_", "LC_", "MALLOC_", "GLIBC_", "OPENBLAS_", "GOTO_", "GFORTRAN_", "OMP_", "MKL_", "NPY_", "NUMPY_"),
     *("OPENSSL_", "SQLITE_", "EXECNET_", "COV_", "COVERAGE_"),
 )
-# The last four: readline, which the module code imports from Python 3.13 on.
-_AT_START_NAMES = frozenset({"HOME", "LANG", "LANGUAGE", "INPUTRC", "NCURSES_NO_PADDING", "TERMINFO", "TERMINFO_DIRS"})
+_AT_START_NAMES = frozenset({"HOME", "LANG", "LANGUAGE"})
 # And those that the libraries of a notebook kernel read (sampleblk_lab.jupyter.host).
 _PRELOADED = ("DEBUGPY_", "GEVENT_", "IPYTHON_", "PILLOW_", "PYDEV", "PYZMQ_", "TORNADO_", "TRAITLETS_")
 _PRELOADED_NAMES = frozenset(
