@@ -467,7 +467,7 @@ def test_what_was_recorded_of_a_cell_that_raises_is_kept(shell: InteractiveShell
     assert isinstance(shell.user_ns["kept"], _Recorded)
 
 
-@pytest.mark.parametrize("cell", ["1 / 0", "x = [1"])
+@pytest.mark.parametrize("cell", ["1 / 0", "x = )"])
 def test_the_error_of_a_cell_is_shown_once(
     shell: InteractiveShell, cell: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -489,6 +489,9 @@ def test_what_another_cell_has_found_is_not_what_one_did_that_could_not_begin(
     monkeypatch.setattr("sampleblk_lab.profiling.profiler.core.Sampler", refused)
     monkeypatch.setattr(magics.lab, "profile", profile)
     assert isinstance(shell.run_cell("%%sblk_profile kept\npass").error_in_exec, PermissionError)
+    assert "kept" not in shell.user_ns
+    shell.user_ns["kept"] = "of another cell"
+    assert isinstance(shell.run_cell("%%sblk_profile kept --hz 0\npass").error_in_exec, InputError)
     assert "kept" not in shell.user_ns
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shlex
 import threading
@@ -87,17 +88,22 @@ class SampleblkMagics(Magics):
 
     @contextlib.contextmanager
     def _kept(
-        self, name: str, recorder: contextlib.AbstractContextManager[Any], found: Callable[[], object]
-    ) -> Iterator[None]:
+        self, name: str, begin: Callable[[], contextlib.AbstractContextManager[Any]], found: Callable[[Any], object]
+    ) -> Iterator[Any]:
         """Records during the block, and puts what was found in the variable, also where the block raises."""
         shell: Any = self.shell
         try:
+            recorder = begin()
+        except Exception:  # what another cell has found is not what this one did
+            shell.user_ns.pop(name, None)
+            raise
+        try:
             with recorder:
-                yield
+                yield recorder
         finally:
             try:
-                shell.user_ns[name] = found()
-            except RuntimeError:  # it did not begin; what another cell has found is not what this one did
+                shell.user_ns[name] = found(recorder)
+            except RuntimeError:  # it did not begin
                 shell.user_ns.pop(name, None)
 
     @line_magic
@@ -139,7 +145,8 @@ class SampleblkMagics(Magics):
         syscalls = options.syscalls or nothing
         # Not the kernel's own threads, which talk to the front end meanwhile.
         pids = None if options.all else threading.current_thread()
-        recording = lab.record(
+        begin = functools.partial(
+            lab.record,
             syscalls=syscalls,
             graph=options.graph,
             functions=options.functions,
@@ -147,7 +154,7 @@ class SampleblkMagics(Magics):
             block=options.block,
             pids=pids,
         )
-        with self._kept(name, recording, lambda: recording.run):
+        with self._kept(name, begin, lambda its: its.run) as recording:
             self._run(cell)
         if syscalls:
             _show(recording.run.syscalls().summary())
@@ -172,8 +179,9 @@ class SampleblkMagics(Magics):
         """
         options = _arguments.parse_argstring(type(self).sblk_profile, line)
         name = _name(options.name, "%%sblk_profile")
-        profiler = lab.profile(hz=options.hz, offcpu=options.offcpu, pids=None if options.all else os.getpid())
-        with self._kept(name, profiler, lambda: profiler.profile):
+        pids = None if options.all else os.getpid()
+        begin = functools.partial(lab.profile, hz=options.hz, offcpu=options.offcpu, pids=pids)
+        with self._kept(name, begin, lambda its: its.profile) as profiler:
             self._run(cell)
         _show(profiler.profile.flamegraph())
         if options.offcpu:
@@ -205,8 +213,8 @@ class SampleblkMagics(Magics):
                 checked.seconds("--seconds", options.seconds)
             except InputError as error:
                 raise UsageError(f"%%bpftrace: {error}") from None
-        script = lab.bpf(cell.strip(), unsafe=options.unsafe)
-        with self._kept(name, script, lambda: script.output):
+        begin = functools.partial(lab.bpf, cell.strip(), unsafe=options.unsafe)
+        with self._kept(name, begin, lambda its: its.output) as script:
             if options.run is not None:
                 self._run(options.run)
             else:
