@@ -15,7 +15,11 @@ from typing import Any
 
 import distributed
 
-_CONFIG = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "10"}
+# The cluster of tests that were killed ends by itself.
+_CONFIG = {
+    "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "10",
+    "DASK_DISTRIBUTED__SCHEDULER__IDLE_TIMEOUT": "30 minutes",
+}
 
 
 class Cluster:
