@@ -605,11 +605,12 @@ def test_files_elsewhere_than_on_the_device_put_a_run_in_doubt(
 ) -> None:
     """A job file of fio's users names their own disk: what it measures in the VM is the VM's memory."""
     (tmp_path / "job").write_text(
-        "[global]\nrw=write\nsize=64k\n[here]\nfilename=a\n[made-up]\n[device]\nrw=read\nfilename=DEVICE\n"
+        "[global]\nrw=write\nsize=64k\n[here]\nfilename=a\n[made-up]\n[of_DEVICES]\nrw=read\nfilename=DEVICE\n"
         "[there]\ndirectory=/tmp\n[nowhere]\nioengine=null\ndirectory=/tmp\n"
     )
     # Of btrfs the number of a file's device is nobody's.
     assert main(["run", "--fs", "btrfs", "--run-dir", str(tmp_path / "run"), str(tmp_path / "job")]) == 0
+    assert "of_DEVICES:" in (tmp_path / "run/report.txt").read_text()
     said = "files of the jobs: /tmp: not on /dev/sampleblk1"
     assert f"in doubt: {said}\n" in capfd.readouterr().err
     [doubt] = [one for one in json.loads((tmp_path / "run/trust.json").read_text()) if one["is_doubt"]]

@@ -83,6 +83,13 @@ def test_explore_finds_what_a_function_refuses(
     assert list(folder.glob("sampleblk-crash-*")) == []
 
 
+def test_a_check_s_message_does_nothing_to_the_terminal(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with (folder / "accounts.py").open("a") as file:
+        file.write("\ndef clears(image, state):\n    raise AssertionError('\\x1b[2J all is\\twell')\n")
+    assert main(["crash", "explore", ".", "--check", "accounts:clears", "--workers", "1"]) == 1
+    assert "\\x1b[2J all is\twell" in capsys.readouterr().out
+
+
 def test_a_check_that_ends_its_process_is_no_verdict(folder: Path) -> None:
     with (folder / "accounts.py").open("a") as file:
         file.write("\ndef leaves(image, state):\n    import os\n    os._exit(0)\n")

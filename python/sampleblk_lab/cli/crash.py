@@ -13,7 +13,7 @@ from sampleblk_lab.cli.output import add_json, input_of, path_of, show
 from sampleblk_lab.errors import InputError, SampleblkError
 from sampleblk_lab.functions import named
 from sampleblk_lab.interrupts import INTERRUPTED
-from sampleblk_lab.texts import count_text, counted
+from sampleblk_lab.texts import count_text, counted, readable
 from sampleblk_lab.vm.options import add_shape, size_of
 
 if TYPE_CHECKING:
@@ -175,7 +175,8 @@ def _explore(options: argparse.Namespace) -> int:
     except (SampleblkError, OSError) as error:
         unwritten = error  # what was found is told all the same
     commands = [failure.command(folder) for failure, folder in zip(found.failures, saved, strict=False)]
-    lines = [found.text(), *(f"reproduce it with {command}" for command in commands)]
+    # A check's message may have what it read of the state.
+    lines = [readable(found.text(), keep="\n\t"), *(f"reproduce it with {command}" for command in commands)]
     lines += [f"report: {page}"] if page else []
     show(options, {**found.json(), "saved": saved, "report": page}, "\n".join(lines))
     if unwritten is not None:

@@ -56,14 +56,18 @@ def work(run_dir: Path) -> int:
     return status
 
 
+def _with(name: str, path: str, text: str) -> str:
+    """A text with a path for each word that stands for it, and with longer words as they are."""
+    return re.sub(rf"\b{name}\b", lambda _: path, text)
+
+
 def _job(spec: dict[str, Any], run_dir: Path, device: str) -> int:
     import sampleblk_lab as lab
     from sampleblk_lab import trust
     from sampleblk_lab.results.machine import environment
 
-    text = spec["job_file"].replace("DEVICE", device)
-    keys = {name: value.replace("DEVICE", device) for name, value in spec["keys"].items()}
-    job = lab.JobFile.parse(text, spec["source"], **keys)
+    keys = {name: _with("DEVICE", device, value) for name, value in spec["keys"].items()}
+    job = lab.JobFile.parse(_with("DEVICE", device, spec["job_file"]), spec["source"], **keys)
     show = sys.stderr.isatty()
     if spec["record"] is None:
         result = job.run(progress=show, check=False)
@@ -89,7 +93,7 @@ def _command(spec: dict[str, Any], run_dir: Path, device: str, mount: str | None
     words: list[str] = spec["command"]
     for name, path in (("DEVICE", device), ("MOUNT", mount)):
         if path is not None:
-            words = [re.sub(rf"\b{name}\b", path, word) for word in words]
+            words = [_with(name, path, word) for word in words]
     run = lab.record(command=words, cwd=spec["cwd"], **spec["record"])
     run.save(run_dir)
     return shell_status(run.command["returncode"], interrupted=run.command.get("interrupted", False))
