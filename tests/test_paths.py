@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pwd
 import shutil
@@ -126,6 +127,25 @@ def test_what_a_killed_process_was_removing_has_lost_its_name(tmp_path: Path, mo
     assert len(list(tmp_path.iterdir())) > 1
     paths.remove_left(tmp_path)
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_what_came_in_an_image_of_containers_is_removed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of a lower layer of overlayfs cannot be renamed (EXDEV)."""
+    (tmp_path / "layer/target").mkdir(parents=True)
+    (tmp_path / "layer/target/file").write_text("old")
+    rename = Path.rename
+
+    def refused(path: Path, to: Path) -> Path:
+        if path.name == "target":
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        return rename(path, to)
+
+    monkeypatch.setattr(Path, "rename", refused)
+    with paths.replaced_directory(tmp_path / "layer/target") as scratch:
+        (scratch / "new").touch()
+    assert [path.name for path in (tmp_path / "layer/target").iterdir()] == ["new"]
+    paths.remove(tmp_path / "layer/target")
+    assert list((tmp_path / "layer").iterdir()) == []
 
 
 def test_what_another_process_removes_meanwhile_is_no_error(tmp_path: Path) -> None:

@@ -291,9 +291,13 @@ def hold(folder: Path) -> int:
 
 def remove(folder: Path) -> None:
     """Removes a folder at once: if we are killed meanwhile, its rest has a hidden name and goes by remove_left()."""
-    with contextlib.suppress(OSError):
-        hidden = folder.rename(folder.with_name(f".{folder.name}.{os.urandom(4).hex()}"))
-        shutil.rmtree(hidden, ignore_errors=True)
+    try:
+        folder = folder.rename(folder.with_name(f".{folder.name}.{os.urandom(4).hex()}"))
+    except FileNotFoundError:
+        return
+    except OSError:
+        pass  # EXDEV: a folder of an image of containers (overlayfs) has no other name
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_unless_held(folder: Path, removing: Callable[[Path], object] = remove) -> None:
