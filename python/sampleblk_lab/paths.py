@@ -60,11 +60,17 @@ def in_home(path: str | os.PathLike[str]) -> Path:
     return Path(os.path.expanduser(path))  # noqa: PTH111  # Path's own raises RuntimeError there
 
 
-def fingerprint(path: Path) -> str:
-    """A text that changes when `path` becomes another file or is written to: where it is, inode, size and times."""
+def fingerprint(path: Path, *, ctime: bool = True) -> str:
+    """A text that changes when `path` becomes another file or is written to: where it is, inode, size and times.
+
+    Args:
+        path: The file.
+        ctime: With the time that another link to it changes, too, as ``perf record -a`` makes them to programs.
+    """
     real = path.resolve()
     status = real.stat()
-    return f"{real} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+    changed = f" {status.st_ctime_ns}" if ctime else ""
+    return f"{real} {status.st_ino} {status.st_size} {status.st_mtime_ns}{changed}"
 
 
 class CacheError(SampleblkError, OSError):

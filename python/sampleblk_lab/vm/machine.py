@@ -352,11 +352,9 @@ class VM(ClosesAtEnd):
         return self._template_with(python), python
 
     def _template_with(self, python: interpreter.Interpreter | None) -> template.Template:
-        return template.of(self._made_of(python), self.memory_mib, self.qemu.version)
-
-    def _made_of(self, python: interpreter.Interpreter | None) -> str:
         about = [self._identity(), python.identity if python is not None else ""]
-        return "\n".join([*about, *(f"{folder} {copies.tree_state(folder)}" for folder in self._resident)])
+        identity = "\n".join([*about, *(f"{folder} {copies.tree_state(folder)}" for folder in self._resident)])
+        return template.of(identity, self.memory_mib, self.qemu.version)
 
     def _shape(self) -> dict[str, Any]:
         """The arguments of a machine that is as this one, and shares nothing with it."""
@@ -390,7 +388,6 @@ class VM(ClosesAtEnd):
 
     def _make(self, to_make: template.Template, python: interpreter.Interpreter | None, timeout_s: float) -> bool:
         """Boots the machine that is cloned, and saves it. False, and a note that says why, where that cannot be."""
-        before = self._made_of(python).splitlines()
         try:
             with template.making(to_make) as scratch:
                 if scratch is None:
@@ -405,8 +402,10 @@ class VM(ClosesAtEnd):
                         self._make_ready(python, end)
                         if not python.is_unchanged():
                             raise template.SaveError("its Python has changed meanwhile")
-                    if self._template_with(python).folder != to_make.folder:
-                        changed = [line for line in self._made_of(python).splitlines() if line not in before]
+                    now = self._template_with(python)
+                    if now.folder != to_make.folder:
+                        before = to_make.made_of.splitlines()
+                        changed = [line for line in now.made_of.splitlines() if line not in before]
                         raise template.SaveError(f"what it is made of has changed meanwhile: {'; '.join(changed)}")
                     scratch.save(self._qmp, end)
                 finally:

@@ -20,6 +20,7 @@ from sampleblk_lab.paths import (
     built_directory,
     cache_root,
     find_program,
+    fingerprint,
     locked,
     write_atomically,
 )
@@ -78,19 +79,12 @@ class Qemu:
     @property
     def identity(self) -> str:
         """Changes when the executable does."""
-        return f"{self.program} {_fingerprint(self.program)}"
-
-
-def _fingerprint(program: Path) -> str:
-    """As :func:`sampleblk_lab.paths.fingerprint` without the ctime: ``perf record -a`` makes links to programs."""
-    real = program.resolve()
-    status = real.stat()
-    return f"{real} {status.st_ino} {status.st_size} {status.st_mtime_ns}"
+        return f"{self.program} {fingerprint(self.program, ctime=False)}"
 
 
 def _version(program: Path) -> tuple[int, ...]:
     # Asked once, since starting it takes a quarter of a second; the answer is cached under what identifies it.
-    key = hashlib.sha256(_fingerprint(program).encode()).hexdigest()[:16]
+    key = hashlib.sha256(fingerprint(program, ctime=False).encode()).hexdigest()[:16]
     cached = cache_root() / "qemu" / f"version-{key}"
     try:
         found = _VERSION.search(cached.read_text(errors="replace"))

@@ -58,11 +58,13 @@ class Template:
         folder: Where it is, or would be.
         memory_mib: The guest's memory.
         copy_on_write: Whether clones map its memory; else they read it.
+        made_of: What it is only good for, a line each.
     """
 
     folder: Path
     memory_mib: int
     copy_on_write: bool
+    made_of: str = ""
 
     def exists(self) -> bool:
         """Whether it is there, as it was made."""
@@ -148,7 +150,7 @@ def of(identity: str, memory_mib: int, qemu_version: tuple[int, ...]) -> Templat
         qemu_version: Of the QEMU that makes and clones it.
     """
     name = hashlib.sha256(identity.encode()).hexdigest()[:24]
-    return Template(cache_root() / "templates" / name, memory_mib, qemu_version >= _COPY_ON_WRITE)
+    return Template(cache_root() / "templates" / name, memory_mib, qemu_version >= _COPY_ON_WRITE, identity)
 
 
 @contextlib.contextmanager
