@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from sampleblk_lab import checked
 from sampleblk_lab._native import core
 from sampleblk_lab.analysis.buffers import of_one_buffer
 from sampleblk_lab.analysis.notebook import notes, rows_html, text_lines
-from sampleblk_lab.analysis.outline import CallOutline
+from sampleblk_lab.analysis.outline import CallOutline, calls_of
 from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.table import Table
 
@@ -106,10 +105,8 @@ class Graph:
         if not len(table):
             raise InputError("an outline of no calls", expected="a recording with calls of the function")
         roots = np.flatnonzero(table["parent"].codes == -1)
-        words = table["function"].categories or []
-        wanted = [code for code, name in enumerate(words) if fnmatch.fnmatchcase(name, target)]
         # A root's calls are the rows up to the next root.
-        places = np.searchsorted(roots, np.flatnonzero(np.isin(table["function"].codes, wanted)), side="right") - 1
+        places = np.searchsorted(roots, calls_of(table, target), side="right") - 1
         roots = roots[np.unique(places)] if len(places) else roots
         longest = int(roots[int(np.argmax(table["duration"].codes[roots]))])
         return CallOutline(table, longest, target, self.modules)

@@ -44,6 +44,13 @@ class _Line:
     below: list[_Line] = field(default_factory=list)
 
 
+def calls_of(table: Table, target: str) -> NDArray[Any]:
+    """The rows of a call table whose function a glob matches."""
+    names = table["function"].categories or []
+    wanted = [code for code, name in enumerate(names) if fnmatch.fnmatchcase(name, target)]
+    return np.flatnonzero(np.isin(table["function"].codes, wanted))
+
+
 class CallOutline:
     """The outline of one root call.
 
@@ -68,8 +75,8 @@ class CallOutline:
         later = np.flatnonzero(self._parents[root + 1 :] == -1)
         self._end = root + 1 + int(later[0]) if len(later) else len(table)
         self.calls = self._end - root
-        wanted = [code for code, name in enumerate(self._names) if fnmatch.fnmatchcase(name, target)]
-        hits = root + np.flatnonzero(np.isin(self._codes[root : self._end], wanted))
+        hits = calls_of(table, target)
+        hits = hits[(hits >= root) & (hits < self._end)]
         self.target_calls = len(hits)
         path = set()
         row = int(hits[0]) if len(hits) else root

@@ -411,9 +411,12 @@ def _calls(sections: _Sections, run: Run, target: str) -> None:
     outline = longest_call(run, target)
     if outline is None:
         return
-    reached = f" The path to the first of {outline.target_calls} calls of {target}" if outline.target_calls else ""
-    which = f"The longest call down to {target}" if reached else "The longest call"
-    note = f"{which}, of {outline.calls:,} recorded below it.{reached}{' is unfolded.' if reached else ''}"
+    note = f"of {outline.calls:,} recorded below it."
+    if outline.target_calls:
+        path = f"The path to the first of {outline.target_calls} calls of {target} is unfolded."
+        note = f"The longest call down to {target}, {note} {path}"
+    else:
+        note = f"The longest call, {note}"
     sections.page.add_outline("Call tree", outline, sections.note("Call tree") or note)
     note = "with the most time of their own."
     sections.view("Functions", lambda: run.graph().aggregate(), note, most=_FUNCTIONS, bar="self")
