@@ -4,6 +4,7 @@
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,15 @@ def _qemus() -> list[int]:
         if ancestor == os.getpid() and name.startswith("qemu-system"):
             found.append(pid)
     return found
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 8 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting takes root")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8M", "none", folder], check=True)
+    yield folder
+    subprocess.run(["umount", folder], check=True)

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import struct
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -308,18 +307,6 @@ def test_the_command_says_so_too(sampleblk_python: RunsInVM) -> None:
     assert len(said) == 1
     assert "/sys/kernel/no-cache-here" in said[0]
     assert "set SAMPLEBLK_CACHE" in said[0]
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 8 MiB."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting takes root")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8M", "none", folder], check=True)
-    yield folder
-    subprocess.run(["umount", folder], check=True)
 
 
 def test_no_room_for_the_state_is_said_and_the_vm_runs(

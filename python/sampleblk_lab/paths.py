@@ -31,8 +31,7 @@ IN_VM = "SAMPLEBLK_VM"
 _KEPT_S = 7 * 24 * 3600.0
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-# With less room than this, what a program could not do was for that.
-_HARDLY_ANY = 1 << 20
+_HARDLY_ANY = 1 << 20  # bytes
 # What programs of LC_ALL=C say of it.
 _NO_ROOM = "No space left on device"
 _UNWRITABLE = _FULL | {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR}
@@ -100,6 +99,18 @@ def writing_cache(path: Path, failures: frozenset[int] = _UNWRITABLE) -> Iterato
         ) from None
 
 
+def is_full(folder: Path) -> bool:
+    """Whether there is so little room that whatever could not be done there was for that."""
+    return shutil.disk_usage(folder).free < _HARDLY_ANY
+
+
+def refuse_full(error: BaseException, *folders: Path) -> None:
+    """Raises UnsupportedError where one of the folders is full: that, not what is checked, is what failed."""
+    for folder in filter(is_full, folders):
+        said = str(error).partition("\n")[0]
+        raise UnsupportedError("checking a state", f"no room left in {folder} ({said})", "make room there") from error
+
+
 @contextlib.contextmanager
 def filling_cache(path: Path) -> Iterator[None]:
     """The same for a lack of room alone, which programs that the block runs may have met.
@@ -112,7 +123,7 @@ def filling_cache(path: Path) -> Iterator[None]:
             yield
         except SampleblkError as error:
             # Not each says why it could not write: tar has "Wrote only 512 of 10240 bytes". Those may make room, too.
-            full = _NO_ROOM in str(error) or shutil.disk_usage(path.parent).free < _HARDLY_ANY
+            full = _NO_ROOM in str(error) or is_full(path.parent)
             if isinstance(error, CacheError) or not full:
                 raise
             said = str(error).partition("\n")[0]  # tar has a line for each file

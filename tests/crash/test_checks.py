@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from crash.logs import FLUSH, MARK, SECTOR, journal, log_writes, with_marks
-from sampleblk_lab import InputError, ToolError, crash
+from sampleblk_lab import InputError, ToolError, UnsupportedError, crash
 from sampleblk_lab.paths import find_program
 
 
@@ -273,6 +273,33 @@ def test_the_files_of_a_recovered_ext4_are_checked_without_its_kernel(ext4: cras
         ext4.check(ext4.state(2), check)
     with pytest.raises(InputError, match="the files of a btrfs"):
         crash.recovers("btrfs", check)
+
+
+def test_a_full_disk_is_no_finding(ext4: crash.Log, small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(small_disk))
+
+    def fills(*_: object) -> None:
+        (small_disk / "own").write_bytes(bytes(16 << 20))
+
+    for check in (fills, crash.recovers("ext4", fills)):
+        with pytest.raises(UnsupportedError, match=f"no room left in {small_disk}"):
+            ext4.explore(check, progress=False)
+    (small_disk / "own").write_bytes(bytes((8 << 20) - 4096 * 5))
+    for workers in (None, 2):  # debugfs cannot write the files out
+        with pytest.raises(UnsupportedError, match=f"no room left in {small_disk}"):
+            ext4.explore(crash.recovers("ext4", lambda *_: None), workers=workers, progress=False)
+    (small_disk / "own").unlink()
+    assert not ext4.explore(crash.recovers("ext4", lambda *_: None), progress=False).ok  # of its own accord
+
+
+def test_a_check_without_file_descriptors_has_found_nothing(log: crash.Log) -> None:
+    def opens(path: Path, _: object) -> None:
+        with contextlib.ExitStack() as stack:
+            while True:
+                stack.enter_context(path.open("rb"))
+
+    with pytest.raises(OSError, match="Too many open files"):
+        log.explore(opens, progress=False)
 
 
 @pytest.fixture

@@ -413,6 +413,19 @@ def test_a_log_or_a_base_that_became_another_is_no_state_s(tmp_path: Path) -> No
             reproduce.pack(log, tmp_path)
 
 
+@pytest.mark.parametrize("workers", [None, 2])
+def test_a_base_that_is_overwritten_meanwhile_is_no_state_s(tmp_path: Path, workers: int | None) -> None:
+    base = tmp_path / "base"
+    base.write_bytes(b"b" * 2 * SECTOR)
+    (tmp_path / "log").write_bytes(log_writes((0, 1, b"n" * SECTOR)))
+
+    def overwrites(*_: object) -> None:
+        base.write_bytes(b"c" * 2 * SECTOR)
+
+    with pytest.raises(InputError, match="base: it has changed since the log was read"):
+        crash.Log(tmp_path / "log", base=base).explore(overwrites, workers=workers, progress=False)
+
+
 def test_states_that_cannot_be_are_refused(tmp_path: Path) -> None:
     log = _log(tmp_path, log_writes((0, 0, _fill(1, 1)), (FLUSH, 0, 0), (0, 1, _fill(2, 1)), (0, 2, _fill(3, 1))))
     image = core.CrashImage(log.native, str(tmp_path / "image"), "", log.size_bytes)

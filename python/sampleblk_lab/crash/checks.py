@@ -38,7 +38,7 @@ from sampleblk_lab.crash import resident
 from sampleblk_lab.device.filesystem import BusyError, ToolError, checker, find_tool, holders, run_tool
 from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.functions import check_ran, check_takes
-from sampleblk_lab.paths import scratch_directory
+from sampleblk_lab.paths import refuse_full, scratch_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence
@@ -213,7 +213,9 @@ def recovers(
                     line for line in said.splitlines() if not line.startswith(_DUMPED) and "changing owner" not in line
                 ]
                 if wrong:
-                    raise ToolError([debugfs, "-R", "rdump", str(image)], 0, "\n".join(wrong))
+                    undumped = ToolError([debugfs, "-R", "rdump", str(image)], 0, "\n".join(wrong))
+                    refuse_full(undumped, Path(folder))
+                    raise undumped
                 token = plain_only.set(True)
                 try:
                     ask(check, Path(folder), state)

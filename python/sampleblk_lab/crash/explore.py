@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shlex
 import shutil
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,7 +26,7 @@ from sampleblk_lab.crash.shares import Share
 from sampleblk_lab.crash.timeline import by_text, missing, missing_table
 from sampleblk_lab.crash.under_way import MOST_WORKERS
 from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
-from sampleblk_lab.paths import scratch_directory
+from sampleblk_lab.paths import refuse_full, scratch_directory
 from sampleblk_lab.progress import Line
 from sampleblk_lab.texts import count_text, counted
 
@@ -282,11 +284,13 @@ class Bench:
         except (UnsupportedError, KeyboardInterrupt):
             # Cannot be checked here, or now: that is no finding.
             raise
-        except Exception as error:
-            return error
         except BaseException as error:
+            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+                raise
+            refuse_full(error, self._disk.path.parent, Path(tempfile.gettempdir()))
             # sys.exit() or pytest.fail() of a check are its verdict, and end nothing else.
-            return SampleblkError(f"the check ended with {type(error).__name__}: {error}")
+            said = f"the check ended with {type(error).__name__}: {error}"
+            return error if isinstance(error, Exception) else SampleblkError(said)
         finally:
             self._disk.restore()
         return None

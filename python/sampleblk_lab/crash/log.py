@@ -403,11 +403,13 @@ class Log:
             InputError: `check` is no function of two arguments; a model, or an endless one without `states` or
                 `seconds`; another `order`; `resume` is in no folder, or of another log, model, check,
                 order or kernel, or the check cannot be told from others; `client` is none of these, or there are
-                `workers`, `clones` or a `vm` beside it; the check cannot be sent.
-            OSError: The image cannot be written.
+                `workers`, `clones` or a `vm` beside it; the check cannot be sent; the log or its base has changed
+                meanwhile.
+            OSError: The image cannot be written, or a check had no file descriptor left.
             SampleblkError: A worker was killed; with `client`, a range of states could not be checked, however often it
                 was tried.
-            UnsupportedError: An address was given, and distributed is not installed.
+            UnsupportedError: An address was given, and distributed is not installed; or a check failed beside a disk of
+                this machine that is full, which is no finding.
             VMError: The VM was lost otherwise than by a panic of its kernel.
         """
         from sampleblk_lab.crash.explore import Wanted, explore
@@ -417,14 +419,17 @@ class Log:
         model = Reorder() if model is None else model
         wanted = Wanted(model, states, seconds, failures, workers, clones, resume, order, progress)
         if vm is None or vm is False:
-            return explore(self, check, wanted, client)
-        from sampleblk_lab.crash.guests import explore_in_vms
+            found = explore(self, check, wanted, client)
+        else:
+            from sampleblk_lab.crash.guests import explore_in_vms
 
-        if client is not None:
-            raise InputError("a VM beside a client", expected="one of them")
-        if vm is not True and not isinstance(vm, Mapping):
-            raise InputError(f"vm={vm!r}", expected="True, or a dict such as {'kernel': '6.12'}")
-        return explore_in_vms(self, check, wanted, {} if vm is True else vm)
+            if client is not None:
+                raise InputError("a VM beside a client", expected="one of them")
+            if vm is not True and not isinstance(vm, Mapping):
+                raise InputError(f"vm={vm!r}", expected="True, or a dict such as {'kernel': '6.12'}")
+            found = explore_in_vms(self, check, wanted, {} if vm is True else vm)
+        self.check_files()
+        return found
 
     def __len__(self) -> int:
         return len(self.native)
