@@ -626,6 +626,16 @@ def test_a_driver_of_bios_has_their_depth(tmp_path: Path) -> None:
         run.block().queue_depth()
 
 
+def test_parts_of_which_linux_5_10_tells_no_end_end_with_the_last(tmp_path: Path) -> None:
+    """As with a large discard, or a bio that the driver had split: what follows the others has the only completion."""
+    parts = [(10, "Q", 1, 0, 8), (11, "Q", 1, 8, 8), (12, "Q", 1, 16, 8), (15, "Q", 2, 24, 8), (20, "c", 0, 16, 8)]
+    _, run = lived(tmp_path, *parts, (30, "c", 0, 24, 8), (40, "Q", 1, 0, 8), (41, "Q", 2, 8, 8), (50, "c", 0, 8, 8))
+    depth = run.block().queue_depth()
+    assert depth["depth"].codes.tolist() == [1, 2, 3, 4, 3, 2, 1, 0, 1, 2, 1]  # the one at 40 is another task's
+    assert depth["least"].codes.tolist() == [0, 0, 1, 2, 2, 2, 1, 0, 0, 1, 0]
+    assert depth.metadata["unfinished"] == "1"
+
+
 def test_an_append_completes_where_it_was_written(tmp_path: Path) -> None:
     """In which order those of a zone were, nothing tells: none is paired, not even by chance."""
     events = [(10, "D", 1, 4096, 8), (20, "D", 1, 4096, 8), (30, "C", 0, 4104, 8), (35, "C", 0, 4096, 8)]

@@ -41,10 +41,14 @@ class Block:
     Args:
         table: A row a request, of :func:`core.block_table`.
         events: The block events that the recording would have; default all.
+        ends_of_parts: Whether the kernel tells the end of each part of a bio (Linux 5.10 only that of the last).
     """
 
-    def __init__(self, table: Table, events: Collection[str] = (*_ENDS, *_BIO_ENDS)) -> None:
+    def __init__(
+        self, table: Table, events: Collection[str] = (*_ENDS, *_BIO_ENDS), *, ends_of_parts: bool = True
+    ) -> None:
         self._table = table
+        self._ends_of_parts = ends_of_parts
         self._lossless = table.metadata.get("lost_events", "0") == "0" and not {"gaps", "unread"} & set(table.metadata)
         self._has_steps = len(_STEP_EVENTS.intersection(events)) > 1 or "block_bio_queue" in events
         self._has_requests, self._has_bios = _ENDS.issubset(events), _BIO_ENDS.issubset(events)
@@ -62,7 +66,8 @@ class Block:
             zone, and another as it completes, where it was written (``metadata["appends"]``): no event says which
             belong together. Before 6.19 they are an ``N`` like others. A bio that may not wait (``RWF_NOWAIT``;
             io_uring asks for that first) and would have to has a row with error EAGAIN, and its second try another:
-            btt counts both in Q2C, as :meth:`latency` does.
+            btt counts both in Q2C, as :meth:`latency` does. Of a bio that was split, and of the bios of one large
+            discard, Linux 5.10 has the completion of the last part alone.
         """
         return self._table
 
@@ -120,11 +125,27 @@ class Block:
         parts = [np.diff(np.sort(queued[(device == one) & (queued > 0)])) for one in np.unique(device)]
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
+    def _with_parts(self, begun: NDArray[Any]) -> NDArray[Any]:
+        """The completions; of bios that have none that of the part which follows: the last ends after all others."""
+        device, operation, pid, sector, sectors, completed = (
+            self._table[name].codes.astype(np.int64)
+            for name in ("device", "operation", "pid", "sector", "sectors", "completed")
+        )
+        behind = sector + sectors
+        ends: dict[tuple[int, ...], int] = {}
+        for row in np.flatnonzero(begun | np.isin(sector, behind[begun]))[::-1].tolist():
+            who = device[row], operation[row], pid[row]
+            if begun[row]:
+                completed[row] = ends.get((*who, behind[row]), 0)
+            ends[*who, sector[row]] = completed[row]
+        return completed.astype(np.uint64)
+
     def queue_depth(self, device: str | None = None) -> Table:
         """How many requests the driver had, over time; one that was requeued from its last issue on.
 
         Of a driver that makes no requests (mode ``"bio"``, device mapper) these are the bios, from their queueing on,
-        without those in flight as the recording began. Where other devices do make requests, all together are those,
+        without those in flight as the recording began; of parts whose completion the kernel does not tell (see
+        :meth:`table`), to that of the last one. Where other devices do make requests, all together are those,
         and ``metadata["bios_left_out"]`` names the devices of bios: a device mapper's come again beneath it.
 
         Requests of which the recording has one end only, in flight as it began or ended, count to its end or from its
@@ -164,6 +185,10 @@ class Block:
                 "a queue's depth", "issues and completions were not both recorded", "record(block=True)"
             )
         begin = np.where(bios, queued, 0) if of_bios else issued
+        guessed = chosen & (begin > 0) & (completed == 0)
+        if of_bios and not self._ends_of_parts:
+            completed = self._with_parts(guessed)
+        guessed &= completed > 0
         whole = chosen & (begin > 0) & (completed >= begin)
         begun = chosen & (begin > 0) & (completed == 0)
         # An empty flush is queued and completed, and others are issued for it.
@@ -179,10 +204,12 @@ class Block:
             begun, ended = begun & False, ended & False
         time = np.concatenate([begin[whole], completed[whole], begin[begun], completed[ended]])
         step = np.repeat([1, -1, 1, -1], [np.count_nonzero(part) for part in (whole, whole, begun, ended)])
-        halves = np.repeat([False, True], [2 * np.count_nonzero(whole), np.count_nonzero(begun | ended)])
+        halves = np.concatenate(
+            [guessed[whole], guessed[whole], np.full(np.count_nonzero(begun | ended), fill_value=True)]
+        )
         # Of these an end is one of a request that was in flight as the recording began; of others, perhaps of one that
         # is there as begun.
-        sure = np.isin(self._table["operation"].values, _PAIRED)
+        sure = np.isin(self._table["operation"].values, _PAIRED) & ~guessed
         sures = np.concatenate([sure[part] for part in (whole, whole, begun, ended)])
         # At one moment completions go first, so that the depth is never overstated.
         order = np.lexsort((step, time))

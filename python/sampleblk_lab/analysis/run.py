@@ -354,7 +354,8 @@ class Run:
         chosen = self._part(selection)
         self._require("block requests", _BLOCK, "block=True")
         events = {event.removeprefix("block:") for event in self.file.events}
-        return Block(Table(core.block_table(self.file, **chosen)), events)
+        newer = re.match(r"\S+ \S+ ([6-9]|\d\d)\.", self.file.uname) is not None
+        return Block(Table(core.block_table(self.file, **chosen)), events, ends_of_parts=newer)
 
     @renamed.parameters(pid="pids")
     def follow_through(self, syscall: str, index: int = 0, *, pids: Who | None = None) -> FollowThrough:
