@@ -252,6 +252,8 @@ static void limits_of(const struct sampleblk_config *config, struct sblk_limits 
 {
 	/* The store gives whole pages back. */
 	u32 granule = config->discard_granularity_bytes ? : PAGE_SIZE;
+	/* In whole logical blocks: Linux 6.1 cuts zeroes at the limit, wherever that is in a block. */
+	u32 most = round_down(UINT_MAX, config->logical_block_bytes) >> SECTOR_SHIFT;
 
 	*limits = (struct sblk_limits){
 		.logical_block = config->logical_block_bytes,
@@ -260,10 +262,10 @@ static void limits_of(const struct sampleblk_config *config, struct sblk_limits 
 		.io_opt = config->io_opt_bytes,
 		.max_sectors = config->max_sectors,
 		.max_segments = config->max_segments,
-		.max_discard_sectors = config->flags & SAMPLEBLK_F_DISCARD ? UINT_MAX >> SECTOR_SHIFT : 0,
+		.max_discard_sectors = config->flags & SAMPLEBLK_F_DISCARD ? most : 0,
 		.discard_granularity = config->flags & SAMPLEBLK_F_DISCARD ? granule : 0,
 		.discard_alignment = config->discard_alignment_bytes,
-		.max_write_zeroes_sectors = config->flags & SAMPLEBLK_F_WRITE_ZEROES ? UINT_MAX >> SECTOR_SHIFT : 0,
+		.max_write_zeroes_sectors = config->flags & SAMPLEBLK_F_WRITE_ZEROES ? most : 0,
 		.atomic_unit_min = config->atomic_write_unit_min_bytes,
 		.atomic_unit_max = config->atomic_write_unit_max_bytes,
 		.atomic_boundary = config->atomic_write_boundary_bytes,

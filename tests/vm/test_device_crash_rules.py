@@ -22,8 +22,8 @@ pytestmark = pytest.mark.two_cpus
 
 both_modes = pytest.mark.parametrize("mode", ["mq", "bio"])
 
-# linux/fs.h: _IO(0x12, 127)
-_BLKZEROOUT = 0x127F
+# linux/fs.h: _IO(0x12, 119) and _IO(0x12, 127)
+_BLKDISCARD, _BLKZEROOUT = 0x1277, 0x127F
 
 
 def slow(first_sector: int, delay_ns: int, ops: str = "write") -> lab.Fault:
@@ -165,6 +165,20 @@ def test_nothing_is_torn_within_a_logical_block(mode: str) -> None:
             dev.power_cut("explicit", survivors={volatile.id: 3})
         assert dev.info().powered
         dev.power_cut("explicit", survivors={volatile.id: 8})
+
+
+@both_modes
+@pytest.mark.parametrize("request_", [_BLKZEROOUT, _BLKDISCARD], ids=["write_zeroes", "discard"])
+def test_what_is_larger_than_a_request_is_cut_between_logical_blocks(mode: str, request_: int) -> None:
+    with lab.Device("9G", mode=mode, cache=True, logical_block=4096) as dev:
+        dev.journal_start("1M")
+        fd = os.open(dev.path, os.O_WRONLY)
+        fcntl.ioctl(fd, request_, struct.pack("QQ", 4096, 8 << 30))
+        os.close(fd)
+        sectors = dev.journal()["sectors"].values
+        assert len(sectors) == 3
+        assert sectors.sum() == (8 << 30) // 512
+        assert not (sectors % 8).any()
 
 
 def test_zeroes_without_unmap_keep_their_memory() -> None:
