@@ -337,10 +337,11 @@ struct sblk_store *sblk_medium_replace(struct sblk_medium *medium, struct sblk_s
 
 int sblk_medium_resize(struct sblk_medium *medium, u64 bytes)
 {
+	bool shrinks = bytes < medium->store->bytes;
 	int err = sblk_store_resize(medium->store, bytes);
 
 	/* Changes know pages that may be gone. */
-	if (!err && medium->cache)
+	if (!err && shrinks && medium->cache)
 		sblk_cache_forget(medium->cache);
 	return err;
 }

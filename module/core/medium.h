@@ -112,7 +112,7 @@ int sblk_medium_push(struct sblk_medium *medium, struct sblk_store *top);
 /* Another store takes the place of the current one, which is returned; everything on it is durable. */
 struct sblk_store *sblk_medium_replace(struct sblk_medium *medium, struct sblk_store *store);
 
-/* Gives the store another size, as sblk_store_resize(); everything on it is durable then. Without a journal. */
+/* Gives the store another size, as sblk_store_resize(); when it shrinks everything on it is durable. Without a journal. */
 int sblk_medium_resize(struct sblk_medium *medium, u64 bytes);
 
 /* Merges what lies below the store and belongs to nobody else. May sleep. */

@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from blockio import Background, aligned, flush, read, until, write
+from blockio import Background, aligned, discard, flush, read, until, write
 
 import sampleblk_lab as lab
 from sampleblk_lab.errors import SampleblkError
@@ -100,7 +100,25 @@ def test_a_snapshot_after_a_resize_holds_what_was_there() -> None:
 
 
 @both_modes
-def test_what_is_volatile_is_durable_after_a_resize(mode: str) -> None:
+def test_what_is_volatile_stays_so_where_the_device_grows(mode: str) -> None:
+    with lab.Device(66048, mode=mode, cache=True) as dev:  # its last page has one sector
+        write(dev.path, b"o" * 66048)
+        flush(dev.path)
+        write(dev.path, b"v" * 8704, 57344)
+        discard(dev.path, 0, 8192)
+        dev.resize("64M")
+        write(dev.path, b"n" * 8192, 61440)
+        assert read(dev.path, 8192 + 4096, 57344) == b"v" * 4096 + b"n" * 8192
+        first, second, third = dev.volatile_writes()
+        assert dev.power_cut("explicit", survivors={first.id: 16, third.id: 9}).dropped == 1
+        dev.power_on()
+        left = b"o" * 57344 + b"v" * 4096 + b"n" * 4608
+        assert read(dev.path, 131072) == left + bytes(131072 - len(left))
+        assert second.zeroes
+
+
+@both_modes
+def test_what_is_volatile_is_durable_where_the_device_shrinks(mode: str) -> None:
     with lab.Device("1M", mode=mode, cache=True) as dev:
         write(dev.path, b"v" * 4096)
         write(dev.path, b"w" * 4096, (1 << 20) - 4096)

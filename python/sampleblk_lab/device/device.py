@@ -365,7 +365,7 @@ class Device(Tuning, State, ClosesAtEnd):
     def resize(self, capacity: int | str) -> None:
         """Gives the device another capacity, while it is used: what is new reads as zero, what is cut off is lost.
 
-        What was volatile is durable then.
+        What was volatile stays so where it grows, and is durable where it shrinks.
 
         Args:
             capacity: Bytes, or a string such as ``"128M"``.

@@ -143,8 +143,8 @@ struct sampleblk_info {
 
 /*
  * SAMPLEBLK_IOC_RESIZE: another capacity, while the device is used. What is cut off is lost, what is new reads as zero, and
- * what was volatile is durable. EBUSY while the journal records, while there are snapshots and for a clone; EINVAL for what
- * is no multiple of the logical block, and when a rule's bad sectors would be too many; EFBIG across 2 TiB.
+ * what was volatile is durable where it shrinks. EBUSY while the journal records, while there are snapshots and for a clone;
+ * EINVAL for what is no multiple of the logical block, and when a rule's bad sectors would be too many; EFBIG across 2 TiB.
  */
 struct sampleblk_resize {
 	__u32 index;
