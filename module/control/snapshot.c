@@ -31,6 +31,29 @@ void sblk_snapshots_destroy(struct sblk_device *dev)
 		snapshot_free(snapshot);
 }
 
+static u32 snapshots_of(struct sblk_device *dev, const struct sblk_store *store)
+{
+	struct sblk_snapshot *snapshot;
+	u32 count = 0;
+
+	list_for_each_entry(snapshot, &dev->snapshots, list)
+		count += snapshot->store == store;
+	return count;
+}
+
+/*
+ * With the queue frozen: merges what snapshots and clones that are gone have left below the current store and below other
+ * snapshots, or reads would go through every snapshot there ever was. Not what a clone lies on: that is not frozen.
+ */
+static void merge_layers(struct sblk_device *dev)
+{
+	struct sblk_store *store = dev->medium.store;
+
+	sblk_medium_merge(&dev->medium);
+	while ((store = store->base) && kref_read(&store->kref) == 1 + snapshots_of(dev, store))
+		sblk_store_merge(store);
+}
+
 /* With the queue frozen. The current store stays as it is; what is written from now on goes to a layer on top. */
 static int take_frozen(struct sblk_device *dev, struct sblk_snapshot *snapshot)
 {
@@ -116,6 +139,7 @@ static int snapshot_take(struct sblk_device *dev, struct sampleblk_snapshot *arg
 		return -ENOMEM;
 	err = sblk_freeze(dev, &freeze);
 	if (!err) {
+		merge_layers(dev);
 		if (arg->flags & SAMPLEBLK_SNAPSHOT_F_SEQUENCE)
 			err = take_past_frozen(dev, snapshot, arg->sequence);
 		else
@@ -156,9 +180,8 @@ static int snapshot_delete(struct sblk_device *dev, struct sampleblk_snapshot *a
 		return err;
 	snapshot_free(snapshot);
 	dev->nr_snapshots--;
-	/* Or reads would go through every snapshot there ever was. */
 	if (!dev->journal_store)
-		sblk_medium_merge(&dev->medium);
+		merge_layers(dev);
 	sblk_unfreeze(dev, &freeze);
 	return 0;
 }

@@ -274,6 +274,34 @@ def test_snapshots_restore_and_clones_live_apart() -> None:
         assert dev.info().allocated_bytes == 65536
 
 
+def test_a_snapshot_that_is_gone_leaves_nothing_below_those_that_stay() -> None:
+    with lab.Device("1M") as dev:
+        kept = dev.snapshot_take()
+        for fill in range(1, 9):
+            write(dev.path, bytes([fill]) * 65536)
+            before, kept = kept, dev.snapshot_take()
+            dev.snapshot_delete(before)
+            assert dev.info().allocated_bytes == 65536
+        write(dev.path, b"n" * 4096)
+        with dev.snapshot_clone(kept) as clone:
+            assert read(clone.path, 65536) == b"\x08" * 65536
+            # A clone of a clone, and so on, after whose devices nothing is left either.
+            devices = [clone]
+            try:
+                for _ in range(4):
+                    write(devices[-1].path, b"c" * 65536)
+                    devices.append(devices[-1].snapshot_clone(devices[-1].snapshot_take()))
+                    if len(devices) > 2:
+                        devices.pop(-2).close()
+                assert devices[-1].info().allocated_bytes <= 4 * 65536
+                assert read(devices[-1].path, 65536) == b"c" * 65536
+            finally:
+                for one in devices[1:]:
+                    one.close()
+        dev.snapshot_restore(kept)
+        assert read(dev.path, 65536) == b"\x08" * 65536
+
+
 def test_the_state_of_a_sequence_is_mounted_while_recording_goes_on() -> None:
     with lab.Device("64M") as dev:
         fs = dev.mkfs("ext4")
