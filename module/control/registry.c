@@ -86,7 +86,7 @@ void sblk_device_info(struct sblk_device *dev, struct sampleblk_info *info)
 {
 	info->config = dev->config;
 	info->powered = !dev->medium.off;
-	info->allocated_bytes = sblk_store_allocated_bytes(dev->medium.store);
+	info->allocated_bytes = sblk_allocated_bytes(dev);
 	info->openers = sblk_openers(dev);
 }
 

@@ -228,3 +228,30 @@ struct sblk_store *sblk_snapshot_store(struct sblk_device *dev, u32 id)
 
 	return snapshot ? sblk_store_get(snapshot->store) : NULL;
 }
+
+static bool lies_on(const struct sblk_store *top, const struct sblk_store *store)
+{
+	while (top && top != store)
+		top = top->base;
+	return top;
+}
+
+u64 sblk_allocated_bytes(struct sblk_device *dev)
+{
+	u64 bytes = sblk_store_allocated_bytes(dev->medium.store);
+	struct sblk_snapshot *snapshot, *other;
+	struct sblk_store *store;
+
+	/* Of each snapshot what lies neither below the current store nor below a snapshot before it. */
+	list_for_each_entry(snapshot, &dev->snapshots, list) {
+		for (store = snapshot->store; store && !lies_on(dev->medium.store, store); store = store->base) {
+			list_for_each_entry(other, &dev->snapshots, list)
+				if (other == snapshot || lies_on(other->store, store))
+					break;
+			if (other != snapshot)
+				break;
+			bytes += (u64)atomic64_read(&store->allocated) << SBLK_PAGE_SHIFT;
+		}
+	}
+	return bytes;
+}

@@ -13,6 +13,9 @@ struct sblk_store *sblk_snapshot_store(struct sblk_device *dev, u32 id);
 /* Makes a store, to which nobody writes any more, a snapshot; its id. 0, -ENOSPC or -ENOMEM. */
 int sblk_snapshot_keep(struct sblk_device *dev, struct sblk_store *store, u32 *id);
 
+/* Memory that holds data, of the snapshots too. */
+u64 sblk_allocated_bytes(struct sblk_device *dev);
+
 /* Forgets all. */
 void sblk_snapshots_destroy(struct sblk_device *dev);
 

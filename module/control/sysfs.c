@@ -12,6 +12,7 @@
 #include "control/journal_ctl.h"
 #include "control/power.h"
 #include "control/settings.h"
+#include "control/snapshot.h"
 
 static struct sblk_device *to_sblk(struct device *device)
 {
@@ -54,7 +55,7 @@ static DEVICE_ATTR_RO(waiting);
 		return sysfs_emit(buf, "%llu\n", number); \
 	}
 
-SBLK_STATE(allocated_bytes, sblk_store_allocated_bytes(dev->medium.store))
+SBLK_STATE(allocated_bytes, sblk_allocated_bytes(dev))
 static DEVICE_ATTR_RO(allocated_bytes);
 SBLK_STATE(volatile_writes, dev->medium.cache ? READ_ONCE(dev->cache.count) : 0)
 static DEVICE_ATTR_RO(volatile_writes);

@@ -302,6 +302,21 @@ def test_a_snapshot_that_is_gone_leaves_nothing_below_those_that_stay() -> None:
         assert read(dev.path, 65536) == b"\x08" * 65536
 
 
+def test_the_memory_of_snapshots_is_counted_wherever_the_device_is() -> None:
+    with lab.Device("1M") as dev:
+        taken = []
+        for fill in b"abc":
+            write(dev.path, bytes([fill]) * 65536)
+            taken.append(dev.snapshot_take())
+        assert dev.info().allocated_bytes == 3 * 65536
+        for snapshot in taken:
+            dev.snapshot_restore(snapshot)
+            assert dev.info().allocated_bytes == 3 * 65536
+        dev.snapshot_restore(taken[0])
+        dev.snapshot_delete(taken[2])
+        assert dev.info().allocated_bytes == 2 * 65536
+
+
 def test_the_state_of_a_sequence_is_mounted_while_recording_goes_on() -> None:
     with lab.Device("64M") as dev:
         fs = dev.mkfs("ext4")
