@@ -4,6 +4,7 @@
 import errno
 import os
 import random
+import signal
 from pathlib import Path
 
 import pytest
@@ -189,6 +190,23 @@ def test_a_seek_to_where_the_device_is_makes_nothing_durable() -> None:
         dev.power_cut("all")
         dev.power_on()
         assert read(dev.path, 4096) == b"1" * 4096
+
+
+def test_a_seek_counts_what_it_did_before_a_signal_too() -> None:
+    with lab.Device("8M") as dev:
+        dev.journal_start("512M")
+        for number in range(2000):
+            write(dev.path, b"s" * 65536, number % 100 * 65536)
+        heard: list[int] = []
+        before = signal.signal(signal.SIGALRM, lambda number, _: heard.append(number))
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.02)
+        try:
+            moved = [dev.seek(0), dev.seek()]
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        assert heard
+        assert moved == [2000, 2000]
 
 
 def test_an_open_device_is_not_moved_unless_forced() -> None:

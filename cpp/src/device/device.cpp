@@ -553,13 +553,16 @@ std::uint64_t DeviceControl::mark(std::uint32_t index, const std::string& text) 
 }
 
 std::uint64_t DeviceControl::seek(std::uint32_t index, std::uint64_t sequence, bool force) {
+    // One entry a sequence. What the driver counts is of the last call, where a signal has ended one on the way.
+    const std::uint64_t before = journal(index).position;
     sampleblk_seek seek{};
     seek.index = index;
     seek.sequence = sequence;
     seek.flags = force ? SAMPLEBLK_SEEK_FORCE : 0;
     call(SAMPLEBLK_IOC_SEEK, &seek, "SAMPLEBLK_IOC_SEEK", device_path(index),
          {{ENOENT, kNoJournal}, {EINVAL, kNoSequence}, {EBUSY, kInUse}, {EOVERFLOW, kGap}});
-    return seek.applied;
+    const std::uint64_t after = journal(index).position;
+    return std::max(before, after) - std::min(before, after);
 }
 
 sampleblk_snapshot DeviceControl::snapshot(sampleblk_snapshot request) const {
