@@ -47,9 +47,16 @@ bool sblk_medium_submit(struct sblk_medium *medium, struct sblk_ticket *ticket, 
 struct sblk_record *sblk_medium_record(struct sblk_medium *medium, u32 type, u64 pos, u64 len, bool keep, u32 flags,
 				       gfp_t gfp)
 {
-	struct sblk_record *record = kzalloc(sizeof(*record), gfp | __GFP_NOWARN);
+	struct sblk_record *record;
 	int err = 0;
 
+	/* Where memory is waited for, what is durable by now gives its own back. */
+	if (medium->cache && gfpflags_allow_blocking(gfp)) {
+		spin_lock(&medium->lock);
+		sblk_cache_trim(medium->cache, READ_ONCE(medium->durable));
+		spin_unlock(&medium->lock);
+	}
+	record = kzalloc(sizeof(*record), gfp | __GFP_NOWARN);
 	if (!record)
 		return NULL;
 	INIT_LIST_HEAD(&record->list);

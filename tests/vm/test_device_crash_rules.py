@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from blockio import Background, aligned, discard, flush, read, until, write
+from blockio import Background, aligned, discard, flush, little_memory, read, until, write
 
 import sampleblk_lab as lab
 
@@ -304,6 +304,19 @@ def test_a_discarded_devices_memory_can_be_written_again_at_the_limit() -> None:
             write("/dev/sampleblk1", b"x" * (2 * size))
     finally:
         subprocess.run(["rmmod", "sampleblk"], check=True)
+
+
+def test_what_is_durable_leaves_its_memory_to_what_is_written_at_the_limit() -> None:
+    with little_memory():
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        total_kib = next(int(line.split()[1]) for line in lines if line.startswith("MemTotal"))
+        # Twice that, as it is and as it was, is nearly all that devices may have.
+        size = total_kib * 1024 // 100 // 2 - (192 << 10) & -4096
+        with lab.Device(size, cache=True, cache_size="64M") as dev:
+            for fill in range(1, 6):
+                write(dev.path, bytes([fill]) * size)
+                flush(dev.path)
+            assert read(dev.path, size) == b"\x05" * size
 
 
 @pytest.mark.parametrize("how", ["journal", "cache", "asked"])
