@@ -335,6 +335,17 @@ def test_the_memory_of_snapshots_is_counted_wherever_the_device_is() -> None:
         assert dev.info().allocated_bytes == 2 * 65536
 
 
+def test_what_is_in_the_way_of_a_snapshot_or_another_size_is_named() -> None:
+    with lab.Device("1M") as dev, lab.Device("1M") as other:
+        snapshots = [dev.snapshot_take() for _ in range(64)]
+        with pytest.raises(OSError, match="it has 64 snapshots"):
+            dev.snapshot_take()
+        with pytest.raises(FileExistsError, match=f"{other.path}, which the clone was to be"):
+            dev.snapshot_clone(snapshots[0], index=other.index)
+        with pytest.raises(OSError, match="it has snapshots"):
+            dev.resize("2M")
+
+
 def test_the_state_of_a_sequence_is_mounted_while_recording_goes_on() -> None:
     with lab.Device("64M") as dev:
         fs = dev.mkfs("ext4")

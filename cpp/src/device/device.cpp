@@ -26,6 +26,8 @@ constexpr const char* kGap = "its journal has a gap, operations that found no ro
 constexpr const char* kNoSequence =
     "a sequence is one that its journal has, from 0 to journal_info().next_sequence - 1";
 constexpr const char* kNoQueue = "it has no such queue: fewer than there are CPUs";
+constexpr const char* kManySnapshots = "it has 64 snapshots, which is the most: snapshot_delete()";
+constexpr const char* kManyDevices = "there are 256 devices, which is the most";
 constexpr const char* kBadSectors = "; a rule has at most 16777216 bad sectors";
 constexpr const char* kNoPart =
     "a part is of a write, discard or write-zeroes of the journal, within it and in whole logical blocks; and a device "
@@ -326,7 +328,8 @@ sampleblk_config DeviceControl::add(sampleblk_config config) {
     check_config(config);
     call(SAMPLEBLK_IOC_ADD, &config, "SAMPLEBLK_IOC_ADD",
          config.index == SAMPLEBLK_INDEX_ANY ? path_ : device_path(config.index),
-         {{EINVAL, config.logical_block_bytes > 4096 ? "a logical block above 4096 bytes takes Linux 6.15"
+         {{ENOSPC, kManyDevices},
+          {EINVAL, config.logical_block_bytes > 4096 ? "a logical block above 4096 bytes takes Linux 6.15"
                    : config.numa_node != 0           ? "there is no such node of memory, numa_node"
                                                      : ""}});
     return config;
@@ -389,6 +392,8 @@ void DeviceControl::resize(std::uint32_t index, std::uint64_t capacity_bytes) {
     call(SAMPLEBLK_IOC_RESIZE, &resize, "SAMPLEBLK_IOC_RESIZE", device_path(index),
          {{EINVAL, "a capacity is a multiple of the logical block, " + format_bytes(SAMPLEBLK_MIN_CAPACITY_BYTES) +
                        " to " + format_bytes(SAMPLEBLK_MAX_CAPACITY_BYTES) + kBadSectors},
+          {EBUSY, "its journal records, it has snapshots, or it is a clone of one that there still is"},
+          {EFBIG, "a device stays at 2 TiB or less, or above"},
           {EOPNOTSUPP, "a zoned device, or one with protection information, keeps its size"}});
 }
 
@@ -567,9 +572,12 @@ std::uint64_t DeviceControl::seek(std::uint32_t index, std::uint64_t sequence, b
 
 sampleblk_snapshot DeviceControl::snapshot(sampleblk_snapshot request) const {
     const bool take = request.action == SAMPLEBLK_SNAPSHOT_TAKE;
+    const std::string taken = device_path(request.clone) + ", which the clone was to be, is there already";
     call(SAMPLEBLK_IOC_SNAPSHOT, &request, "SAMPLEBLK_IOC_SNAPSHOT", device_path(request.index),
          {{EINVAL, take ? kNoSequence : ""},
           {ENOENT, take ? kNoJournal : "it has no such snapshot: snapshots()"},
+          {EEXIST, taken},
+          {ENOSPC, take ? kManySnapshots : kManyDevices},
           {EOPNOTSUPP, "a zoned device has no snapshots"},
           {EBUSY, take ? "its journal was sought into the past: seek() to the newest" : kInUseOrRecorded},
           {EOVERFLOW, kGap}});
@@ -632,6 +640,7 @@ std::uint32_t DeviceControl::state(sampleblk_state request, const std::vector<sa
     call(SAMPLEBLK_IOC_STATE, &request, "SAMPLEBLK_IOC_STATE", device_path(request.index),
          {{EINVAL, kNoPart},
           {ENOENT, "it has no journal, or no such snapshot"},
+          {ENOSPC, kManySnapshots},
           {EBUSY, kInUseOrRecorded},
           {EOVERFLOW, kGap}});
     return request.id;
