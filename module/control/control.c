@@ -189,6 +189,8 @@ static int snapshot_clone(struct sampleblk_snapshot *arg)
 		return PTR_ERR(dev);
 	store = sblk_snapshot_store(dev, arg->id);
 	config = dev->config;
+	/* It takes its memory as it is written to, as it has that of the snapshot in common. */
+	config.flags &= ~SAMPLEBLK_F_EAGER;
 	if (store)
 		trace_sampleblk_snapshot(dev, arg->action, arg->id);
 	sblk_device_unlock(dev);

@@ -349,7 +349,7 @@ static int store_init(struct sblk_device *dev, struct sblk_store *base)
 		if (!dev->zones)
 			return -ENOMEM;
 	}
-	if (config->flags & SAMPLEBLK_F_EAGER && !base)
+	if (config->flags & SAMPLEBLK_F_EAGER)
 		return sblk_store_populate(store, config->numa_node ? config->numa_node - 1 : NUMA_NO_NODE);
 	return 0;
 }

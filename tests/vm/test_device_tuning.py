@@ -181,6 +181,15 @@ def test_an_eager_device_has_its_memory_from_the_beginning() -> None:
         assert read(dev.path, 4096) == bytes(4096)
 
 
+def test_a_clone_of_an_eager_device_does_not_say_that_it_has_its_memory() -> None:
+    with lab.Device("8M", eager=True) as dev, dev.snapshot_clone(dev.snapshot_take()) as clone:
+        assert dev.info().eager
+        assert not clone.info().eager
+        before = clone.info().allocated_bytes
+        write(clone.path, b"c" * 65536)
+        assert clone.info().allocated_bytes - before == 65536
+
+
 def test_read_only_can_change() -> None:
     with lab.Device("1M") as dev:
         dev.tune(read_only=True)
