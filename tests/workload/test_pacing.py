@@ -54,6 +54,22 @@ def test_thinktime_spin_is_a_part_of_the_pause(tmp_path: Path) -> None:
     assert (job["usr_cpu"] + job["sys_cpu"]) * job["job_runtime"] / 100 > 5, "it spins, it does not sleep"
 
 
+def test_thinktime_blocks_counts_on_while_what_is_in_flight_ends(tmp_path: Path) -> None:
+    keys = {"rw": "write", "bs": "4k", "size": "1m", "thinktime": 20000, "thinktime_blocks": 6}
+    for job in both(tmp_path, ioengine="libaio", iodepth=4, **keys):
+        assert job["write"]["total_ios"] == 256
+        assert job["job_runtime"] >= 40 * 20, "not after each nine"
+
+
+def test_thinktime_iotime_and_thinktime_are_a_cycle(tmp_path: Path) -> None:
+    keys = {"rw": "write", "bs": "4k", "size": "1m", "rate_iops": 100, "thinktime": 100000, "thinktime_iotime": 0.1}
+    run = lab.Job("job", filename=tmp_path / "file", runtime=1.3, io_log_entries=256, **keys).run(progress=False)
+    time = run.io_log()["time"].codes.astype(float) / 1e9
+    pauses = time[:-1][np.diff(time) > 0.08]
+    assert len(pauses) >= 5
+    assert abs(np.median(np.diff(pauses)) - 0.2) < 0.03
+
+
 def test_each_direction_keeps_to_its_own_rate(tmp_path: Path) -> None:
     keys = {"rw": "randrw", "bs": "4k", "size": "4m", "rate": "1m,2m,0", "runtime": 1, "time_based": 1}
     for job in both(tmp_path, **keys):

@@ -59,7 +59,7 @@ Next IoLife::read_back(const Io& io) {
     return Next::io;
 }
 
-bool IoLife::needs_idle() const noexcept {
+bool IoLife::needs_idle() noexcept {
     return (job_.pacer && job_.pacer->needs_idle()) || (job_.verifier && job_.verifier->backlog_is_due()) ||
            (job_.replay && job_.replay->needs_idle());
 }

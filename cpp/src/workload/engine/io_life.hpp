@@ -24,7 +24,7 @@ class IoLife {
 
     // --- held back: think time, limited rates, the pauses of a replay
     // Whether nothing may be in flight before the next one.
-    [[nodiscard]] bool needs_idle() const noexcept;
+    [[nodiscard]] bool needs_idle() noexcept;
     // When the next one may begin: 0 for now, else a tick to wait for and then ask again.
     [[nodiscard]] std::uint64_t waits_until();
     // False when the job was told to stop, or its time was up, in the meantime.

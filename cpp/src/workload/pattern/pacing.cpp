@@ -30,19 +30,27 @@ void Pacer::begin(std::uint64_t now) noexcept {
     }
 }
 
-bool Pacer::needs_idle() const noexcept {
-    if (options_.thinktime_ns == 0) {
-        return false;
+bool Pacer::needs_idle() noexcept {
+    if (options_.thinktime_ns == 0 || pause_due_) {
+        return pause_due_;
     }
     const std::uint64_t count = options_.thinktime_blocks_type == ThinkBlocks::issue ? issued_ : completed_;
+    const std::uint64_t now = options_.thinktime_iotime_ns != 0 ? clock_.ticks() : 0;
     const bool by_time = options_.thinktime_iotime_ns != 0 &&
-                         clock_.ns(clock_.ticks() - paused_at_) >= options_.thinktime_iotime_ns + options_.thinktime_ns;
+                         clock_.ns(now - paused_at_) >= options_.thinktime_iotime_ns + options_.thinktime_ns;
     const bool counts = options_.thinktime_iotime_ns == 0 || options_.thinktime_blocks_given;
-    return by_time || (counts && issued_ != 0 && count >= paused_at_count_ + options_.thinktime_blocks);
+    pause_due_ = by_time || (counts && issued_ != 0 && count >= paused_at_count_ + options_.thinktime_blocks);
+    if (pause_due_) {
+        // The next pause counts from here, as fio's does: the end of what is in flight, and the pause, belong to its
+        // time.
+        paused_at_count_ = count;
+        paused_at_ = now;
+    }
+    return pause_due_;
 }
 
 void Pacer::start_pause(std::uint64_t now) noexcept {
-    paused_at_count_ = options_.thinktime_blocks_type == ThinkBlocks::issue ? issued_ : completed_;
+    pause_due_ = false;
     spin_until_ = clock_.after(now, options_.thinktime_spin_ns);
     pause_until_ = clock_.after(now, options_.thinktime_ns);
     if (options_.rate_ignore_thinktime) {
@@ -51,7 +59,6 @@ void Pacer::start_pause(std::uint64_t now) noexcept {
             due += static_cast<double>(pause_until_ - now);
         }
     }
-    paused_at_ = pause_until_;
 }
 
 std::uint64_t Pacer::pauses_until(std::uint64_t now) noexcept {

@@ -26,7 +26,7 @@ class Pacer {
     void begin(std::uint64_t now) noexcept;
 
     // Whether think time comes next, before which all that is in flight must end.
-    [[nodiscard]] bool needs_idle() const noexcept;
+    [[nodiscard]] bool needs_idle() noexcept;
 
     // When the think time that is due ends, or 0.
     [[nodiscard]] std::uint64_t pauses_until(std::uint64_t now) noexcept;
@@ -68,6 +68,7 @@ class Pacer {
 
     std::uint64_t issued_ = 0;
     std::uint64_t completed_ = 0;
+    bool pause_due_ = false;
     std::uint64_t paused_at_count_ = 0;
     std::uint64_t paused_at_ = 0;
     std::uint64_t pause_until_ = 0;
