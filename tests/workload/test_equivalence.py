@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 from beside_fio import FIO_VERSION, fios, needs_fio, needs_strace, on_files, ours
 
+import sampleblk_lab as lab
+
 JOBS = Path(__file__).parent.parent / "data" / "jobs" / "equivalence"
 
 pytestmark = [needs_strace, needs_fio]
@@ -138,6 +140,22 @@ def test_offsets_have_fios_distribution(
     if name != "random_norandommap":
         # The test can tell a difference: nothing here is even.
         assert chi_square_p(classes(mine), uniform) < 1e-4
+
+
+@pytest.mark.parametrize("service", ["zipf:1.2", "pareto:0.2", "normal:20"])
+@pytest.mark.parametrize("files", [2, 5])
+def test_files_have_fios_distribution(service: str, files: int, tmp_path: Path) -> None:
+    """By rank: zipf and pareto begin at any file."""
+    keys = {"rw": "randread", "norandommap": 1, "size": f"{files}m", "io_size": "16m", "nrfiles": files}
+    keys |= {"ioengine": "null", "file_service_type": service}
+    log = lab.Job("a", **keys, io_log_entries=5000).run(progress=False).io_log()
+    (tmp_path / "job.fio").write_text("[a]\nwrite_iolog=log\n" + "".join(f"{k}={v}\n" for k, v in keys.items()))
+    subprocess.run(["fio", "job.fio"], cwd=tmp_path, capture_output=True, check=True, timeout=60)
+    lines = [line.split() for line in (tmp_path / "log").read_text().splitlines()]
+    theirs = [words[1] for words in lines if words[2:3] == ["read"]]
+    counts = [sorted(Counter(names).values())[::-1] for names in (map(str, log["path"]), theirs)]
+    assert [sum(side) for side in counts] == [4096, 4096]
+    assert chi_square_p(*([*side, *[0] * files][:files] for side in counts)) > 1e-4
 
 
 @pytest.mark.parametrize("name", ["random_bsrange", "random_bssplit"])

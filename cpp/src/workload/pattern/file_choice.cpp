@@ -8,6 +8,9 @@ namespace sampleblk::workload {
 
 namespace {
 
+// As in fio, a file is 2^10 places of the skewed distribution; over as few as the files its last one is never drawn.
+constexpr unsigned place_bits = 10;
+
 Distribution distribution_of(FileService service) {
     return service == FileService::zipf     ? Distribution::zipf
            : service == FileService::pareto ? Distribution::pareto
@@ -29,7 +32,8 @@ FileChoice::FileChoice(const JobPlan& plan, std::vector<FileState>& files, FileO
         if (parameter == 0 && kind != Distribution::normal) {
             parameter = kind == Distribution::zipf ? 1.1 : 0.2;
         }
-        skewed_ = SkewedChoice(kind, files_.size(), parameter, -1, mix64(plan.seed ^ 0xf11e), true);
+        skewed_ = SkewedChoice(kind, std::uint64_t{files_.size()} << place_bits, parameter, -1,
+                               mix64(plan.seed ^ 0xf11e), true);
     }
 }
 
@@ -58,7 +62,7 @@ std::size_t FileChoice::live_from(std::size_t number) {
 
 std::size_t FileChoice::draw() {
     if (is_skewed()) {
-        return static_cast<std::size_t>(skewed_.next());
+        return static_cast<std::size_t>(skewed_.next() >> place_bits);
     }
     if (options_.file_service == FileService::random) {
         return live_[static_cast<std::size_t>(random_.below(live_.size()))];
