@@ -182,6 +182,16 @@ def test_passes_that_write_the_same_places_again_are_right(
     assert result["sampleblk"]["verify"]["blocks"] > 0
 
 
+@pytest.mark.parametrize("engine", ["psync", "io_uring"])
+@pytest.mark.parametrize("service", ["zipf:1.2", "pareto:0.2", "normal:20"])
+def test_files_that_are_drawn_again_when_they_are_done_are_right(service: str, engine: str, tmp_path: Path) -> None:
+    """A job found its own writes wrong: only the last to each block is there."""
+    keys = {"rw": "randwrite", "size": "64k", "nrfiles": 4, "file_service_type": service, "iodepth": 4}
+    result = lab.Job(**keys, ioengine=engine, verify="md5", directory=tmp_path).run(progress=False)
+    assert result.json()["jobs"][0]["write"]["total_ios"] == 16
+    assert 4 <= result.json()["jobs"][0]["sampleblk"]["verify"]["blocks"] < 16
+
+
 def test_a_wrong_byte_is_found_after_many_passes(tmp_path: Path) -> None:
     """Not everything is right just because nothing is remembered."""
     path = tmp_path / "f"

@@ -375,6 +375,11 @@ struct JobOptions {
     }
 };
 
+// Whether the files that are done are drawn too: they begin again, within the same pass.
+[[nodiscard]] constexpr bool is_skewed(FileService service) noexcept {
+    return service == FileService::zipf || service == FileService::pareto || service == FileService::normal;
+}
+
 // Whether an engine completes each I/O in the call that starts it.
 [[nodiscard]] constexpr bool is_synchronous(Engine engine) noexcept {
     return engine != Engine::libaio && engine != Engine::io_uring;

@@ -117,8 +117,7 @@ void FileChoice::finish(FileState& file) {
 }
 
 bool FileChoice::is_skewed() const noexcept {
-    return options_.file_service == FileService::zipf || options_.file_service == FileService::pareto ||
-           options_.file_service == FileService::normal;
+    return workload::is_skewed(options_.file_service);
 }
 
 }  // namespace sampleblk::workload

@@ -62,7 +62,8 @@ struct JobPlan {
         const bool each_block_once = options.random && !options.norandommap && !options.softrandommap &&
                                      options.percentage_random[index_of(Direction::write)] == 100 &&
                                      options.sequence_length == 1 && options.zonemode == ZoneMode::none &&
-                                     !options.trims && !options.time_based && replay.empty();
+                                     !options.trims && !options.time_based && !is_skewed(options.file_service) &&
+                                     replay.empty();
         return !each_block_once;
     }
 };
