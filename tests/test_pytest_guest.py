@@ -1358,6 +1358,7 @@ PLUGINS = {
     "acme_report": "import pytest\ndef pytest_addoption(parser):\n    parser.addini('acme_report_style', 'how')\n"
     "    parser.getgroup('style').addoption('--acme-report', default='')\n"
     "def pytest_terminal_summary(terminalreporter): terminalreporter.write_line('reports of acme')\n"
+    "class Defaults:\n    def __getattr__(self, name): raise KeyError(name)\ndefaults = Defaults()\n"
     "@pytest.fixture\ndef acme_value(): return 'value of acme'\n",
     "acme_runs": "def pytest_runtest_setup(item): item.acme_ran = True\n"
     "def pytest_addoption(parser): parser.extra_info['acme'] = 'of what only the true parser has'\n",

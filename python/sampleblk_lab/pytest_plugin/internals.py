@@ -60,7 +60,7 @@ def fixtures_in(module: object) -> set[str]:
     for name, value in vars(module).items():
         if type(value).__name__ == "FixtureFunctionDefinition":  # since pytest 8.4
             found.add(getattr(value, "name", None) or name)
-        elif hasattr(value, "_pytestfixturefunction"):
+        elif isinstance(value, types.FunctionType) and hasattr(value, "_pytestfixturefunction"):
             found.add(value._pytestfixturefunction.name or name)
     return found
 
