@@ -660,6 +660,37 @@ def test_a_test_may_empty_its_environment(pytester: pytest.Pytester, run: Callab
     run().assert_outcomes(passed=3)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "os.write",
+        "os.getpid",
+        pytest.param("os.read", marks=slow),
+        pytest.param("pathlib.Path.mkdir", marks=slow),
+        pytest.param("shutil.copy2", marks=slow),
+    ],
+)
+def test_what_a_test_puts_in_the_place_of_the_system_s_is_not_met_by_its_report(
+    pytester: pytest.Pytester, run: Callable[..., pytest.RunResult], name: str
+) -> None:
+    pytester.makepyfile(
+        test_it="""
+        import os, pathlib, pytest, shutil
+
+        @pytest.mark.in_vm
+        @pytest.mark.parametrize("fails", [False, True])
+        def test_it(monkeypatch, tmp_path, fails):
+            (tmp_path / "file").touch()
+            monkeypatch.setattr("%s", lambda *_, **__: 1 / 0)
+            assert not fails, "as it should"
+        """
+        % name
+    )
+    result = run()
+    result.assert_outcomes(passed=1, failed=1, warnings=int(name in ("pathlib.Path.mkdir", "shutil.copy2")))
+    result.stdout.fnmatch_lines(["*AssertionError: as it should"])
+
+
 KEPT = """
     import os, subprocess, time, pytest
 

@@ -15,7 +15,7 @@ from sampleblk_lab.pytest_plugin import artefacts, options, residue
 from sampleblk_lab.splat import is_splat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @dataclass
@@ -83,11 +83,11 @@ def is_spent(item: pytest.Item) -> bool:
     return _WATCH in item.stash and item.stash[_WATCH].allowed and not item.stash[_WATCH].complaints
 
 
-def _lines(fd: int) -> Iterator[str | None]:
-    """What has come; None where records were overwritten before they were read."""
+def _lines(fd: int, read: Callable[[int, int], bytes] = os.read) -> Iterator[str | None]:
+    """What has come; None where records were overwritten before they were read. `read`: not what a test made of it."""
     while True:
         try:
-            record = os.read(fd, 8192)
+            record = read(fd, 8192)
         except BlockingIOError:
             return
         except BrokenPipeError:
