@@ -674,17 +674,16 @@ def test_what_a_test_puts_in_the_place_of_the_system_s_is_not_met_by_its_report(
     pytester: pytest.Pytester, run: Callable[..., pytest.RunResult], name: str
 ) -> None:
     pytester.makepyfile(
-        test_it="""
+        test_it=f"""
         import os, pathlib, pytest, shutil
 
         @pytest.mark.in_vm
         @pytest.mark.parametrize("fails", [False, True])
         def test_it(monkeypatch, tmp_path, fails):
             (tmp_path / "file").touch()
-            monkeypatch.setattr("%s", lambda *_, **__: 1 / 0)
+            monkeypatch.setattr("{name}", lambda *_, **__: 1 / 0)
             assert not fails, "as it should"
         """
-        % name
     )
     result = run()
     result.assert_outcomes(passed=1, failed=1, warnings=int(name in ("pathlib.Path.mkdir", "shutil.copy2")))
