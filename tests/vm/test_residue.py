@@ -271,6 +271,15 @@ KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "out of memory": (lambda _: _written(Path("/proc/self/oom_score_adj"), "500"), "readiness of pytest to be killed"),
     "RAM disk": (_ram_disk, "block device ram0"),
     "queue": (_queue, "nomerges of block device loop1 is 1"),
+    "I/O statistics": (
+        lambda _: _written(Path("/sys/block/loop1/queue/iostats"), "0"),
+        "iostats of block device loop1 is 0",
+    ),
+    "size of requests": (
+        lambda _: _written(Path("/sys/block/loop1/queue/max_sectors_kb"), "64"),
+        "max_sectors_kb of block device loop1 is 64",
+    ),
+    "blktrace": (_unless_missing("/sys/block/loop1/trace/enable", "1"), "blktrace of block device loop1"),
     "not graphed": (_not_graphed, "tracing set_graph_notrace is vfs_read"),
     "kernel probes": (_unless_missing("/sys/kernel/debug/kprobes/enabled", "0"), "kernel probes: 0"),
     "fault-around": (

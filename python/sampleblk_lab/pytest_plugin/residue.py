@@ -46,7 +46,10 @@ _DRIVER = "sampleblk"
 _ALWAYS_THERE = ("loop", "nbd", "zram")
 
 # What they keep when nobody uses them any more, and who uses them next does not set.
-_KEPT_BY_QUEUES = ("scheduler", "read_ahead_kb", "nr_requests", "nomerges", "rq_affinity")
+_KEPT_BY_QUEUES = (
+    *("scheduler", "read_ahead_kb", "nr_requests", "nomerges", "rq_affinity"),
+    *("iostats", "max_sectors_kb", "wbt_lat_usec"),
+)
 
 _TRACEFS = "/sys/kernel/tracing"
 
@@ -246,6 +249,10 @@ def _tracing() -> Iterator[str]:
     for name, value in zip(_TRACE_SETTINGS, _texts([f"{_TRACEFS}/{name}" for name in _TRACE_SETTINGS]), strict=True):
         if value:
             yield f"tracing {name} is {value}"
+    disks = _names("/sys/block")
+    for disk, value in zip(disks, _texts([f"/sys/block/{disk}/trace/enable" for disk in disks]), strict=True):
+        if value == "1":
+            yield f"blktrace of block device {disk}"
     if size := _BUFFER_SIZE.fullmatch(_text(f"{_TRACEFS}/buffer_size_kb")):
         yield f"tracing buffer_size_kb is {int(size[1]) // _SUB_BUFFERS_KIB * _SUB_BUFFERS_KIB}"
 
