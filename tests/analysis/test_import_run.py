@@ -621,6 +621,14 @@ def test_a_driver_of_bios_has_their_depth(tmp_path: Path) -> None:
     assert depth["depth"].codes.tolist() == [1, 2, 1, 0, 1]
     assert depth["least"].codes.tolist() == [1, 2, 1, 0, 0]
     assert depth.metadata["unfinished"] == "1"
+    shown = json.loads(run.export_chrome(tmp_path / "x.json").read_text())["traceEvents"]
+    assert [(one["name"], one["ts"], one["dur"]) for one in shown if one["ph"] == "X"] == [
+        ("W 64 + 8", 0.01, 0.02),
+        ("W 128 + 8", 0.02, 0.02),
+    ]
+    tracks = {one["args"]["name"] for one in shown if one["name"] == "thread_name"}
+    assert tracks == {"8,0 bios 0", "8,0 bios 1", "8,0 queue depth"}
+    assert [one["args"]["depth"] for one in shown if one["ph"] == "C"] == [1, 2, 1, 0]
     _, run = lived(tmp_path / "requests", *[event for event in bios if event[1] == "Q"], (60, "C", 0, 64, 8))
     with pytest.raises(lab.UnsupportedError, match="issues and completions were not both recorded"):
         run.block().queue_depth()

@@ -173,31 +173,44 @@ class Builder {
 
     using Steps = std::vector<std::pair<std::uint64_t, std::int64_t>>;
     struct Device {
-        std::vector<const BlockRequest*> requests;  // that were issued and completed
-        Steps halves;                               // of those with one end
-        Steps unsure;                               // the same of appends and flushes
+        // Those that were issued and completed, by when the driver got them; of one that makes no requests its bios.
+        std::vector<std::pair<std::uint64_t, const BlockRequest*>> requests;
+        Steps halves;  // of those with one end
+        Steps unsure;  // the same of appends and flushes
+        bool of_bios = true;
     };
 
     void devices(const BlockSink& sink) {
         std::map<std::pair<std::uint16_t, std::uint32_t>, Device> devices;
         std::vector<std::pair<std::uint16_t, std::uint32_t>> order;  // in which they appear
         const bool all = has_all();
+        const bool bios = file_.find_event("block:block_bio_queue") != nullptr &&
+                          file_.find_event("block:block_bio_complete") != nullptr;
         for (const BlockRequest& request : sink.requests) {
-            const bool whole = request.issued != 0 && request.completed >= request.issued;
-            const bool half = all && (request.issued != 0 ? request.completed == 0 : request.only_completed());
+            if ((request.gotten | request.inserted | request.issued) != 0) {
+                devices[{request.buffer, request.dev}].of_bios = false;
+            }
+        }
+        for (const BlockRequest& request : sink.requests) {
+            const auto place = std::pair(request.buffer, request.dev);
+            const auto device = devices.find(place);
+            const bool of_bios = bios && (device == devices.end() || device->second.of_bios);
+            const std::uint64_t begin = of_bios ? request.queued : request.issued;
+            const bool whole = begin != 0 && request.completed >= begin;
+            const bool half = all && !(of_bios && request.queued != 0) &&
+                              (request.issued != 0 ? request.completed == 0 : request.only_completed());
             if (request.swallowed || !(whole || half)) {
                 continue;
             }
-            const auto [entry, fresh] = devices.try_emplace({request.buffer, request.dev});
-            if (fresh) {
-                order.emplace_back(entry->first);
+            const auto entry = devices.try_emplace(place).first;
+            if (std::ranges::find(order, place) == order.end()) {
+                order.emplace_back(place);
             }
             if (whole) {
-                entry->second.requests.push_back(&request);
+                entry->second.requests.emplace_back(begin, &request);
             } else {
                 const bool paired = std::string_view("RWD").find(request.operation) != std::string_view::npos;
-                auto& [own, halves, unsure] = entry->second;
-                (paired ? halves : unsure)
+                (paired ? entry->second.halves : entry->second.unsure)
                     .emplace_back(request.issued + request.completed, request.issued != 0 ? 1 : -1);
             }
         }
@@ -206,31 +219,31 @@ class Builder {
             auto& own = devices[place].requests;
             const std::string name = device_name(place.second);
             const std::string group = "Device " + name + buffers_.suffix(place.first);
-            std::ranges::stable_sort(own, {}, [](const BlockRequest* request) { return request->issued; });
+            std::ranges::stable_sort(own, {}, [](const auto& one) { return one.first; });
             // Requests overlap, slices of one line must not: each goes to the first line that is free.
             std::vector<std::pair<std::uint64_t, std::size_t>> lanes;  // until when it is taken, its track
             Steps steps;
-            for (const BlockRequest* request : own) {
+            const std::string what = devices[place].of_bios ? " bios " : " requests ";
+            for (const auto& [begin, request] : own) {
                 auto lane =
-                    std::ranges::find_if(lanes, [&](const auto& taken) { return taken.first <= request->issued; });
+                    std::ranges::find_if(lanes, [from = begin](const auto& taken) { return taken.first <= from; });
                 if (lane == lanes.end()) {
                     lane = lanes.insert(lane, {0, out_.tracks.size()});
-                    (void)add(group, name + " requests " + std::to_string(lanes.size() - 1));
+                    (void)add(group, name + what + std::to_string(lanes.size() - 1));
                 }
                 Track& track = out_.tracks[lane->second];
                 const std::string text = sink.names->at(request->rwbs) + " " + std::to_string(request->sector) + " + " +
                                          std::to_string(request->sectors);
-                track.slices.push_back(
-                    {request->issued, request->completed - request->issued, track.names->intern(text)});
+                track.slices.push_back({begin, request->completed - begin, track.names->intern(text)});
                 lane->first = request->completed;
-                steps.emplace_back(request->issued, 1);
+                steps.emplace_back(begin, 1);
                 steps.emplace_back(request->completed, -1);
             }
             depth(group, name, std::move(steps), devices[place].halves, devices[place].unsure);
         }
     }
 
-    // As Block.queue_depth() of analysis/block.py counts.
+    // As Block.queue_depth() of analysis/block.py counts, but for bios that did not complete.
     void depth(const std::string& group, const std::string& device, Steps steps, const Steps& halves, Steps unsure) {
         // At one moment completions go first, so that the depth is never overstated.
         std::ranges::sort(unsure);
