@@ -110,7 +110,7 @@ void register_trace(py::module_& module) {
         .def_property_readonly("page_size", &TraceFile::page_size)
         .def_property_readonly("uname", &TraceFile::uname)
         .def_property_readonly("writer", &TraceFile::writer)
-        .def_property_readonly("clock", &TraceFile::clock)
+        .def_property_readonly("clock", [](const TraceFile& self) { return self.clock(); })
         .def_property_readonly("commands", &TraceFile::commands)
         .def_property_readonly("printk_formats", &TraceFile::printk_formats)
         .def_property_readonly("losses", &loss_list)
