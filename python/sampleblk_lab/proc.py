@@ -13,16 +13,20 @@ _PASSED_ON = {
     "Umask": "umask",
     "Uid": "user",
     "Gid": "group",
+    "Groups": "supplementary groups",
     "SigBlk": "blocked signals",
     "SigIgn": "ignored signals",
     "CapEff": "capabilities",
     "NoNewPrivs": "no new privileges",
     "Seccomp": "seccomp mode",
+    "THP_enabled": "transparent huge pages",
     "Cpus_allowed_list": "processors",
 }
 
 _IOPRIO_GET, _IOPRIO_WHO_PROCESS = 252, 1  # ioprio_get(2), which neither Python nor glibc has
 _IOPRIO_CLASS_SHIFT = 13
+_GET_SECUREBITS, _GET_TIMERSLACK = 27, 30  # prctl(2)
+_GET_PERSONALITY = 0xFFFFFFFF  # personality(2)
 
 
 def text(pid: int, name: str) -> str:
@@ -60,10 +64,14 @@ def passed_on() -> list[tuple[str, str]]:
     for link, name in (("cwd", "working folder"), ("root", "root")):
         with contextlib.suppress(OSError):
             found.append((name, os.readlink(f"/proc/{us}/{link}")))  # noqa: PTH115  # also of one that is gone
+    libc = ctypes.CDLL(None)
+    found.append(("secure bits", hex(libc.prctl(_GET_SECUREBITS))))
+    found.append(("timer slack", str(libc.prctl(_GET_TIMERSLACK))))
+    found.append(("personality", hex(libc.personality(_GET_PERSONALITY))))
     policy, priority = os.sched_getscheduler(0), os.sched_getparam(0).sched_priority
     found.append(("scheduling", f"policy {policy}, priority {priority}, nice {os.getpriority(os.PRIO_PROCESS, 0)}"))
     if os.uname().machine == "x86_64":
-        priority = ctypes.CDLL(None).syscall(_IOPRIO_GET, _IOPRIO_WHO_PROCESS, 0)
+        priority = libc.syscall(_IOPRIO_GET, _IOPRIO_WHO_PROCESS, 0)
         # The number of none, which has no class, is another one before a process' first I/O on 5.10.
         found.append(("I/O priority", str(priority if priority >> _IOPRIO_CLASS_SHIFT else 0)))
     return found

@@ -152,6 +152,16 @@ def _nice(_: Path) -> AbstractContextManager[None]:
     return _called(lambda: os.nice(3), lambda: os.setpriority(os.PRIO_PROCESS, 0, 0))
 
 
+def _prctl(option: int, value: int, before: int) -> Callable[[Path], AbstractContextManager[None]]:
+    prctl = ctypes.CDLL(None).prctl
+    return lambda _: _called(lambda: prctl(option, value, 0, 0, 0), lambda: prctl(option, before, 0, 0, 0))
+
+
+def _personality(_: Path) -> AbstractContextManager[None]:
+    personality = ctypes.CDLL(None).personality
+    return _called(lambda: personality(0x40000), lambda: personality(0))
+
+
 def _io_priority(_: Path) -> AbstractContextManager[None]:
     def set_to(priority: int) -> None:
         assert ctypes.CDLL(None).syscall(251, 1, 0, priority) == 0  # ioprio_set(2)
@@ -262,6 +272,14 @@ KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "umask": (_umask, "umask of pytest: 0077"),
     "affinity": (_affinity, "processors of pytest: 0"),
     "nice": (_nice, "scheduling of pytest: policy 0, priority 0, nice 3"),
+    "groups": (
+        lambda _: _called(lambda: os.setgroups([4, 24]), lambda: os.setgroups([])),
+        "supplementary groups of pytest: 4 24",
+    ),
+    "secure bits": (_prctl(28, 1 << 6, 0), "secure bits of pytest: 0x40"),
+    "timer slack": (_prctl(29, 70000, 0), "timer slack of pytest: 70000"),
+    "huge pages": (_prctl(41, 1, 0), "transparent huge pages of pytest: 0"),
+    "personality": (_personality, "personality of pytest: 0x40000"),
     "I/O priority": (_io_priority, "I/O priority of pytest: 24576"),
     "limit": (_limit, "limit of pytest: Max file size 1048576 "),
     "working folder": (_working_folder, "working folder of pytest: /tmp/"),
