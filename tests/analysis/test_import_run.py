@@ -580,6 +580,7 @@ def test_what_was_in_flight_as_the_recording_began_or_ended_is_in_the_depth(tmp_
         ("CPU:0 [LOST EVENTS]", 1),
         ("CPU:0 [EVENTS DROPPED]", 1),
         ("CPU:0 [3 EVENTS DROPPED]", 3),
+        ("sh 9 [000] 0.000000005: PERF_RECORD_LOST lost 3", 3),  # perf script --show-lost-events
     ],
 )
 def test_the_other_end_of_a_request_may_be_among_what_was_lost(lost: str, count: int, tmp_path: Path) -> None:
