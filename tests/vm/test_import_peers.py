@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -65,3 +66,27 @@ def test_what_blktrace_and_perf_recorded_is_what_we_recorded(tmp_path: Path) -> 
         for rows in [[row for row in run.block().table().rows() if row["device"] == name and row["completed"]]]
     ]
     assert max(spans) < 1.1 * min(spans), spans  # perf's clock went 0.3 % slower in a guest without KVM
+
+
+@pytest.mark.skipif(shutil.which("trace-cmd") is None or shutil.which("strace") is None, reason="needs both")
+def test_raw_system_calls_are_those_that_strace_counts(tmp_path: Path) -> None:
+    program = (
+        "import os, signal\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: None)\n"
+        "for _ in range(5): os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "fd = os.memfd_create('x'); os.pwrite(fd, b'x', 3); os.fsync(fd)\n"
+        "os.access('/none', 0)\n"
+    )
+    command = [os.path.realpath(sys.executable), "-ISc", program]
+    for events in (["raw_syscalls"], ["raw_syscalls", "syscalls"]):
+        options = [word for event in events for word in ("-e", event)]
+        file = tmp_path / f"{len(events)}.dat"
+        subprocess.run(["trace-cmd", "record", "-q", *options, "-F", "-o", file, *command], check=True, cwd=tmp_path)
+        subprocess.run(["strace", "-c", "-o", tmp_path / "strace", *command], check=True)
+        lines = [line.split() for line in (tmp_path / "strace").read_text().splitlines()[2:-2]]
+        told = {words[-1]: (int(words[3]), int(words[4]) if len(words) == 6 else 0) for words in lines}
+        calls = lab.open_run(file).syscalls()
+        ours = {str(row["syscall"]): (row["calls"], row["errors"]) for row in calls.summary()}
+        assert told.pop("rt_sigreturn") == (5, 0)
+        assert ours.pop("rt_sigreturn", None) == ((5, 0) if len(events) == 1 else None)
+        assert ours == told

@@ -97,7 +97,11 @@ class SyscallSink : public PlainSink {
         if (!all_ && !pids_.contains(pid)) {
             return;
         }
-        const std::int32_t name = role->raw ? roles_.raw_name(role->id.get(event.data)) : role->name;
+        const std::uint64_t id = role->raw ? role->id.get(event.data) : 0;
+        // rt_sigreturn() ends without a number, where the signal came. To the events of each call it has no end.
+        const bool unnumbered =
+            role->raw && role->kind == SyscallRole::Kind::exit && static_cast<std::int64_t>(id) == -1;
+        const std::int32_t name = !role->raw ? role->name : unnumbered ? -1 : roles_.raw_name(id);
         // Each buffer has the calls of its own events, and so has each of the two systems.
         const std::uint64_t task = std::uint64_t{event.place.buffer} << 33U |
                                    (role->raw ? std::uint64_t{1} << 32U : 0) | static_cast<std::uint32_t>(pid);
@@ -118,7 +122,7 @@ class SyscallSink : public PlainSink {
             return;
         }
         const auto found = open_.find(task);
-        if (found == open_.end() || !found->second.live || found->second.call.name != name) {
+        if (found == open_.end() || !found->second.live || (found->second.call.name != name && !unnumbered)) {
             ++counts_[event.place.buffer << 1U | (role->raw ? 1U : 0U)].unpaired;
             return;
         }
