@@ -212,8 +212,10 @@ def _queue(_: Path) -> AbstractContextManager[None]:
 
 def _unless_missing(path: str, text: str) -> Callable[[Path], AbstractContextManager[None]]:
     def made(_: Path) -> AbstractContextManager[None]:
-        if not Path(path).exists():
-            pytest.skip(f"this kernel has no {path}")
+        try:
+            Path(path).read_text()
+        except OSError as error:  # 5.10 has a blktrace of devices that are open alone
+            pytest.skip(f"this kernel has none: {error}")
         return _written(Path(path), text)
 
     return made
