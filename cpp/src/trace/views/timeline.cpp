@@ -187,43 +187,40 @@ class Builder {
         const bool bios = file_.find_event("block:block_bio_queue") != nullptr &&
                           file_.find_event("block:block_bio_complete") != nullptr;
         for (const BlockRequest& request : sink.requests) {
-            if ((request.gotten | request.inserted | request.issued) != 0) {
-                devices[{request.buffer, request.dev}].of_bios = false;
-            }
+            Device& device = devices[{request.buffer, request.dev}];
+            device.of_bios = device.of_bios && bios && (request.gotten | request.inserted | request.issued) == 0;
         }
         for (const BlockRequest& request : sink.requests) {
             const auto place = std::pair(request.buffer, request.dev);
-            const auto device = devices.find(place);
-            const bool of_bios = bios && (device == devices.end() || device->second.of_bios);
-            const std::uint64_t begin = of_bios ? request.queued : request.issued;
+            Device& device = devices.at(place);
+            const std::uint64_t begin = device.of_bios ? request.queued : request.issued;
             const bool whole = begin != 0 && request.completed >= begin;
-            const bool half = all && !(of_bios && request.queued != 0) &&
-                              (request.issued != 0 ? request.completed == 0 : request.only_completed());
+            const bool half = all && (request.issued != 0 ? request.completed == 0 : request.only_completed());
             if (request.swallowed || !(whole || half)) {
                 continue;
             }
-            const auto entry = devices.try_emplace(place).first;
-            if (std::ranges::find(order, place) == order.end()) {
+            if (device.requests.empty() && device.halves.empty() && device.unsure.empty()) {
                 order.emplace_back(place);
             }
             if (whole) {
-                entry->second.requests.emplace_back(begin, &request);
+                device.requests.emplace_back(begin, &request);
             } else {
                 const bool paired = std::string_view("RWD").find(request.operation) != std::string_view::npos;
-                (paired ? entry->second.halves : entry->second.unsure)
+                (paired ? device.halves : device.unsure)
                     .emplace_back(request.issued + request.completed, request.issued != 0 ? 1 : -1);
             }
         }
         for (const auto& place : order) {
             check_interrupt();
-            auto& own = devices[place].requests;
+            Device& device = devices.at(place);
+            auto& own = device.requests;
             const std::string name = device_name(place.second);
             const std::string group = "Device " + name + buffers_.suffix(place.first);
             std::ranges::stable_sort(own, {}, [](const auto& one) { return one.first; });
             // Requests overlap, slices of one line must not: each goes to the first line that is free.
             std::vector<std::pair<std::uint64_t, std::size_t>> lanes;  // until when it is taken, its track
             Steps steps;
-            const std::string what = devices[place].of_bios ? " bios " : " requests ";
+            const std::string what = device.of_bios ? " bios " : " requests ";
             for (const auto& [begin, request] : own) {
                 auto lane =
                     std::ranges::find_if(lanes, [from = begin](const auto& taken) { return taken.first <= from; });
@@ -239,7 +236,7 @@ class Builder {
                 steps.emplace_back(begin, 1);
                 steps.emplace_back(request->completed, -1);
             }
-            depth(group, name, std::move(steps), devices[place].halves, devices[place].unsure);
+            depth(group, name, std::move(steps), device.halves, device.unsure);
         }
     }
 
