@@ -104,13 +104,6 @@ def is_full(folder: Path) -> bool:
     return shutil.disk_usage(folder).free < _HARDLY_ANY
 
 
-def refuse_full(error: BaseException, *folders: Path) -> None:
-    """Raises UnsupportedError where one of the folders is full: that, not what is checked, is what failed."""
-    for folder in filter(is_full, folders):
-        said = str(error).partition("\n")[0]
-        raise UnsupportedError("checking a state", f"no room left in {folder} ({said})", "make room there") from error
-
-
 @contextlib.contextmanager
 def filling_cache(path: Path) -> Iterator[None]:
     """The same for a lack of room alone, which programs that the block runs may have met.

@@ -38,7 +38,7 @@ from sampleblk_lab.crash import resident
 from sampleblk_lab.device.filesystem import BusyError, ToolError, checker, find_tool, holders, run_tool
 from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.functions import check_ran, check_takes
-from sampleblk_lab.paths import refuse_full, scratch_directory
+from sampleblk_lab.paths import is_full, scratch_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence
@@ -118,6 +118,13 @@ def ask(check: Callable[..., object], *asked: Any) -> None:
             f"the check returned {said!r}",
             expected="nothing, True or False; or raise, as subprocess.run(check=True) does",
         )
+
+
+def refuse_full(error: BaseException, *folders: Path) -> None:
+    """Raises UnsupportedError where one of the folders is full: that, not what is checked, is what failed."""
+    for folder in filter(is_full, folders):
+        said = str(error).partition("\n")[0]
+        raise UnsupportedError("checking a state", f"no room left in {folder} ({said})", "make room there") from error
 
 
 @dataclass(frozen=True)

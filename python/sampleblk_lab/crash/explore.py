@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab import checked
 from sampleblk_lab._native import core
-from sampleblk_lab.crash.checks import Check, ask
+from sampleblk_lab.crash.checks import Check, ask, refuse_full
 from sampleblk_lab.crash.disks import ImageFile, cloned
 from sampleblk_lab.crash.log import State, some
 from sampleblk_lab.crash.model import Sample, native_model
@@ -26,7 +26,7 @@ from sampleblk_lab.crash.shares import Share
 from sampleblk_lab.crash.timeline import by_text, missing, missing_table
 from sampleblk_lab.crash.under_way import MOST_WORKERS
 from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
-from sampleblk_lab.paths import refuse_full, scratch_directory
+from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.progress import Line
 from sampleblk_lab.texts import count_text, counted
 
