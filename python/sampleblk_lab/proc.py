@@ -23,6 +23,10 @@ _PASSED_ON = {
     "Cpus_allowed_list": "processors",
 }
 
+# Signals 32 and 33 are the C library's own. It ignores them in what posix_spawn(3) starts, as subprocess does since
+# Python 3.13, until that process needs them.
+_OF_THE_C_LIBRARY = 0b11 << 31
+
 _IOPRIO_GET, _IOPRIO_WHO_PROCESS = 252, 1  # ioprio_get(2), which neither Python nor glibc has
 _IOPRIO_CLASS_SHIFT = 13
 _GET_SECUREBITS, _GET_TIMERSLACK = 27, 30  # prctl(2)
@@ -58,7 +62,10 @@ def cpu_model() -> str:
 def passed_on() -> list[tuple[str, str]]:
     """What of our process the ones that it starts have, too, besides the environment: names and values."""
     us = os.getpid()
-    found = [(_PASSED_ON[name], " ".join(value.split())) for name, value in status(us).items() if name in _PASSED_ON]
+    of_status = status(us)
+    for name in ("SigBlk", "SigIgn"):
+        of_status[name] = f"{int(of_status[name], 16) & ~_OF_THE_C_LIBRARY:016x}"
+    found = [(_PASSED_ON[name], " ".join(value.split())) for name, value in of_status.items() if name in _PASSED_ON]
     # proc(5), limits: name, soft limit, hard limit, unit, in columns
     found += [("limit", " ".join(line.split())) for line in text(us, "limits").splitlines()[1:]]
     for link, name in (("cwd", "working folder"), ("root", "root")):
