@@ -28,16 +28,21 @@ TEST(Values, FullIecUnitsAreTheOppositeOfTheBase) {
 
 TEST(Values, Arithmetic) {
     EXPECT_EQ(parse_number("(4*1k)"), 4096);
-    EXPECT_EQ(parse_number("2*4096+1"), 8193);
+    EXPECT_EQ(parse_number("(2*4096+1)"), 8193);
     EXPECT_EQ(parse_number("(2+3)*4k"), 20480);
-    EXPECT_EQ(parse_number("2^10"), 1024);
-    EXPECT_EQ(parse_number("7%4"), 3);
+    EXPECT_EQ(parse_number("(2^10)"), 1024);
+    EXPECT_EQ(parse_number("(7%4)"), 3);
+    EXPECT_EQ(parse_number("(-(4-1))"), -3);
     EXPECT_EQ(parse_number("1.5k"), 1536);
-    EXPECT_THROW((void)parse_number("4/0"), InputError);
+    EXPECT_THROW((void)parse_number("(4/0)"), InputError);
     EXPECT_THROW((void)parse_number("(4"), InputError);
     EXPECT_THROW((void)parse_number("4 k k"), InputError);
     EXPECT_THROW((void)parse_number(std::string(10000, '(')), InputError);
     EXPECT_THROW((void)parse_number(std::string(10000, '-') + "1"), InputError);
+    // Of "16k-4k" fio takes the second number, of "4k*2" the first.
+    for (const char* bare : {"16k-4k", "4k*2", "2+3", "2^10", "4k 8k"}) {
+        EXPECT_THROW((void)parse_number(bare), InputError) << bare;
+    }
 }
 
 TEST(Values, RefusalsNameTheValue) {

@@ -60,8 +60,9 @@ std::string expand_environment(std::string_view text, const std::string& source,
     }
 }
 
-// fio's own words: $pagesize, $mb_memory, $ncpus.
+// fio's own words: $pagesize, $mb_memory, $ncpus. It calculates with them without parentheses, too: "2*$pagesize".
 std::string expand_keywords(std::string text) {
+    const std::string before = text;
     const auto replace = [&](std::string_view word, auto value) {
         for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word)) {
             text.replace(at, word.size(), std::to_string(value()));
@@ -70,7 +71,9 @@ std::string expand_keywords(std::string text) {
     replace("$pagesize", [] { return ::sysconf(_SC_PAGESIZE); });
     replace("$ncpus", [] { return ::sysconf(_SC_NPROCESSORS_ONLN); });
     replace("$mb_memory", [] { return (::sysconf(_SC_PHYS_PAGES) / 1024) * (::sysconf(_SC_PAGESIZE) / 1024); });
-    return text;
+    const bool calculates = text != before && text.find_first_of("+-*/") != std::string::npos &&
+                            text.find_first_not_of("0123456789.+-*/%^() ") == std::string::npos;
+    return calculates ? "(" + text + ")" : text;
 }
 
 // Sections out of lines; what the keys mean is not looked at here.

@@ -65,10 +65,12 @@ class Expression {
     Expression(std::string_view text, KbBase base) : text_(text), base_(base) {}
 
     double evaluate() {
-        const double value = sum(0);
+        // fio calculates in parentheses only: "4k-16k" is a range that stands where none may.
+        const bool calculates = text_.starts_with('(');
+        const double value = calculates ? sum(0) : atom(0);
         skip_blanks();
         if (at_ != text_.size()) {
-            fail("has something after the expression");
+            fail(calculates ? "has something after the expression" : "has something after the number");
         }
         return value;
     }
