@@ -380,6 +380,30 @@ def test_a_cpu_that_was_never_online_holds_nothing(second_cpu):
     assert rec.counts()["count"]["ftrace:print"] == 1
 
 
+@pytest.mark.two_cpus
+@pytest.mark.usefixtures("untouched", "second_cpu")
+def test_a_reader_that_cannot_be_started_ends_the_recording_not_the_process():
+    """Each takes address space for its stack, of which there is enough for one."""
+    code = r"""
+import ctypes, pathlib, re, resource
+import sampleblk_lab as lab
+stack = 1 << 28
+attributes = ctypes.create_string_buffer(56)  # pthread_attr_t
+libc = ctypes.CDLL(None)
+assert libc.pthread_attr_init(attributes) == libc.pthread_attr_setstacksize(attributes, ctypes.c_size_t(stack)) == 0
+assert libc.pthread_setattr_default_np(attributes) == 0
+taken = int(re.search(r"VmSize:\s*(\d+)", pathlib.Path("/proc/self/status").read_text())[1]) << 10
+resource.setrlimit(resource.RLIMIT_AS, (taken + 17 * stack // 10,) * 2)
+try:
+    with lab.record():
+        print("recorded")
+except OSError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == ("[Errno 11] start of a thread: Resource temporarily unavailable\n", "")
+
+
 @pytest.mark.usefixtures("untouched")
 def test_a_buffer_that_was_emptied_puts_its_recording_in_doubt():
     with lab.record() as rec:

@@ -201,6 +201,34 @@ def test_a_mapping_of_a_file_that_was_made_shorter_ends_the_job_with_its_reason(
     assert (done.stdout, done.stderr) == (f"({errno.EINTR}, '{told} the disk is full')\n", "")
 
 
+@pytest.mark.parametrize(
+    ("threads", "told"), [(0, "BlockingIOError [Errno 11] "), (1, "JobError job b: "), (2, "well")]
+)
+def test_a_thread_that_cannot_be_started_is_told(threads: int, told: str, tmp_path: Path) -> None:
+    """Each takes address space for its stack, of which there is enough for `threads` of them; a fork has its own's."""
+    code = r"""
+import ctypes, pathlib, re, resource, sys
+import sampleblk_lab as lab
+stack = 1 << 30
+attributes = ctypes.create_string_buffer(56)  # pthread_attr_t
+libc = ctypes.CDLL(None)
+assert libc.pthread_attr_init(attributes) == libc.pthread_attr_setstacksize(attributes, ctypes.c_size_t(stack)) == 0
+assert libc.pthread_setattr_default_np(attributes) == 0
+job = lab.JobFile.parse("[global]\nthread=1\nrw=write\nsize=64k\n[a]\n[b]\n", directory=sys.argv[1])
+taken = int(re.search(r"VmSize:\s*(\d+)", pathlib.Path("/proc/self/status").read_text())[1]) << 10
+resource.setrlimit(resource.RLIMIT_AS, (taken + int((int(sys.argv[2]) + 0.7) * stack),) * 2)
+try:
+    job.run(progress=False)
+    print("well")
+except (OSError, lab.JobError) as error:
+    print(type(error).__name__, error)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path), str(threads)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    reason = "" if told == "well" else "start of a thread: Resource temporarily unavailable"
+    assert (done.stdout, done.stderr) == (f"{told}{reason}\n", "")
+
+
 @pytest.mark.parametrize("engine", ["psync", "libaio"])
 def test_rates_of_a_job_that_has_not_ended_are_of_its_time_so_far(engine: str, tmp_path: Path) -> None:
     """They were the bytes of a nanosecond in the summary, and 0 in the JSON; also of a job that was killed."""

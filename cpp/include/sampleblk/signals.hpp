@@ -6,6 +6,11 @@
 #pragma once
 
 #include <csignal>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "sampleblk/error.hpp"
 
 namespace sampleblk {
 
@@ -28,5 +33,16 @@ class SignalsBlocked {
   private:
     sigset_t before_{};
 };
+
+// A helper thread, which no signal reaches. Throws SystemError, as where the limit of processes is reached.
+template <typename Thread = std::thread, typename Function>
+[[nodiscard]] Thread start_thread(Function&& function) {
+    const SignalsBlocked in_the_thread;
+    try {
+        return Thread(std::forward<Function>(function));
+    } catch (const std::system_error& error) {
+        throw SystemError("start of a thread", {}, error.code().value());
+    }
+}
 
 }  // namespace sampleblk

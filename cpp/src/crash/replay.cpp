@@ -33,8 +33,8 @@ void replay(const Log& log, const std::string& device) {
             const std::uint64_t bytes = piece.sectors * sector_bytes;
             const auto at = static_cast<off_t>(piece.sector * sector_bytes);
             if (piece.data == nullptr) {
-                if (::fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, static_cast<off_t>(bytes)) !=
-                    0) {
+                constexpr int discard = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+                if (repeated([&] { return ::fallocate(fd.get(), discard, at, static_cast<off_t>(bytes)); }) != 0) {
                     throw_errno("fallocate", device);
                 }
                 continue;
@@ -42,7 +42,8 @@ void replay(const Log& log, const std::string& device) {
             for (std::uint64_t done = 0; done < bytes;) {
                 const std::size_t part = std::min<std::uint64_t>(bytes - done, buffer_bytes);
                 std::memcpy(buffer.data(), piece.data + done, part);
-                const ssize_t written = ::pwrite(fd.get(), buffer.data(), part, at + static_cast<off_t>(done));
+                const ssize_t written =
+                    repeated([&] { return ::pwrite(fd.get(), buffer.data(), part, at + static_cast<off_t>(done)); });
                 if (written <= 0) {
                     throw_errno("pwrite", device);
                 }

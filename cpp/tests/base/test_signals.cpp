@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <csignal>
+#include <stdexcept>
 #include <thread>
 
+#include "sampleblk/interrupt.hpp"
 #include "sampleblk/signals.hpp"
 
 namespace sampleblk {
@@ -41,6 +44,22 @@ TEST(SignalsTest, AThreadStartedMeanwhileKeepsThemBlocked) {
     thread.join();
     EXPECT_TRUE(during);
     EXPECT_FALSE(blocked(SIGINT));
+}
+
+TEST(SignalsTest, ACallThatASignalEndsIsMadeAgainUnlessTheHandlerWantsToStop) {
+    int calls = 0;
+    const auto call = [&calls] {
+        errno = EINTR;
+        return ++calls < 3 ? -1 : 7;
+    };
+    EXPECT_EQ(repeated(call), 7);
+    EXPECT_EQ(calls, 3);
+    calls = 0;
+    set_interrupt_check([] { throw std::runtime_error("stop"); });
+    EXPECT_THROW((void)repeated(call), std::runtime_error);
+    set_interrupt_check(nullptr);
+    EXPECT_EQ(calls, 1);
+    EXPECT_EQ(repeated([] { return errno = EIO, -1; }), -1);
 }
 
 }  // namespace

@@ -504,11 +504,8 @@ void Sampler::start() {
     if (impl.started) {
         return;
     }
+    impl.thread = start_thread([&impl] { impl.run(); });
     impl.started = true;
-    {
-        const SignalsBlocked in_the_thread;
-        impl.thread = std::thread([&impl] { impl.run(); });
-    }
     impl.enable(false);
 }
 

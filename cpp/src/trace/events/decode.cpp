@@ -410,11 +410,8 @@ std::unique_ptr<ColumnSink> decode_parts(const TraceFile& file, const DecodeRequ
     };
     {
         std::vector<std::jthread> threads;
-        {
-            const SignalsBlocked in_the_threads;
-            for (std::size_t i = 1; i < parts.size(); ++i) {
-                threads.emplace_back([&run, &part = parts[i]] { run(part); });
-            }
+        for (std::size_t i = 1; i < parts.size(); ++i) {
+            threads.push_back(start_thread<std::jthread>([&run, &part = parts[i]] { run(part); }));
         }
         run(parts[0]);  // here, so that Ctrl-C reaches it
     }

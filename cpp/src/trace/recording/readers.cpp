@@ -205,9 +205,13 @@ BufferReaders::BufferReaders(const std::string& instance_dir, const std::string&
         reader->page.resize(size);
         impl_->readers.push_back(std::move(reader));
     }
-    const SignalsBlocked in_the_threads;
-    for (const auto& reader : impl_->readers) {
-        reader->thread = std::thread([impl = impl_.get(), target = reader.get()] { impl->run(*target); });
+    try {
+        for (const auto& reader : impl_->readers) {
+            reader->thread = start_thread([impl = impl_.get(), target = reader.get()] { impl->run(*target); });
+        }
+    } catch (...) {
+        impl_->join();  // a thread that still runs when it is destroyed ends the process
+        throw;
     }
 }
 

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <csignal>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -126,7 +127,14 @@ void JobProcesses::run(const Process& process) const {
     std::vector<std::thread> threads;
     threads.reserve(process.jobs.size());
     for (const std::size_t i : process.jobs) {
-        threads.emplace_back(run_one, i);
+        try {
+            threads.emplace_back(run_one, i);
+        } catch (const std::system_error& error) {
+            shared_.state(i).pid = ::getpid();
+            JobControl control(shared_.state(i), shared_.event(), true);
+            control.fail({"start of a thread", {}, error.code().value(), {}});
+            control.set_phase(Phase::finished);
+        }
     }
     for (std::thread& thread : threads) {
         thread.join();

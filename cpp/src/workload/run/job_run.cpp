@@ -267,10 +267,7 @@ struct JobRun::Impl {
 
 JobRun::JobRun(JobSet set) : impl_(std::make_unique<Impl>(std::move(set))) {
     Impl& impl = *impl_;
-    {
-        const SignalsBlocked in_the_thread;
-        impl.supervisor = std::thread([&impl] { impl.supervise(); });
-    }
+    impl.supervisor = start_thread([&impl] { impl.supervise(); });
     try {
         for (;;) {
             {

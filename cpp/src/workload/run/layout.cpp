@@ -243,22 +243,22 @@ void preallocate(const JobOptions& options, const FileTarget& file, int fd) {
         case Fallocate::none:
             return;
         case Fallocate::truncate:
-            if (::ftruncate(fd, size) != 0) {
+            if (repeated([&] { return ::ftruncate(fd, size); }) != 0) {
                 throw_errno("ftruncate", file.path);
             }
             return;
         case Fallocate::posix:
-            if (const int code = ::posix_fallocate(fd, 0, size); code != 0) {
-                throw SystemError("posix_fallocate", file.path, code);
+            if (repeated([&] { return (errno = ::posix_fallocate(fd, 0, size)) == 0 ? 0 : -1; }) != 0) {
+                throw_errno("posix_fallocate", file.path);
             }
             return;
         case Fallocate::keep:
-            if (::fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, size) != 0 && errno != EOPNOTSUPP) {
+            if (repeated([&] { return ::fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, size); }) != 0 && errno != EOPNOTSUPP) {
                 throw_errno("fallocate", file.path);
             }
             return;
         case Fallocate::native:
-            if (::fallocate(fd, 0, 0, size) != 0 && errno != EOPNOTSUPP) {
+            if (repeated([&] { return ::fallocate(fd, 0, 0, size); }) != 0 && errno != EOPNOTSUPP) {
                 throw_errno("fallocate", file.path);
             }
             return;
@@ -267,7 +267,8 @@ void preallocate(const JobOptions& options, const FileTarget& file, int fd) {
 
 // From `begin` to the end of the file.
 void write_contents(const JobOptions& options, JobPlan& plan, const FileTarget& file, int fd, std::uint64_t begin) {
-    if (!options.fill_device && ::ftruncate(fd, static_cast<off_t>(file.size_bytes)) != 0 && errno != EFBIG) {
+    if (!options.fill_device && repeated([&] { return ::ftruncate(fd, static_cast<off_t>(file.size_bytes)); }) != 0 &&
+        errno != EFBIG) {
         throw_errno("ftruncate", file.path);
     }
     if (begin != 0 && ::lseek(fd, static_cast<off_t>(begin), SEEK_SET) < 0) {
@@ -280,11 +281,8 @@ void write_contents(const JobOptions& options, JobPlan& plan, const FileTarget& 
         check_interrupt();
         const std::size_t length = static_cast<std::size_t>(std::min<std::uint64_t>(buffer.size(), left));
         filler.fill(std::span(buffer).first(length), file.size_bytes - left);
-        const ssize_t put = ::write(fd, buffer.data(), length);
+        const ssize_t put = repeated([&] { return ::write(fd, buffer.data(), length); });
         if (put < 0) {
-            if (errno == EINTR) {
-                continue;
-            }
             if (options.fill_device && (errno == ENOSPC || errno == EDQUOT)) {
                 break;
             }
@@ -293,7 +291,7 @@ void write_contents(const JobOptions& options, JobPlan& plan, const FileTarget& 
         left -= static_cast<std::uint64_t>(put);
         plan.layout_bytes += static_cast<std::uint64_t>(put);
     }
-    if (options.create_fsync && ::fsync(fd) != 0) {
+    if (options.create_fsync && repeated([&] { return ::fsync(fd); }) != 0) {
         throw_errno("fsync", file.path);
     }
 }
