@@ -387,6 +387,8 @@ def test_a_reader_that_cannot_be_started_ends_the_recording_not_the_process():
     code = r"""
 import ctypes, pathlib, re, resource
 import sampleblk_lab as lab
+with lab.record():
+    pass  # what it imports takes address space, too
 stack = 1 << 28
 attributes = ctypes.create_string_buffer(56)  # pthread_attr_t
 libc = ctypes.CDLL(None)
