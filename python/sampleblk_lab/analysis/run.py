@@ -288,6 +288,10 @@ class Run:
     def syscalls(self, *, pids: Who | None = None, **selection: Any) -> Syscalls:
         """The system calls, enter and exit joined.
 
+        The kernel tells none of a 32-bit program's on a 64-bit kernel (``trace_get_syscall_nr()`` in
+        kernel/trace/trace_syscalls.c), nor the execve() that starts it; ``raw_syscalls`` has them by their numbers, to
+        which names of 64-bit calls are given here.
+
         Args:
             pids: Only these, as :func:`record` takes them; default those that the recording was made for, else all.
             selection: ``start`` and ``stop`` (ns), ``buffer``.
