@@ -97,7 +97,6 @@ void register_crash(py::module_& module) {
         .def_property_readonly("file_bytes", &crash::Log::file_bytes)
         .def_property_readonly("by_submission", &crash::Log::by_submission)
         .def_property_readonly("marks", &marks_of)
-        .def("may_lose", &crash::Log::may_lose, py::arg("write"), py::arg("submitted"))
         .def("marks_set", &crash::marks_set, py::arg("state"), "How many of the marks, at the latest.")
         .def("marks_set_first", &crash::marks_set_first, py::arg("state"), "How many of the marks, at the earliest.")
         .def("at_last_mark", &crash::at_last_mark, py::arg("state"))
@@ -156,7 +155,6 @@ void register_crash(py::module_& module) {
     py::class_<crash::Names>(module, "CrashNames")
         .def(py::init<const crash::Log&, const std::string&>(), py::arg("log"), py::arg("base"), py::keep_alive<1, 2>(),
              Release())
-        .def_property_readonly("filesystem", &crash::Names::filesystem)
         .def(
             "of",
             [](const crash::Names& names, std::uint32_t write) {

@@ -109,14 +109,6 @@ void register_profile(py::module_& module) {
         .def_property_readonly("is_pipe", [](const Profile& self) { return self.file().is_pipe(); })
         .def_property_readonly("is_compressed", [](const Profile& self) { return self.file().is_compressed(); })
         .def_property_readonly("header", [](const Profile& self) { return self.file().header(); })
-        .def_property_readonly("build_ids",
-                               [](const Profile& self) {
-                                   std::map<std::string, std::string> out;
-                                   for (const auto& build_id : self.file().build_ids()) {
-                                       out[build_id.path] = build_id.id;
-                                   }
-                                   return out;
-                               })
         .def_property_readonly("events",
                                [](const Profile& self) {
                                    py::list out;

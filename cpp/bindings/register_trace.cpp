@@ -105,8 +105,6 @@ void register_trace(py::module_& module) {
                     py::arg("errors") = "strict")
         .def_property_readonly("path", &TraceFile::path)
         .def_property_readonly("version", &TraceFile::version)
-        .def_property_readonly("big_endian", &TraceFile::big_endian)
-        .def_property_readonly("long_size", &TraceFile::long_size)
         .def_property_readonly("page_size", &TraceFile::page_size)
         .def_property_readonly("uname", &TraceFile::uname)
         .def_property_readonly("writer", &TraceFile::writer)
@@ -175,13 +173,6 @@ void register_trace(py::module_& module) {
                 return self.symbols().describe(address, offset);
             },
             py::arg("address"), py::arg("offset") = false)
-        .def(
-            "symbol_module",
-            [](const TraceFile& self, std::uint64_t address) {
-                const trace::Symbol* symbol = self.symbols().find(address);
-                return symbol == nullptr ? std::string() : std::string(symbol->module);
-            },
-            py::arg("address"))
         .def(
             "count_events",
             [](const TraceFile& self, const std::optional<std::string>& buffer, std::vector<std::uint32_t> cpus,

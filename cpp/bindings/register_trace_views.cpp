@@ -73,10 +73,6 @@ void register_trace_views(py::module_& module) {
     define<trace::syscall_summary>(module, "syscall_summary");
     define_timeline<trace::write_perfetto>(module, "write_perfetto");
     define_timeline<trace::write_chrome>(module, "write_chrome");
-    module.def(
-        "syscall_name",
-        [](const std::string& machine, std::uint64_t number) { return trace::syscall_name(machine, number); },
-        py::arg("machine"), py::arg("number"));
 
     py::class_<trace::CallGraph, std::shared_ptr<trace::CallGraph>>(module, "CallGraph")
         .def(py::init([](const TraceFile& file, std::vector<std::string> functions, std::vector<std::int32_t> pids,

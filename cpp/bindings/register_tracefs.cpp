@@ -26,7 +26,6 @@ void register_tracefs(py::module_& module) {
         },
         py::arg("path"), py::arg("text"), py::arg("append") = false);
     module.def("grow_buffer", &trace::grow_buffer, py::arg("instance_dir"), py::call_guard<py::gil_scoped_release>());
-    module.def("last_trace_error", &trace::last_error, py::arg("instance_dir"));
     module.def("recover_tracing", &trace::recover, py::arg("directory"), py::call_guard<py::gil_scoped_release>());
 
     py::class_<trace::Marker>(module, "Marker")

@@ -187,7 +187,6 @@ void register_workload(py::module_& module) {
         .def_property_readonly("pids", &JobRun::pids)
         .def_property_readonly("thread_ids", &JobRun::thread_ids)
         .def_property_readonly("messages", [](const JobRun& self) { return printable_lines(self.messages()); })
-        .def_property_readonly("layout_bytes", &JobRun::layout_bytes)
         .def("start", &JobRun::start, Released())
         .def("wait", &JobRun::wait, py::arg("timeout_ns"), Released())
         .def("stop", &JobRun::stop, py::arg("reason"), Released())

@@ -88,10 +88,6 @@ Names::Names(const Log& log, const std::string& base) {
 
 Names::~Names() = default;
 
-std::string Names::filesystem() const {
-    return names_ == nullptr ? "" : names_->filesystem();
-}
-
 std::vector<Name> Names::of(std::uint32_t write) const {
     std::vector<Name> found;
     if (names_ != nullptr) {

@@ -83,7 +83,6 @@ class Btrfs final : public NamesByHeader {
             }
         });
     }
-    [[nodiscard]] std::string filesystem() const override { return "btrfs"; }
 
   private:
     struct Chunk {

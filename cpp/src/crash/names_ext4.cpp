@@ -67,8 +67,6 @@ class Ext4 final : public NamesOf {
         }
     }
 
-    [[nodiscard]] std::string filesystem() const override { return "ext4"; }
-
     [[nodiscard]] std::vector<Name> of(std::uint32_t write) const override {
         std::vector<Name> found;
         if (write >= log_.writes().size()) {

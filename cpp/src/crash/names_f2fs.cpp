@@ -38,7 +38,6 @@ class F2fs final : public NamesByHeader {
             });
         }
     }
-    [[nodiscard]] std::string filesystem() const override { return "f2fs"; }
 
   private:
     struct Claim {

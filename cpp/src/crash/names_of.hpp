@@ -65,7 +65,6 @@ class NamesOf {
     NamesOf& operator=(const NamesOf&) = delete;
     virtual ~NamesOf() = default;
 
-    [[nodiscard]] virtual std::string filesystem() const = 0;
     // As Names::of().
     [[nodiscard]] virtual std::vector<Name> of(std::uint32_t write) const = 0;
 

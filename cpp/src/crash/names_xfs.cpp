@@ -60,7 +60,6 @@ class Xfs final : public NamesByHeader {
     Xfs(const Log& log, Bytes base) : NamesByHeader(log) {
         find_super(log, base, 0, super_bytes, [this](Bytes super) { return take(super); });
     }
-    [[nodiscard]] std::string filesystem() const override { return "xfs"; }
 
   private:
     bool take(Bytes super) {

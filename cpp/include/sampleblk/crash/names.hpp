@@ -34,9 +34,6 @@ class Names {
     Names(const Names&) = delete;
     Names& operator=(const Names&) = delete;
 
-    // "ext4", "xfs", "btrfs", "f2fs", or empty when the file system is not known: then nothing has a name.
-    [[nodiscard]] std::string filesystem() const;
-
     // All sectors of a write, in order, neighbours of one name together; empty where nothing is known.
     [[nodiscard]] std::vector<Name> of(std::uint32_t write) const;
 

@@ -24,8 +24,6 @@ namespace sampleblk::trace {
 // What to do about what cannot be read: throw FormatError, or go on behind it and count it.
 enum class OnError : std::uint8_t { strict, skip };
 
-enum class Compression : std::uint8_t { none, zlib, zstd };
-
 // A stretch of pages that was compressed as one.
 struct Chunk {
     std::uint64_t offset = 0;  // in the file, of the compressed bytes
@@ -127,7 +125,6 @@ class TraceFile {
     [[nodiscard]] std::uint32_t page_size() const noexcept;
     [[nodiscard]] std::uint8_t long_size() const noexcept;
     [[nodiscard]] OnError on_error() const noexcept;
-    [[nodiscard]] Compression compression() const noexcept;
     [[nodiscard]] std::span<const std::byte> bytes() const noexcept;
     // Where `at` lies in the file; 0 for what was unpacked.
     [[nodiscard]] std::uint64_t offset_of(const std::byte* at) const noexcept {

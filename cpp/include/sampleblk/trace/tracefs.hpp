@@ -25,9 +25,6 @@ void write_control(const std::string& path, std::string_view text, bool append =
 // instance is set.
 void grow_buffer(const std::string& instance_dir);
 
-// The newest entry of an instance's error_log, or "" where there is none.
-[[nodiscard]] std::string last_error(const std::string& instance_dir);
-
 // Puts lines of our own into a trace, as ftrace:print events; one write(2) each.
 class Marker {
   public:

@@ -49,7 +49,6 @@ class JobRun {
     [[nodiscard]] std::vector<int> thread_ids() const;
     // What the layout said, line by line.
     [[nodiscard]] const std::vector<std::string>& messages() const;
-    [[nodiscard]] std::uint64_t layout_bytes() const;
 
     // Starts the jobs. A second call does nothing.
     void start();

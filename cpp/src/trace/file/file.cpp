@@ -116,10 +116,6 @@ OnError TraceFile::on_error() const noexcept {
     return contents_->on_error;
 }
 
-Compression TraceFile::compression() const noexcept {
-    return contents_->compression;
-}
-
 std::span<const std::byte> TraceFile::bytes() const noexcept {
     return contents_->bytes;
 }

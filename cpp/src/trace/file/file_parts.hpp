@@ -18,6 +18,8 @@
 
 namespace sampleblk::trace {
 
+enum class Compression : std::uint8_t { none, zlib, zstd };
+
 // What a file's header says, and where the pages of its CPUs lie.
 struct FileContents {
     std::string path;

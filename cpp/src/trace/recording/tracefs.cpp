@@ -349,6 +349,9 @@ void grow_buffer(const std::string& instance_dir) {
     }
 }
 
+namespace {
+
+// The newest entry of an instance's error_log, or "" where there is none.
 std::string last_error(const std::string& instance_dir) {
     std::string text;
     try {
@@ -365,6 +368,8 @@ std::string last_error(const std::string& instance_dir) {
     }
     return text;
 }
+
+}  // namespace
 
 void write_control(const std::string& path, std::string_view text, bool append) {
     const Fd fd = open_file(path, O_WRONLY | (append ? O_APPEND : O_TRUNC));

@@ -53,7 +53,6 @@ struct JobPlan {
     std::vector<FileTarget> files;
     std::uint64_t size_bytes = 0;       // of the job's parts of all files together
     std::uint64_t io_bytes = 0;         // to transfer in each loop
-    std::uint64_t layout_bytes = 0;     // written while laying out
     std::vector<ReplayRecord> replay;   // what to do again, in order
     std::vector<std::string> messages;  // "job1: Laying out IO file (1 file / 2MiB)"
 

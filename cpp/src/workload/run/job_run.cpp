@@ -314,14 +314,6 @@ const std::vector<std::string>& JobRun::messages() const {
     return impl_->messages;
 }
 
-std::uint64_t JobRun::layout_bytes() const {
-    std::uint64_t bytes = 0;
-    for (const JobPlan& plan : impl_->plans) {
-        bytes += plan.layout_bytes;
-    }
-    return bytes;
-}
-
 void JobRun::start() {
     const std::lock_guard lock(impl_->mutex);
     if (!impl_->schedule.start_asked()) {

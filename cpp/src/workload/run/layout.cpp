@@ -266,7 +266,8 @@ void preallocate(const JobOptions& options, const FileTarget& file, int fd) {
 }
 
 // From `begin` to the end of the file.
-void write_contents(const JobOptions& options, JobPlan& plan, const FileTarget& file, int fd, std::uint64_t begin) {
+void write_contents(const JobOptions& options, const JobPlan& plan, const FileTarget& file, int fd,
+                    std::uint64_t begin) {
     if (!options.fill_device && repeated([&] { return ::ftruncate(fd, static_cast<off_t>(file.size_bytes)); }) != 0 &&
         errno != EFBIG) {
         throw_errno("ftruncate", file.path);
@@ -289,7 +290,6 @@ void write_contents(const JobOptions& options, JobPlan& plan, const FileTarget& 
             throw_errno("write", file.path);
         }
         left -= static_cast<std::uint64_t>(put);
-        plan.layout_bytes += static_cast<std::uint64_t>(put);
     }
     if (options.create_fsync && repeated([&] { return ::fsync(fd); }) != 0) {
         throw_errno("fsync", file.path);
