@@ -9,15 +9,12 @@ import shutil
 import subprocess
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from programs import DEEP, compiled
 
 import sampleblk_lab as lab
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 perf = pytest.mark.skipif(shutil.which("perf") is None, reason="needs perf: apt-get install linux-perf")
 root = pytest.mark.skipif(os.geteuid() != 0, reason="needs to sample kernel code")
@@ -147,6 +144,23 @@ def test_a_program_that_is_built_anew_meanwhile_does_not_lend_its_names(tmp_path
     profile = profiler.profile
     assert "program has the build id" in profile.metadata["files_without_symbols"]
     assert not {"other_leaf", "other_middle"} & set(profile.stacks().functions()["function"])
+
+
+@root
+def test_a_program_of_another_mount_namespace_has_no_names_of_what_lies_at_its_path_here(tmp_path):
+    program = compiled(tmp_path, DEEP, name="program")
+    inside = compiled(tmp_path, DEEP.replace("leaf", "other_leaf").replace("middle", "more_of_middle"), name="inside")
+    script = 'mount --bind "$0" "$1" && exec "$1" 1'
+    child = subprocess.Popen(["unshare", "--mount", "sh", "-c", script, str(inside), str(program)])
+    while Path(f"/proc/{child.pid}/exe").readlink() != program:
+        assert child.poll() is None
+        time.sleep(0.01)
+    with lab.profile(hz=999, event="cpu-clock", pids=child.pid) as profiler:
+        time.sleep(0.3)
+    child.wait()
+    profile = profiler.profile
+    assert "program has the build id" in profile.metadata["files_without_symbols"]
+    assert not {"leaf", "middle", "outer", "main", "_fini"} & set(profile.stacks().functions()["function"])
 
 
 def recorded_with_a_debuglink(folder: Path, *flags: str, seconds: str) -> tuple[Path, Path, Path]:

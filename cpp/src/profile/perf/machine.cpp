@@ -68,6 +68,10 @@ std::int32_t parent_of(const std::string& directory) {
     return parent;
 }
 
+std::string path_in_process(std::int32_t pid, const std::string& path) {
+    return "/proc/" + std::to_string(pid) + "/root" + path;
+}
+
 std::vector<std::int32_t> with_descendants(std::vector<std::int32_t> pids) {
     std::multimap<std::int32_t, std::int32_t> children;
     for (const std::int32_t pid : numbers_in("/proc")) {

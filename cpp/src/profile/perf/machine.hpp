@@ -18,6 +18,8 @@ namespace sampleblk::profile {
 [[nodiscard]] std::vector<std::int32_t> numbers_in(const std::string& directory);
 // The parent of the process or thread at "/proc/12". Throws SystemError.
 [[nodiscard]] std::int32_t parent_of(const std::string& directory);
+// Where a path of /proc/PID/maps is: a process may have another root, or other mounts.
+[[nodiscard]] std::string path_in_process(std::int32_t pid, const std::string& path);
 // `pids` and what descends from them by now.
 [[nodiscard]] std::vector<std::int32_t> with_descendants(std::vector<std::int32_t> pids);
 // Throws SystemError when there is no such process.

@@ -66,14 +66,8 @@ std::string cpu_model() {
 std::vector<std::byte> build_id_record(const std::string& path, const std::string& id, std::uint16_t misc) {
     RecordMaker record(kRecordBuildId, misc | (1U << 15U));  // PERF_RECORD_MISC_BUILD_ID_SIZE
     record.put(std::int32_t{-1});
-    std::array<std::uint8_t, 24> bytes{};
-    const std::size_t length = std::min<std::size_t>(20, id.size() / 2);
-    for (std::size_t i = 0; i < length; ++i) {
-        const auto digit = [](char c) { return static_cast<unsigned>(c <= '9' ? c - '0' : c - 'a' + 10); };
-        bytes[i] = static_cast<std::uint8_t>(digit(id[2 * i]) << 4U | digit(id[2 * i + 1]));
-    }
-    bytes[20] = static_cast<std::uint8_t>(length);
-    record.put_bytes(bytes.data(), bytes.size());
+    const auto bytes = build_id_bytes(id);
+    record.put_bytes(bytes.data(), bytes.size()).put(static_cast<std::uint32_t>(id.size() / 2));
     record.put_text(path);
     return record.finish(0);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "perf/record_maker.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 #include <sstream>
@@ -16,9 +17,12 @@ namespace sampleblk::profile {
 
 namespace {
 
-// "7f12-7f34 r-xp 00001000 08:01 1234   /usr/lib/x.so" -> MMAP2
+using BuildIds = std::map<std::string, std::string>;
+
+// "7f12-7f34 r-xp 00001000 08:01 1234   /usr/lib/x.so" -> MMAP2. `known` has the build ids by device, inode and path:
+// in another mount namespace a path may be another file's.
 void map_record(const std::string& line, std::int32_t pid, bool data, const TakeRecord& take, std::size_t trailer_bytes,
-                std::map<std::string, std::string>& files) {
+                BuildIds& files, BuildIds& known) {
     std::istringstream in(line);
     std::uint64_t start = 0;
     std::uint64_t end = 0;
@@ -29,8 +33,9 @@ void map_record(const std::string& line, std::int32_t pid, bool data, const Take
     char dash = 0;
     char colon = 0;
     std::string protection;
-    in >> std::hex >> start >> dash >> end >> protection >> offset >> major_number >> colon >> minor_number >>
-        std::dec >> inode;
+    in >> std::hex >> start >> dash >> end >> protection >> offset >> std::ws;
+    const auto file_at = static_cast<std::size_t>(std::max<std::streamoff>(in.tellg(), 0));
+    in >> major_number >> colon >> minor_number >> std::dec >> inode;
     if (!in || protection.size() < 4) {
         return;
     }
@@ -44,20 +49,30 @@ void map_record(const std::string& line, std::int32_t pid, bool data, const Take
     if (path.empty()) {
         path = "//anon";
     }
+    std::string id;
     constexpr std::string_view deleted = " (deleted)";
     if (code && path[0] == '/' && !path.ends_with(deleted) && !path.starts_with("//anon")) {
-        if (const auto [file, is_new] = files.try_emplace(path); is_new) {
-            file->second = build_id_of(path);
+        const auto [found, is_new] = known.try_emplace(line.substr(file_at));
+        if (is_new) {
+            found->second = build_id_of(path_in_process(pid, path));
         }
+        id = found->second;
+        files.try_emplace(path, id);
     }
     std::uint32_t bits = 0;
     bits |= protection[0] == 'r' ? 1U : 0U;
     bits |= protection[1] == 'w' ? 2U : 0U;
     bits |= code ? 4U : 0U;
     RecordMaker record(PERF_RECORD_MMAP2,
-                       PERF_RECORD_MISC_USER | (code ? std::uint16_t{0} : std::uint16_t{PERF_RECORD_MISC_MMAP_DATA}));
+                       static_cast<std::uint16_t>(PERF_RECORD_MISC_USER | (code ? 0 : PERF_RECORD_MISC_MMAP_DATA) |
+                                                  (id.empty() ? 0 : PERF_RECORD_MISC_MMAP_BUILD_ID)));
     record.put(pid).put(pid).put(start).put(end - start).put(offset);
-    record.put(major_number).put(minor_number).put(inode).put(std::uint64_t{0});
+    if (id.empty()) {
+        record.put(major_number).put(minor_number).put(inode).put(std::uint64_t{0});
+    } else {
+        const auto bytes = build_id_bytes(id);
+        record.put(static_cast<std::uint32_t>(id.size() / 2)).put_bytes(bytes.data(), bytes.size());
+    }
     record.put(bits).put(std::uint32_t{protection[3] == 's' ? 1U : 2U}).put_text(path);
     take(record.finish(trailer_bytes));
 }
@@ -131,6 +146,7 @@ void make_kernel_records(const TakeRecord& take, std::size_t trailer_bytes) {
 void make_process_records(const std::vector<std::int32_t>& pids, bool data, const TakeRecord& take,
                           std::size_t trailer_bytes, std::map<std::string, std::string>& files) {
     const auto all = pids.empty() ? numbers_in("/proc") : pids;
+    BuildIds known;
     for (const std::int32_t pid : all) {
         check_interrupt();
         const std::string directory = "/proc/" + std::to_string(pid);
@@ -153,7 +169,7 @@ void make_process_records(const std::vector<std::int32_t>& pids, bool data, cons
             std::istringstream maps(read_file(directory + "/maps"));
             std::string line;
             while (std::getline(maps, line)) {
-                map_record(line, pid, data, take, trailer_bytes, files);
+                map_record(line, pid, data, take, trailer_bytes, files, known);
             }
         } catch (const SystemError& error) {
             if (error.code() != ENOENT && error.code() != ESRCH && error.code() != EACCES && error.code() != EPERM) {

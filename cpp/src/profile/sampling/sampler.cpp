@@ -382,14 +382,16 @@ void Sampler::Impl::look_at(const perf_event_header& header, std::span<const std
             ++stats.throttled;
             break;
         case PERF_RECORD_MMAP2: {
-            in.skip(8 + 24);
+            const auto pid = in.number<std::int32_t>();
+            in.skip(4 + 24);
             std::string id = mapped_build_id(header.misc, in.take(24));
             in.skip(8);
             const std::string path = in.c_string();
             const bool code = (header.misc & PERF_RECORD_MISC_MMAP_DATA) == 0;
             if (code && path.starts_with('/') && !path.starts_with("//anon") && !path.starts_with("/dev/")) {
-                if (std::string& known = files[path]; known.empty()) {
-                    known = std::move(id);
+                const auto [file, is_new] = files.try_emplace(path);
+                if (file->second.empty()) {
+                    file->second = is_new && id.empty() ? build_id_of(path_in_process(pid, path)) : std::move(id);
                 }
             }
             break;

@@ -119,6 +119,15 @@ std::string build_id_text(std::span<const std::byte> bytes) {
     return text;
 }
 
+std::array<std::uint8_t, 20> build_id_bytes(const std::string& id) {
+    std::array<std::uint8_t, 20> bytes{};
+    const auto digit = [](char c) { return static_cast<unsigned>(c <= '9' ? c - '0' : c - 'a' + 10); };
+    for (std::size_t i = 0; i < bytes.size() && 2 * i + 1 < id.size(); ++i) {
+        bytes.at(i) = static_cast<std::uint8_t>(digit(id[2 * i]) << 4U | digit(id[2 * i + 1]));
+    }
+    return bytes;
+}
+
 std::string build_id_of(const std::string& path) {
     try {
         const MappedFile mapped(path);

@@ -3,6 +3,7 @@
 // page offset added. Only 64-bit files of this byte order; the reader trusts no number in them.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -31,6 +32,8 @@ struct ElfInfo {
 
 // A build id's bytes as text, as everything here has it: lower-case hex.
 [[nodiscard]] std::string build_id_text(std::span<const std::byte> bytes);
+// And back, with zeros behind; of at most 20 bytes.
+[[nodiscard]] std::array<std::uint8_t, 20> build_id_bytes(const std::string& id);
 
 // The build id among ELF notes; empty when there is none.
 [[nodiscard]] std::string build_id_in_notes(std::span<const std::byte> notes);
