@@ -93,6 +93,30 @@ def test_inlined_functions_have_frames_of_their_own(recorded):
     assert "spin_inline" not in plain
 
 
+RETURNING = r"""
+static volatile unsigned long sink;
+__attribute__((noinline)) void spin(void) { for (unsigned long i = 0; i < 100000; i++) sink += i; }
+__attribute__((noinline)) void called(void) { spin(); sink++; }
+static inline __attribute__((always_inline)) void inlined(void) { sink++; called(); }
+static inline __attribute__((always_inline)) void after(void) { sink += 3; sink ^= 1; }
+__attribute__((noinline)) void holder(void) { inlined(); after(); spin(); sink++; }
+int main(void) { for (int i = 0; i < 1000; i++) holder(); return 0; }
+"""
+
+
+@perf
+@pytest.mark.parametrize("way", ["fp", "dwarf,1024"])
+def test_a_call_is_in_the_function_that_it_was_inlined_from_not_in_what_it_returns_to(tmp_path, way):
+    program = compiled(tmp_path, RETURNING, "-fno-omit-frame-pointer")
+    path = tmp_path / "perf.data"
+    command = ["perf", "record", "-qN", "-e", "cpu-clock:u", "-F", "999", "--call-graph", way, "-o", str(path)]
+    subprocess.run([*command, "--", str(program)], check=True)
+    profile = lab.open_profile(path)
+    # A leaf has no frame, so its caller is the one that is missing by frame pointers.
+    assert 0.2 < share_with(profile, ["holder", "inlined"]) < 0.8
+    assert share_with(profile, ["after", "spin"]) == share_with(profile, ["after", "called"]) == 0
+
+
 @perf
 def test_a_short_copy_is_said(tmp_path, program):
     path = tmp_path / "perf.data"

@@ -410,7 +410,7 @@ std::uint32_t ProfileBuilder::leaf_of(Sample sample, std::uint16_t misc) {
             if (sample.chain.data() != recorded.data()) {
                 chain.bytes = std::as_bytes(std::span(made_.emplace_back(unwound_)));
             }
-            chain.leaf = build_stack(sample, space, mode);
+            chain.leaf = build_stack(sample, space, mode, sample.chain.data() == recorded.data());
             chains_.push_back(chain);
             return chain.leaf;
         }
@@ -423,18 +423,22 @@ std::uint32_t ProfileBuilder::leaf_of(Sample sample, std::uint16_t misc) {
     }
 }
 
-std::uint32_t ProfileBuilder::build_stack(const Sample& sample, const AddressSpace& space, std::uint16_t misc) {
+// `returns`: the chain has where calls return to, as the kernel finds it; our unwinder's has the calls themselves.
+std::uint32_t ProfileBuilder::build_stack(const Sample& sample, const AddressSpace& space, std::uint16_t misc,
+                                          bool returns) {
     std::vector<std::uint32_t> frames;  // innermost first
     const auto beyond = beyond_this_kernel(misc);
     bool kernel = misc == PERF_RECORD_MISC_KERNEL;
     bool skip = !beyond.empty();
     bool in_kernel = false;  // any of the chain
+    bool innermost = true;   // of the user's or the kernel's part
     const auto add = [&](std::uint64_t address) {
         if (kernel) {
             frames.push_back(kernel_frame(address));
         } else {
-            add_user_frames(space, address, frames);
+            add_user_frames(space, address, returns && !innermost, frames);
         }
+        innermost = false;
     };
     for (std::size_t at = 0; at + 8 <= sample.chain.size(); at += 8) {
         const auto address = load<std::uint64_t>(sample.chain.data() + at);
@@ -442,6 +446,7 @@ std::uint32_t ProfileBuilder::build_stack(const Sample& sample, const AddressSpa
             // A guest's or the hypervisor's part has no symbols of ours.
             skip = address != kContextKernel && address != kContextUser;
             kernel = address == kContextKernel;
+            innermost = true;
             continue;
         }
         if (!skip) {
@@ -485,7 +490,7 @@ std::uint32_t ProfileBuilder::kernel_frame(std::uint64_t address) {
     return frame;
 }
 
-void ProfileBuilder::add_user_frames(const AddressSpace& space, std::uint64_t address,
+void ProfileBuilder::add_user_frames(const AddressSpace& space, std::uint64_t address, bool returns,
                                      std::vector<std::uint32_t>& frames) {
     const Mapping* mapping = space.find(address);
     constexpr unsigned offset_bits = 44;
@@ -501,12 +506,15 @@ void ProfileBuilder::add_user_frames(const AddressSpace& space, std::uint64_t ad
         return;
     }
     const std::uint64_t offset = address - mapping->start + mapping->offset;
-    std::uint32_t& known = user_frames_.at(std::uint64_t{mapping->file} << offset_bits | offset);
+    std::uint32_t& known = user_frames_.at(returns ? 1 : 0).at(std::uint64_t{mapping->file} << offset_bits | offset);
     if (known == FlatMap::kNone) {
         Place place = user_.find(mapping->file, offset);
         known = intern(place);
         std::vector<std::uint32_t> all;
-        for (std::string& name : with_inlines_ ? inlines_.at(mapping->file, offset) : std::vector<std::string>{}) {
+        // What was called is called from the call: behind it another function's code may begin, or the caller's own.
+        const bool call = returns && offset != 0 && user_.find(mapping->file, offset - 1).key == place.key;
+        const std::uint64_t code = offset - (call ? 1 : 0);
+        for (std::string& name : with_inlines_ ? inlines_.at(mapping->file, code) : std::vector<std::string>{}) {
             place.symbol = std::move(name);
             place.kind = FrameKind::inlined;
             all.push_back(intern(place));

@@ -2,6 +2,7 @@
 // Fills a Profile from its file: goes through the records in order of time and turns call chains into stacks.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -34,11 +35,14 @@ class ProfileBuilder {
     // The chain with what the unwinder makes of the copied stack behind it; valid until the next call.
     [[nodiscard]] std::span<const std::byte> whole_chain(const Sample& sample, const AddressSpace& space);
     [[nodiscard]] std::uint32_t leaf_of(Sample sample, std::uint16_t misc);
-    [[nodiscard]] std::uint32_t build_stack(const Sample& sample, const AddressSpace& space, std::uint16_t misc);
+    [[nodiscard]] std::uint32_t build_stack(const Sample& sample, const AddressSpace& space, std::uint16_t misc,
+                                            bool returns);
     [[nodiscard]] std::uint32_t child(std::uint32_t parent, std::uint32_t frame);
     [[nodiscard]] std::uint32_t kernel_frame(std::uint64_t address);
-    // Adds the function at that address, after those that were inlined into it, innermost first.
-    void add_user_frames(const AddressSpace& space, std::uint64_t address, std::vector<std::uint32_t>& frames);
+    // Adds the function at that address, of a call's return or not, after those that were inlined into it, innermost
+    // first.
+    void add_user_frames(const AddressSpace& space, std::uint64_t address, bool returns,
+                         std::vector<std::uint32_t>& frames);
     [[nodiscard]] std::uint32_t intern(const Place& place);
     [[nodiscard]] std::int32_t comm_of(std::int32_t pid, std::int32_t tid);
     void finish();
@@ -60,7 +64,8 @@ class ProfileBuilder {
     bool with_inlines_;
     Processes processes_;
     FlatMap kernel_frames_;
-    FlatMap user_frames_;      // mapped: file and offset -> frame, or kInlined and an index into inlined_frames_
+    // By whether a call returns there; mapped: file and offset -> frame, or kInlined and an index into inlined_frames_.
+    std::array<FlatMap, 2> user_frames_;
     FlatMap unmapped_frames_;  // by address
     FlatMap children_;         // parent << 32 | frame
     static constexpr std::uint32_t kInlined = std::uint32_t{1} << 31U;
