@@ -118,6 +118,16 @@ def test_a_call_is_in_the_function_that_it_was_inlined_from_not_in_what_it_retur
 
 
 @perf
+def test_stacks_of_another_kind_of_machine_are_not_unwound_by_this_ones_registers(tmp_path, recorded):
+    path = tmp_path / "perf.data"
+    path.write_bytes(recorded.read_bytes().replace(b"x86_64\0\0", b"aarch64\0"))
+    profile = lab.open_profile(path)
+    assert profile.metadata["not_unwound"] == str(len(profile))
+    assert "unwound" not in profile.metadata
+    assert "not_unwound" in profile.flamegraph().svg
+
+
+@perf
 def test_a_short_copy_is_said(tmp_path, program):
     path = tmp_path / "perf.data"
     command = ["perf", "record", "-qN", "-e", "cpu-clock", "-F", "999", "--call-graph", "dwarf,128", "-o", str(path)]

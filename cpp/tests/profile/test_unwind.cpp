@@ -165,7 +165,7 @@ TEST(UserUnwinder, ThisProgramsOwnStack) {
     Snapshot snapshot;
     between(snapshot, 100);
     Self self;
-    UserUnwinder unwinder(self.objects);
+    UserUnwinder unwinder(self.objects, true);
     Sample sample;
     sample.user_abi = PERF_SAMPLE_REGS_ABI_64;
     sample.user_registers = std::as_bytes(std::span(snapshot.registers));

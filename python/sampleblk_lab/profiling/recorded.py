@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from os import PathLike
 
 # What of a profile's metadata goes with every picture, when it is not nothing.
-_LOSSES = ("lost_records", "lost_samples", "throttled", "unwound_to_the_end_of_the_copy", "unwound_to_unknown_code")
+_LOSSES = (
+    "lost_records",
+    "lost_samples",
+    "throttled",
+    "not_unwound",
+    "unwound_to_the_end_of_the_copy",
+    "unwound_to_unknown_code",
+)
 
 
 class Report(Table):
@@ -301,7 +308,8 @@ def open_profile(
 
     Copied user stacks (``perf record --call-graph dwarf``, ``profile(callgraph="dwarf")``) are unwound by the files'
     call frame information; the metadata then has ``unwound``, the number of stacks, and how many of them ended for a
-    bad reason: ``unwound_to_the_end_of_the_copy`` and ``unwound_to_unknown_code``.
+    bad reason: ``unwound_to_the_end_of_the_copy`` and ``unwound_to_unknown_code``. Those of another kind of machine
+    and of 32-bit programs are not, and counted as ``not_unwound``.
 
     Raises:
         FormatError: The file is neither, cut short or corrupt; gives the offset and what was expected there.

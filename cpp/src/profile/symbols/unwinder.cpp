@@ -172,8 +172,8 @@ struct UserUnwinder::Frames {
     std::optional<DwarfFile> dwarf;
 };
 
-UserUnwinder::UserUnwinder(ObjectFiles& objects) : objects_(objects) {
-    for (const char* name : {"unwound", "unwound_to_the_end_of_the_copy", "unwound_to_unknown_code"}) {
+UserUnwinder::UserUnwinder(ObjectFiles& objects, bool here) : objects_(objects), here_(here) {
+    for (const char* name : {"unwound", "not_unwound", "unwound_to_the_end_of_the_copy", "unwound_to_unknown_code"}) {
         counts_[name] = 0;
     }
 }
@@ -207,7 +207,8 @@ const UnwindRow* UserUnwinder::row(const AddressSpace& space, std::uint64_t addr
 
 void UserUnwinder::unwind(const AddressSpace& space, const Sample& sample, std::uint64_t register_mask,
                           std::vector<std::uint64_t>& out) {
-    if (sample.user_abi != PERF_SAMPLE_REGS_ABI_64 || kPerfRegister[kReturnAddress] == 0) {
+    if (!here_ || sample.user_abi != PERF_SAMPLE_REGS_ABI_64 || kPerfRegister[kReturnAddress] == 0) {
+        ++counts_["not_unwound"];
         return;
     }
     UnwindRegisters registers = registers_of(sample.user_registers, register_mask);

@@ -19,7 +19,8 @@ namespace sampleblk::profile {
 
 class UserUnwinder {
   public:
-    explicit UserUnwinder(ObjectFiles& objects);
+    // `here`: the recording is of a machine like this one, whose registers it has.
+    UserUnwinder(ObjectFiles& objects, bool here);
     ~UserUnwinder();
     UserUnwinder(const UserUnwinder&) = delete;
     UserUnwinder& operator=(const UserUnwinder&) = delete;
@@ -32,7 +33,8 @@ class UserUnwinder {
     void unwind(const AddressSpace& space, const Sample& sample, std::uint64_t register_mask,
                 std::vector<std::uint64_t>& out);
 
-    // How many stacks were unwound, ended where the copy did, or at code without call frame information.
+    // How many stacks were unwound, ended where the copy did, or at code without call frame information; and how many
+    // were of another machine or a 32-bit program.
     [[nodiscard]] const std::map<std::string, std::uint64_t>& counts() const noexcept { return counts_; }
 
   private:
@@ -40,6 +42,7 @@ class UserUnwinder {
     [[nodiscard]] const UnwindRow* row(const AddressSpace& space, std::uint64_t address);
 
     ObjectFiles& objects_;
+    bool here_;
     std::vector<std::unique_ptr<Frames>> frames_;  // by file number
     FlatMap row_numbers_;                          // file and offset -> rows_
     std::vector<UnwindRow> rows_;

@@ -134,13 +134,21 @@ bool of_another_kernel(const PerfFile& file) {
     return release != file.header().end() && release->second != machine.release;
 }
 
+// Whether copied registers are those of this machine, as far as the recording tells what it is of.
+bool of_such_a_machine(const PerfFile& file) {
+    struct utsname machine{};
+    (void)uname(&machine);
+    const auto arch = file.header().find("arch");
+    return arch == file.header().end() || arch->second == machine.machine;
+}
+
 }  // namespace
 
 ProfileBuilder::ProfileBuilder(Profile& profile, const SymbolSources& sources)
     : profile_(profile),
       objects_(sources, build_id_map(profile.file())),
       user_(objects_),
-      unwinder_(objects_),
+      unwinder_(objects_, of_such_a_machine(profile.file())),
       inlines_(objects_),
       with_inlines_(sources.inlines) {
     load_kernel_symbols(sources);
@@ -568,8 +576,9 @@ void ProfileBuilder::finish() {
     for (const auto& [name, count] : counts_) {
         metadata[name] = std::to_string(count);
     }
-    if (const auto& unwound = unwinder_.counts(); unwound.at("unwound") != 0) {
-        for (const auto& [name, count] : unwound) {
+    const auto& unwound = unwinder_.counts();
+    for (const auto& [name, count] : unwound) {
+        if (name == "not_unwound" ? count != 0 : unwound.at("unwound") != 0) {
             metadata[name] = std::to_string(count);
         }
     }
