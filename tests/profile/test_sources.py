@@ -60,6 +60,20 @@ def test_page_faults_have_stacks_of_user_and_kernel(tmp_path):
     assert len(tenth.profile) < 0.5 * len(profile.samples(event="page-faults"))
 
 
+def test_page_faults_tell_nothing_of_how_long_a_cpu_was_where(tmp_path):
+    source = lab.SampleSource("page-faults", hz=5000)
+    profiler, pid = run_under({"events": source, "offcpu": True}, tmp_path)
+    profile = profiler.profile
+    assert len(profile.samples(event="page-faults")) > 0
+    calls = profile.syscalls(pids=pid)
+    assert sum(calls["on_cpu"]) == sum(calls["samples"]) == 0
+    assert sum(profile.locks(pids=pid)["spin"]) == 0
+    # The switches do.
+    on_cpu = [line for line in profile.wall_clock(pids=pid).folded().splitlines() if "[on CPU]" in line]
+    assert on_cpu
+    assert all(line.count(";") == 1 for line in on_cpu)
+
+
 def test_a_trace_points_stack_is_unwound(tmp_path):
     program = compiled(tmp_path, DEEP)
     source = lab.SampleSource("syscalls:sys_enter_pwrite64", period=50, everywhere=False)

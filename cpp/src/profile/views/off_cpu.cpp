@@ -16,21 +16,38 @@ namespace sampleblk::profile {
 
 namespace {
 
+bool is_clock(const perf_event_attr& attr) {
+    return attr.type == PERF_TYPE_SOFTWARE &&
+           (attr.config == PERF_COUNT_SW_CPU_CLOCK || attr.config == PERF_COUNT_SW_TASK_CLOCK);
+}
+
 // How long one sample of an event stands for.
 std::uint64_t sample_ns(const Profile& profile, std::size_t event, std::uint32_t sample) {
     const perf_event_attr& attr = profile.file().events()[event].attr;
-    const bool clock = attr.type == PERF_TYPE_SOFTWARE &&
-                       (attr.config == PERF_COUNT_SW_CPU_CLOCK || attr.config == PERF_COUNT_SW_TASK_CLOCK);
-    if (clock) {
+    if (is_clock(attr)) {
         return profile.periods()[sample];
     }
     return attr.freq != 0 && attr.sample_freq != 0 ? 1000000000U / attr.sample_freq : 0;
 }
 
-// The samples of the event that tells of the CPUs, whatever event the selection names.
-SampleSelection on_cpu_selection(SampleSelection selection) {
-    selection.event = std::nullopt;
-    return selection;
+// The event whose samples tell how long a CPU was where: trace points, page faults and their like tell how often.
+std::optional<std::size_t> cpu_event(const Profile& profile) {
+    const auto& events = profile.file().events();
+    for (std::size_t i = 0; i < events.size(); ++i) {
+        const perf_event_attr& attr = events[i].attr;
+        const bool counts = attr.type == PERF_TYPE_TRACEPOINT || attr.type == PERF_TYPE_BREAKPOINT ||
+                            (attr.type == PERF_TYPE_SOFTWARE && !is_clock(attr));
+        if (!counts) {
+            return i;
+        }
+    }
+    return std::nullopt;
+}
+
+// Its samples, whatever event the selection names.
+std::vector<std::uint32_t> on_cpu(const Profile& profile, std::size_t event, SampleSelection selection) {
+    selection.event = profile.file().events()[event].name;
+    return profile.select(selection);
 }
 
 // Whether a sample is of a thread and a CPU that were asked for: a thread goes off the CPU that its sample is of.
@@ -55,10 +72,6 @@ class Taken {
     std::unordered_set<std::int32_t> pids_;
     std::int32_t comm_;
 };
-
-bool is_trace_point(const Profile& profile, std::size_t event) {
-    return profile.file().events()[event].attr.type == PERF_TYPE_TRACEPOINT;
-}
 
 }  // namespace
 
@@ -215,14 +228,13 @@ StackTree off_cpu_tree(const Profile& profile, const SampleSelection& selection)
 StackTree wall_clock_tree(const Profile& profile, const SampleSelection& selection) {
     StackTree tree("ns");
     add_off_cpu(profile, selection, tree);
-    const std::size_t event = profile.event_number(std::nullopt);
-    if (!is_trace_point(profile, event)) {
+    if (const auto event = cpu_event(profile)) {
         TreeBuilder builder(profile, tree);
-        SampleSelection on = on_cpu_selection(selection);
-        on.idle = false;
-        for (const std::uint32_t i : profile.select(on)) {
+        SampleSelection busy = selection;
+        busy.idle = false;
+        for (const std::uint32_t i : on_cpu(profile, *event, busy)) {
             const std::uint32_t node = builder.node(profile.comms()[i], profile.leaves()[i]);
-            tree.add(tree.child(node, "[on CPU]", FrameKind::note), sample_ns(profile, event, i));
+            tree.add(tree.child(node, "[on CPU]", FrameKind::note), sample_ns(profile, *event, i));
         }
     } else {
         add_on_cpu(profile, selection, tree);
@@ -245,14 +257,13 @@ Table syscall_split(const Profile& profile, const SampleSelection& selection) {
         }
         return std::string(reader.of_kernel_thread(leaf) ? "(kernel thread)" : "(user)");
     };
-    const std::size_t event = profile.event_number(std::nullopt);
     std::uint64_t samples = 0;
-    if (!is_trace_point(profile, event)) {
-        for (const std::uint32_t i : profile.select(on_cpu_selection(selection))) {
+    if (const auto event = cpu_event(profile)) {
+        for (const std::uint32_t i : on_cpu(profile, *event, selection)) {
             Row& row = rows[profile.tids()[i] == 0 ? "(idle)" : name_of(profile.leaves()[i])];
             ++row.samples;
             ++samples;
-            row.on_cpu += sample_ns(profile, event, i);
+            row.on_cpu += sample_ns(profile, *event, i);
         }
     }
     auto metadata = profile.metadata();
@@ -305,12 +316,11 @@ Table lock_table(const Profile& profile, const SampleSelection& selection) {
     };
     std::map<std::pair<std::int32_t, std::int32_t>, Row> rows;
     StackReader reader(profile);
-    const std::size_t event = profile.event_number(std::nullopt);
-    if (!is_trace_point(profile, event)) {
-        for (const std::uint32_t i : profile.select(on_cpu_selection(selection))) {
+    if (const auto event = cpu_event(profile)) {
+        for (const std::uint32_t i : on_cpu(profile, *event, selection)) {
             if (const auto lock = reader.lock(profile.leaves()[i]); lock.lock >= 0) {
                 Row& row = rows[{lock.lock, lock.caller}];
-                row.spin += sample_ns(profile, event, i);
+                row.spin += sample_ns(profile, *event, i);
                 ++row.samples;
             }
         }
