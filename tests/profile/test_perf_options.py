@@ -130,6 +130,12 @@ def test_counts_are_those_of_perf_report(tmp_path, options):
         assert named(got, expected) == named(expected, got)
 
 
+def test_stacks_of_a_trace_point_alone_are_called_by_its_name(tmp_path):
+    profile = lab.open_profile(record(tmp_path, "-g", "-a", "-e", "syscalls:sys_enter_pwrite64"))
+    assert profile.event_names[0] == "syscalls:sys_enter_pwrite64"
+    assert profile.stacks().title == f"On CPU ({profile.event_names[0]})"
+
+
 def test_a_directory_with_kcore_has_its_symbols(tmp_path):
     # Made by hand, as perf record --kcore does it: not every kernel has /proc/kcore.
     data = record(tmp_path, "-e", "cpu-clock")

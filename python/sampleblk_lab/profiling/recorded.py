@@ -30,6 +30,8 @@ _LOSSES = (
     "unwound_to_the_end_of_the_copy",
     "unwound_to_unknown_code",
 )
+# perf_event_open(2)'s types, and a configuration: perf names it "dummy:HG" or "dummy:u".
+_TRACE_POINT, _DUMMY = 2, (1, 9)
 
 
 class Report(Table):
@@ -234,7 +236,7 @@ class Profile:
 
     def _default_event(self) -> str:
         for event in self._native.events:
-            if event["type"] != 2 and event["name"] != "dummy":
+            if event["type"] != _TRACE_POINT and (event["type"], event["config"]) != _DUMMY:
                 return str(event["name"])
         return self.event_names[0]
 
