@@ -163,6 +163,14 @@ TEST(Demangle, LeavesParametersOut) {
     EXPECT_EQ(demangle("_ZN9sampleblk7profile8demangleESt17basic_string_viewIcSt11char_traitsIcEE"),
               "sampleblk::profile::demangle");
     EXPECT_EQ(demangle("_ZNK3foo3barEv"), "foo::bar");
+    // As c++filt -p, and so perf, has them: neither parameters nor a template's return type, nor what was cut off.
+    EXPECT_EQ(demangle("_Z4tmplImET_S0_"), "tmpl<unsigned long>");
+    EXPECT_EQ(demangle("_Z2pfIlEPFviET_"), "pf<long>");
+    EXPECT_EQ(demangle("_ZNK2OpcvmEv.isra.0"), "Op::operator unsigned long");
+    EXPECT_EQ(demangle("_ZZ3lammENKUlmE_clEm.constprop.0"),
+              "lam(unsigned long)::{lambda(unsigned long)#1}::operator()");
+    EXPECT_EQ(demangle("_ZN12_GLOBAL__N_14loopEv.cold"), "(anonymous namespace)::loop");
+    EXPECT_EQ(demangle("_ZN1r3gen17ha140b28d4102ff23E.llvm.144"), "r::gen::ha140b28d4102ff23");
     EXPECT_EQ(demangle("main"), "main");
     EXPECT_EQ(demangle("_Znotmangled"), "_Znotmangled");
 }

@@ -100,38 +100,36 @@ const SymbolEntry* SymbolList::find(std::uint64_t address) const noexcept {
 
 std::string demangle(std::string_view name) {
     std::string text(name);
-    if (!name.starts_with("_Z") && !name.starts_with("_R")) {
+    if (!name.starts_with("_Z")) {
         return text;
     }
-    int status = 0;
-    const std::unique_ptr<char, Free> plain(abi::__cxa_demangle(text.c_str(), nullptr, nullptr, &status));
-    if (status != 0 || !plain) {
-        return text;
-    }
-    std::string out = plain.get();
-    // The parameters are the last balanced group of parentheses, but for "(anonymous namespace)" and operator().
-    const auto close = out.rfind(')');
-    if (close == std::string::npos) {
-        return out;
-    }
-    const std::string tail = out.substr(close + 1);
-    const bool ends_parameters = tail.empty() || tail == " const" || tail == " &" || tail == " &&" ||
-                                 tail.starts_with(" [") || tail == " const &" || tail == " const&" || tail == "&";
-    if (!ends_parameters) {
-        return out;
-    }
-    int depth = 0;
-    for (std::size_t at = close + 1; at-- > 0;) {
-        if (out[at] == ')') {
-            ++depth;
-        } else if (out[at] == '(' && --depth == 0) {
-            if (at != 0) {
+    // What is behind a dot the compiler added for a part or a variant of it (".cold", ".isra.0"); Rust has dots within.
+    for (const std::size_t end : {name.size(), name.find('.')}) {
+        // The scope of something local is written without its return type.
+        std::string local("_ZZ");
+        local.append(name.substr(2, end - 2)).append("E1x");
+        int status = 0;
+        const std::unique_ptr<char, Free> plain(abi::__cxa_demangle(local.c_str(), nullptr, nullptr, &status));
+        if (status != 0 || !plain) {
+            continue;
+        }
+        std::string out = plain.get();
+        out.resize(out.size() - std::string_view("::x").size());
+        // The parameters are the last balanced group of parentheses; " const" and its like may follow.
+        const auto close = out.rfind(')');
+        if (close == std::string::npos || out.find("::", close) != std::string::npos) {
+            return out;
+        }
+        int depth = 0;
+        for (std::size_t at = close + 1; at-- > 0;) {
+            depth += out[at] == ')' ? 1 : out[at] == '(' ? -1 : 0;
+            if (depth == 0) {
                 out.resize(at);
+                return out;
             }
-            break;
         }
     }
-    return out;
+    return text;
 }
 
 }  // namespace sampleblk::profile
