@@ -93,9 +93,12 @@ void use_exports(const profile::Profile& profile) {
 int perf_data(const std::uint8_t* data, std::size_t size) {
     read_both_ways(data, size, [](const profile::Profile& profile) {
         (void)answers([&] { (void)profile.table({}); });
-        for (std::size_t sample = 0; sample < profile.size(); sample += 1 + profile.size() / 16) {
-            (void)answers([&] { (void)profile.stack(sample); });
-        }
+        (void)answers([&] {
+            const std::size_t samples = profile.select({}).size();
+            for (std::size_t sample = 0; sample < samples; sample += 1 + samples / 16) {
+                (void)profile.stack(sample);
+            }
+        });
     });
     return 0;
 }

@@ -136,6 +136,15 @@ def test_stacks_of_a_trace_point_alone_are_called_by_its_name(tmp_path):
     assert profile.stacks().title == f"On CPU ({profile.event_names[0]})"
 
 
+def test_a_stack_is_that_of_the_row_where_several_events_are_sampled(tmp_path):
+    profile = lab.open_profile(record(tmp_path, "-g", "-e", "syscalls:sys_enter_pwrite64", "-e", "cpu-clock"))
+    symbols = [str(name) for name in profile.samples()["symbol"]]
+    assert 10 < len(symbols) < len(profile)
+    assert [profile.stack(row)[-1] for row in range(len(symbols))] == symbols
+    with pytest.raises(IndexError):
+        profile.stack(len(symbols))
+
+
 def test_a_directory_with_kcore_has_its_symbols(tmp_path):
     # Made by hand, as perf record --kcore does it: not every kernel has /proc/kcore.
     data = record(tmp_path, "-e", "cpu-clock")

@@ -96,7 +96,7 @@ class Profile {
 
     // time, cpu, pid, tid, comm, event, period, frame (the innermost function), module.
     [[nodiscard]] Table table(const SampleSelection& selection) const;
-    // The functions of a sample's stack, outermost first.
+    // The functions of a sample's stack, outermost first; of a row of table({}).
     [[nodiscard]] std::vector<std::string> stack(std::size_t sample) const;
 
   private:
@@ -115,6 +115,7 @@ class Profile {
     std::vector<std::uint32_t> cpu_;
     std::vector<std::uint16_t> event_;
     std::vector<std::span<const std::byte>> raw_;
+    std::vector<std::uint32_t> default_samples_;  // what a selection of nothing takes
     std::map<std::int32_t, std::int32_t> parents_;
     std::map<std::string, std::string> metadata_;
     std::map<std::string, std::pair<std::string, std::string>> symbol_files_;

@@ -16,6 +16,9 @@ namespace sampleblk::profile {
 Profile::Profile(std::shared_ptr<const PerfFile> file, const SymbolSources& sources) : file_(std::move(file)) {
     ProfileBuilder(*this, sources).build();
     file_->check_length();
+    if (size() != 0) {
+        default_samples_ = select({});
+    }
 }
 
 std::size_t Profile::event_number(const std::optional<std::string>& name) const {
@@ -107,7 +110,7 @@ std::vector<std::uint32_t> Profile::select(const SampleSelection& selection) con
 
 std::vector<std::string> Profile::stack(std::size_t sample) const {
     std::vector<std::string> out;
-    for (std::uint32_t node = leaf_.at(sample); node != 0; node = stacks_[node].parent) {
+    for (std::uint32_t node = leaf_[default_samples_.at(sample)]; node != 0; node = stacks_[node].parent) {
         out.push_back(names_->at(frames_[stacks_[node].frame].name));
     }
     std::ranges::reverse(out);
