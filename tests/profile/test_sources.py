@@ -6,15 +6,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from programs import DEEP, compiled
 
 import sampleblk_lab as lab
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs trace points")
 # Touches pages, and writes blocks of two sizes.
@@ -96,6 +93,17 @@ def test_what_was_there_before_is_followed_too(tmp_path):
     with lab.profile(hz=0, pids=shell.pid, events=[lab.SampleSource(enter, everywhere=False)]) as profiler:
         shell.communicate(b"")
     assert profiler.stats["samples"] == 4
+
+
+def test_who_runs_into_a_trace_point_has_a_name_without_being_one_of_the_processes(tmp_path):
+    other = subprocess.Popen([sys.executable, "-c", WORK, str(tmp_path / "file")], stdin=subprocess.PIPE)
+    enter = "syscalls:sys_enter_pwrite64"
+    with lab.profile(hz=0, pids=os.getpid(), children=False, events=enter) as profiler:
+        comm = Path(f"/proc/{other.pid}/comm").read_text().strip()
+        other.communicate(b"")
+    found = profiler.profile.samples(pids=other.pid)
+    assert set(found["comm"]) == {comm}
+    assert not any(str(module).startswith("[unknown") for module in found["module"])
 
 
 FORK = """

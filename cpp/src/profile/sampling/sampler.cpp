@@ -241,7 +241,8 @@ void Sampler::Impl::add_events() {
     tracking.attr.comm_exec = 1;
     tracking.attr.task = 1;
     events.push_back(std::move(tracking));
-    extras.emplace_back();
+    // Whoever is sampled has a name.
+    extras.push_back({{}, std::ranges::any_of(extras, &Extra::everywhere)});
 }
 
 void Sampler::Impl::set_filter(std::size_t event, int fd) const {
@@ -354,7 +355,8 @@ void Sampler::Impl::open_all(const std::string& path) {
     enable(true);
     const auto take_record = [this](const std::vector<std::byte>& record) { writer->write(record); };
     make_kernel_records(take_record, kTrailerBytes);
-    make_process_records(pids, options.user_stack_bytes != 0, take_record, kTrailerBytes, files);
+    make_process_records(extras.back().everywhere ? std::vector<std::int32_t>{} : pids, options.user_stack_bytes != 0,
+                         take_record, kTrailerBytes, files);
 }
 
 void Sampler::Impl::enable(bool tracking) {
