@@ -41,6 +41,17 @@ class Recording {
     void run(std::uint64_t time, std::int32_t tid, const std::vector<std::string>& stack) {
         add(sample(clock, time, tid, stack).finish(0));
     }
+    // A program that the kernel loaded, and 1 ms in it.
+    void program(std::uint64_t time, std::uint64_t start, std::uint32_t size, const std::string& name) {
+        RecordMaker record(PERF_RECORD_KSYMBOL, 0);
+        record.put(start).put(size).put(std::uint16_t{PERF_RECORD_KSYMBOL_TYPE_BPF}).put(std::uint16_t{0});
+        record.put_text(name).put(std::uint64_t{0}).put(time).put(std::uint64_t{0}).put(std::uint64_t{clock});
+        add(record.finish(0));
+        RecordMaker inside(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_KERNEL);
+        inside.put(std::uint64_t{clock}).put(std::uint64_t{0}).put(time + 1).put(std::uint64_t{0});
+        inside.put(std::uint64_t{2}).put(static_cast<std::uint64_t>(PERF_CONTEXT_KERNEL)).put(start + size / 2);
+        add(inside.finish(0));
+    }
     // The same without a stack, of what the CPU ran instead of this kernel: PERF_RECORD_MISC_GUEST_KERNEL and its like.
     void run_beyond(std::uint64_t time, std::int32_t tid, std::uint16_t mode) {
         RecordMaker record(PERF_RECORD_SAMPLE, mode);

@@ -141,6 +141,19 @@ TEST(Profile, WhatAGuestRanIsNotLookedUpAmongOurFunctions) {
     EXPECT_EQ(profile.stack(2), std::vector<std::string>{"[hypervisor]"});
 }
 
+TEST(Profile, AProgramHasItsNameWhileItIsThere) {
+    Recording recording;
+    constexpr std::uint64_t place = 0xffffffffc0300000;
+    recording.program(1, place, 0x100, "bpf_prog_1_first");
+    recording.program(5, place, 0x80, "bpf_prog_2_second");
+    recording.program(9, place, 0x100, "bpf_prog_1_first");
+    const Profile profile = recording.profile();
+    ASSERT_EQ(profile.size(), 3U);
+    EXPECT_EQ(profile.stack(0), std::vector<std::string>{"bpf_prog_1_first"});
+    EXPECT_EQ(profile.stack(1), std::vector<std::string>{"bpf_prog_2_second"});
+    EXPECT_EQ(profile.stack(2), std::vector<std::string>{"bpf_prog_1_first"});
+}
+
 TEST(OffCpu, OfOtherCpusThereIsNothing) {
     const Profile profile = written();
     SampleSelection selection = writer();

@@ -85,6 +85,10 @@ void KernelSymbols::add(std::uint64_t start, std::uint64_t end, std::string_view
     symbols_.add(start, end, name, Binding::global, module_number(module));
 }
 
+void KernelSymbols::replace(std::uint64_t start, std::uint64_t end, std::string name) {
+    replaced_[start] = {end, std::move(name)};
+}
+
 void KernelSymbols::finish() {
     symbols_.finish(true);
 }
@@ -94,6 +98,11 @@ Place KernelSymbols::find(std::uint64_t address) const {
     place.kind = FrameKind::kernel;
     place.key = address;
     place.module = modules_.front();
+    if (auto after = replaced_.upper_bound(address); after != replaced_.begin() && address < (--after)->second.first) {
+        place.key = after->first;
+        place.symbol = after->second.second;
+        return place;
+    }
     // A module's last symbol would reach into what lies behind the module.
     if (const SymbolEntry* symbol = symbols_.find(address); symbol != nullptr && !displaced(symbol->group, address)) {
         place.symbol = symbols_.name(*symbol);

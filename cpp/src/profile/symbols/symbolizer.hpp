@@ -35,6 +35,8 @@ class KernelSymbols {
     // time.
     void add(std::uint64_t start, std::uint64_t end, std::string_view name, std::string_view module);
     void finish();
+    // What lies there from now on: the kernel uses the place of a program that is gone for another.
+    void replace(std::uint64_t start, std::uint64_t end, std::string name);
     [[nodiscard]] bool empty() const noexcept { return symbols_.empty(); }
     [[nodiscard]] Place find(std::uint64_t address) const;
 
@@ -51,7 +53,8 @@ class KernelSymbols {
     [[nodiscard]] bool displaced(std::int32_t module, std::uint64_t address) const noexcept;
 
     SymbolList symbols_;
-    std::vector<Loaded> loaded_;  // sorted by start
+    std::map<std::uint64_t, std::pair<std::uint64_t, std::string>> replaced_;  // start -> end and name
+    std::vector<Loaded> loaded_;                                               // sorted by start
     std::vector<std::string> modules_{"[kernel.kallsyms]"};
     std::map<std::string, std::int32_t, std::less<>> numbers_;
 };

@@ -75,6 +75,20 @@ struct KernelPlace {
     std::vector<Part> programs;  // that it compiled while recording (BPF), and what ftrace allocated
 };
 
+// What a PERF_RECORD_KSYMBOL says to be there; nullopt for one that is gone.
+std::optional<KernelPlace::Part> program_of(const Record& record) {
+    ByteReader in(record.body());
+    const auto start = in.number<std::uint64_t>();
+    const auto length = in.number<std::uint32_t>();
+    in.skip(2);
+    const auto flags = in.number<std::uint16_t>();
+    std::string name = in.c_string();
+    if ((flags & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER) != 0 || in.overrun() || name.empty()) {
+        return std::nullopt;
+    }
+    return KernelPlace::Part{std::move(name), start, start + length};
+}
+
 KernelPlace kernel_place(const PerfFile& file) {
     constexpr std::string_view prefix = "[kernel.kallsyms]";
     KernelPlace out;
@@ -82,13 +96,8 @@ KernelPlace kernel_place(const PerfFile& file) {
         const auto header = record.header();
         ByteReader in(record.body());
         if (header.type == PERF_RECORD_KSYMBOL) {
-            const auto start = in.number<std::uint64_t>();
-            const auto length = in.number<std::uint32_t>();
-            in.skip(2);
-            const auto flags = in.number<std::uint16_t>();
-            const std::string name = in.c_string();
-            if ((flags & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER) == 0 && !in.overrun() && !name.empty()) {
-                out.programs.push_back({name, start, start + length});
+            if (auto program = program_of(record)) {
+                out.programs.push_back(*std::move(program));
             }
         }
         if (header.type != PERF_RECORD_MMAP && header.type != PERF_RECORD_MMAP2) {
@@ -272,6 +281,13 @@ void ProfileBuilder::side_band(const Record& record) {
         case PERF_RECORD_MMAP:
         case PERF_RECORD_MMAP2:
             on_mmap(record.body(), header.misc, header.type == PERF_RECORD_MMAP2);
+            break;
+        case PERF_RECORD_KSYMBOL:
+            if (auto program = program_of(record); program && kernel_.find(program->start).symbol != program->name) {
+                kernel_.replace(program->start, program->end, std::move(program->name));
+                kernel_frames_ = {};
+                chain_numbers_ = {};
+            }
             break;
         case PERF_RECORD_LOST:
             in.skip(8);
@@ -547,7 +563,7 @@ std::uint32_t ProfileBuilder::intern(const Place& place) {
     if (place.kind == FrameKind::inlined) {
         identity += place.symbol;
     } else {
-        identity.append(reinterpret_cast<const char*>(&place.key), sizeof(place.key));
+        identity.append(reinterpret_cast<const char*>(&place.key), sizeof(place.key)).append(place.symbol);
     }
     const auto [found, fresh] = interned_.emplace(identity, static_cast<std::uint32_t>(profile_.frames_.size()));
     if (fresh) {
