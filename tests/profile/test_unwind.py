@@ -180,15 +180,35 @@ def test_a_program_that_is_built_anew_meanwhile_does_not_lend_its_names(tmp_path
     assert not {"other_leaf", "other_middle"} & set(profile.stacks().functions()["function"])
 
 
-@root
-def test_a_program_of_another_mount_namespace_has_no_names_of_what_lies_at_its_path_here(tmp_path):
-    program = compiled(tmp_path, DEEP, name="program")
-    inside = compiled(tmp_path, DEEP.replace("leaf", "other_leaf").replace("middle", "more_of_middle"), name="inside")
+def two_of_one_path(folder: Path) -> tuple[Path, subprocess.Popen[bytes]]:
+    """A program, and another one that runs at its path in a mount namespace of its own."""
+    program = compiled(folder, DEEP, name="program")
+    inside = compiled(folder, DEEP.replace("leaf", "other_leaf").replace("middle", "more_of_middle"), name="inside")
     script = 'mount --bind "$0" "$1" && exec "$1" 1'
     child = subprocess.Popen(["unshare", "--mount", "sh", "-c", script, str(inside), str(program)])
     while Path(f"/proc/{child.pid}/exe").readlink() != program:
         assert child.poll() is None
         time.sleep(0.01)
+    return program, child
+
+
+@perf
+def test_of_two_files_of_one_path_nobody_has_the_others_names(tmp_path):
+    program, child = two_of_one_path(tmp_path)
+    other = subprocess.Popen([str(program), "1"])
+    path = tmp_path / "perf.data"
+    subprocess.run(["perf", "record", "-qNa", "-e", "cpu-clock:u", "-o", str(path), "--", "sleep", "0.5"], check=True)
+    for each in (child, other):
+        each.wait()
+    profile = lab.open_profile(path)
+    assert len(profile.samples(pids=[child.pid, other.pid])) > 10
+    assert not {"leaf", "other_leaf"} & set(profile.stacks(comm="program").functions()["function"])
+    assert " or " in profile.metadata["files_without_symbols"]
+
+
+@root
+def test_a_program_of_another_mount_namespace_has_no_names_of_what_lies_at_its_path_here(tmp_path):
+    _, child = two_of_one_path(tmp_path)
     with lab.profile(hz=999, event="cpu-clock", pids=child.pid) as profiler:
         time.sleep(0.3)
     child.wait()

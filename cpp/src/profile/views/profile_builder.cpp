@@ -39,10 +39,15 @@ std::string_view beyond_this_kernel(std::uint16_t mode) noexcept {
     }
 }
 
+// A path of which the recording saw several files, as two containers have them, has all their ids: it does not tell
+// whose is which, and no file has such an id.
 std::map<std::string, std::string> build_id_map(const PerfFile& file) {
     std::map<std::string, std::string> out;
     for (const BuildId& build_id : file.build_ids()) {
-        out.emplace(build_id.path, build_id.id);
+        const auto [found, fresh] = out.emplace(build_id.path, build_id.id);
+        if (!fresh && found->second.find(build_id.id) == std::string::npos) {
+            found->second.append(" or ").append(build_id.id);
+        }
     }
     return out;
 }
