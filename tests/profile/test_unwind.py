@@ -117,6 +117,30 @@ def test_a_call_is_in_the_function_that_it_was_inlined_from_not_in_what_it_retur
     assert share_with(profile, ["after", "spin"]) == share_with(profile, ["after", "called"]) == 0
 
 
+LOCAL = r"""
+static volatile unsigned long sink;
+static inline __attribute__((always_inline)) void inlined(unsigned long n) { while (n-- > 0) sink += n; }
+__attribute__((noinline)) void holder(unsigned long n)
+{
+    {
+        __attribute__((noinline)) void local(unsigned long k) { inlined(k); sink += n; }
+        local(n);
+        sink++;
+    }
+}
+int main(void) { for (int i = 0; i < 1000; i++) holder(100000); return 0; }
+"""
+
+
+@perf
+def test_what_is_inlined_into_a_function_that_is_local_to_another_has_a_frame(tmp_path):
+    program = compiled(tmp_path, LOCAL)
+    path = tmp_path / "perf.data"
+    command = ["perf", "record", "-qN", "-e", "cpu-clock:u", "-F", "999", "-g", "-o", str(path)]
+    subprocess.run([*command, "--", str(program)], check=True)
+    assert share_with(lab.open_profile(path), ["local.0", "inlined"]) > 0.9
+
+
 @perf
 def test_stacks_of_another_kind_of_machine_are_not_unwound_by_this_ones_registers(tmp_path, recorded):
     path = tmp_path / "perf.data"

@@ -63,11 +63,13 @@ void add_functions(Dwarf_Die* parent, int depth, std::vector<Range>& out) {
         switch (dwarf_tag(&child)) {
             case DW_TAG_subprogram:
                 add_ranges(&child, out);
-                break;
+                [[fallthrough]];  // what is local to it, such as a class's methods, has code of its own
+            case DW_TAG_lexical_block:
             case DW_TAG_namespace:
             case DW_TAG_module:
             case DW_TAG_class_type:
             case DW_TAG_structure_type:
+            case DW_TAG_union_type:
                 add_functions(&child, depth + 1, out);
                 break;
             default:
