@@ -117,6 +117,28 @@ def test_a_call_is_in_the_function_that_it_was_inlined_from_not_in_what_it_retur
     assert share_with(profile, ["after", "spin"]) == share_with(profile, ["after", "called"]) == 0
 
 
+NEVER_BACK = r"""
+#include <stdlib.h>
+static volatile unsigned long sink;
+__attribute__((noinline)) void spin(void) { for (unsigned long i = 0; i < 100000; i++) sink += i; }
+__attribute__((noinline)) void called(void) { spin(); sink++; }
+__attribute__((noinline, noreturn)) void endless(int n) { for (;;) { called(); if (n-- == 0) exit(0); } }
+__attribute__((noinline)) void holder(int n) { endless(n); }
+__attribute__((noinline)) void behind(void) { sink++; }
+int main(int argc, char **argv) { if (argc > 2) behind(); holder(1000); return 0; }
+"""
+
+
+@perf
+@pytest.mark.parametrize("behind", ["-falign-functions=16", "-fno-align-functions"])
+def test_a_call_that_does_not_come_back_is_in_the_function_that_it_ends(tmp_path, behind):
+    program = compiled(tmp_path, NEVER_BACK, "-fno-omit-frame-pointer", behind)
+    path = tmp_path / "perf.data"
+    command = ["perf", "record", "-qN", "-e", "cpu-clock:u", "-F", "999", "-g", "-o", str(path)]
+    subprocess.run([*command, "--", str(program)], check=True)
+    assert share_with(lab.open_profile(path), ["main", "holder", "endless"]) > 0.8
+
+
 LOCAL = r"""
 static volatile unsigned long sink;
 static inline __attribute__((always_inline)) void inlined(unsigned long n) { while (n-- > 0) sink += n; }

@@ -538,11 +538,17 @@ void ProfileBuilder::add_user_frames(const AddressSpace& space, std::uint64_t ad
     std::uint32_t& known = user_frames_.at(returns ? 1 : 0).at(std::uint64_t{mapping->file} << offset_bits | offset);
     if (known == FlatMap::kNone) {
         Place place = user_.find(mapping->file, offset);
+        std::uint64_t code = offset;
+        // What was called is called from the call: behind it another function may begin, or what it was inlined into go
+        // on. Before code that is only returned to, such as a signal handler's, there is padding.
+        if (returns && offset != 0) {
+            if (Place call = user_.find(mapping->file, offset - 1); !call.symbol.empty()) {
+                place = std::move(call);
+                --code;
+            }
+        }
         known = intern(place);
         std::vector<std::uint32_t> all;
-        // What was called is called from the call: behind it another function's code may begin, or the caller's own.
-        const bool call = returns && offset != 0 && user_.find(mapping->file, offset - 1).key == place.key;
-        const std::uint64_t code = offset - (call ? 1 : 0);
         for (std::string& name : with_inlines_ ? inlines_.at(mapping->file, code) : std::vector<std::string>{}) {
             place.symbol = std::move(name);
             place.kind = FrameKind::inlined;
