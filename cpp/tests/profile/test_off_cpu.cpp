@@ -194,6 +194,23 @@ TEST(OffCpu, AMissingSwitchInEndsWhenTheThreadWasWoken) {
     EXPECT_EQ(ran, 2 * kMs);
 }
 
+TEST(OffCpu, WhatIsWaitedForWithATimeoutIsNoSleep) {
+    const std::vector<std::string> timed = {"schedule_hrtimeout_range", "schedule_hrtimeout_range_clock", "schedule",
+                                            "__schedule"};
+    Recording made;
+    made.comm(7, "server");
+    made.switch_out(1 * kMs, 7, kAsleep, 8, below({"__x64_sys_poll", "poll_schedule_timeout.constprop.0"}, timed));
+    made.switch_out(2 * kMs, 8, kRunning, 7, {});
+    made.switch_out(3 * kMs, 7, kAsleep, 8, below({"__x64_sys_io_uring_enter", "io_cqring_wait"}, timed));
+    made.switch_out(4 * kMs, 8, kRunning, 7, {});
+    made.switch_out(5 * kMs, 7, kAsleep, 8, below({"usleep_range_state"}, timed));
+    const auto stretches = off_cpu(made.profile(), writer());
+    ASSERT_EQ(stretches.size(), 3U);
+    EXPECT_EQ(stretches[0].wait, Wait::other);
+    EXPECT_EQ(stretches[1].wait, Wait::io);
+    EXPECT_EQ(stretches[2].wait, Wait::sleep);
+}
+
 TEST(OffCpu, WhoRunsAsTheRecordingEndsRanUntilThen) {
     Recording made;
     made.comm(7, "spinner");

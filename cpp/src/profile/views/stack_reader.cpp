@@ -38,8 +38,8 @@ constexpr std::array<std::string_view, 14> kLocks = {
     "mutex_lock",   "__mutex_lock",  "rwsem_down_", "down_read", "down_write", "__down",      "down_",
     "percpu_down_", "percpu_rwsem_", "__percpu_",   "rt_mutex_", "futex_",     "__rt_mutex_", "ww_mutex_lock"};
 
-constexpr std::array<std::string_view, 5> kSleeps = {"do_nanosleep", "hrtimer_nanosleep", "msleep", "usleep_range",
-                                                     "schedule_hrtimeout"};
+// schedule_hrtimeout() is none: poll(2) and its like wait by it for something else, with a timeout or without.
+constexpr std::array<std::string_view, 4> kSleeps = {"do_nanosleep", "hrtimer_nanosleep", "msleep", "usleep_range"};
 
 // With what a trace point's own code leaves on top of a stack.
 constexpr std::array<std::string_view, 9> kScheduler = {
