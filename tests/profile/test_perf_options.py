@@ -141,7 +141,7 @@ def test_a_stack_is_that_of_the_row_where_several_events_are_sampled(tmp_path):
     symbols = [str(name) for name in profile.samples()["symbol"]]
     assert 10 < len(symbols) < len(profile)
     assert [profile.stack(row)[-1] for row in range(len(symbols))] == symbols
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match=f"no sample {len(symbols)}: there are {len(symbols)}, from 0 on"):
         profile.stack(len(symbols))
 
 

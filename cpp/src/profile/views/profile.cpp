@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <set>
+#include <stdexcept>
 #include <unordered_set>
 #include <utility>
 
@@ -109,8 +110,12 @@ std::vector<std::uint32_t> Profile::select(const SampleSelection& selection) con
 }
 
 std::vector<std::string> Profile::stack(std::size_t sample) const {
+    if (sample >= default_samples_.size()) {
+        throw std::out_of_range("no sample " + std::to_string(sample) + ": there are " +
+                                std::to_string(default_samples_.size()) + ", from 0 on");
+    }
     std::vector<std::string> out;
-    for (std::uint32_t node = leaf_[default_samples_.at(sample)]; node != 0; node = stacks_[node].parent) {
+    for (std::uint32_t node = leaf_[default_samples_[sample]]; node != 0; node = stacks_[node].parent) {
         out.push_back(names_->at(frames_[stacks_[node].frame].name));
     }
     std::ranges::reverse(out);
