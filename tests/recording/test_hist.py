@@ -144,3 +144,17 @@ def test_trace_stat_of_several_cpus_is_joined():
     # the samples 10, 20 and 30
     assert (hits, time) == (3, 60.0)
     assert squares == pytest.approx(200.0)
+
+
+def test_functions_whose_names_the_kernel_cuts_have_them_whole_or_are_told_to_be_several():
+    head = "  Function                               Hit    Time            Avg             s^2\n"
+    rows = (
+        "  blk_mq_dispatch_rq_list_and_wa         2    30.000 us     15.000 us       50.000 us     \n"
+        "  ext4_mb_discard_group_prealloc         1    10.000 us     10.000 us       0.000 us      \n"
+        "  ext4_mb_discard_group_prealloc         1    20.000 us     20.000 us       0.000 us      \n"
+    )
+    functions = ["ext4_mb_discard_group_preallocations", "blk_mq_dispatch_rq_list_and_wait", "vfs_write"]
+    functions += ["ext4_mb_discard_group_preallocs_of", *functions]
+    found = parse_trace_stat([head + rows], functions)
+    assert set(found) == {"blk_mq_dispatch_rq_list_and_wait", "ext4_mb_discard_group_prealloc…"}
+    assert found["ext4_mb_discard_group_prealloc…"][:2] == (2, 30.0)

@@ -18,18 +18,31 @@ from sampleblk_lab.recording.session import Session
 from sampleblk_lab.table import Table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from sampleblk_lab.tasks import Who
 
 _ROW = re.compile(r"^ +(\S+) +(\d+) +([\d.]+) us +([\d.]+) us +([\d.]+) us", re.M)
+# How much of a name the kernel prints there (function_stat_show()).
+_SHOWN = 30
 
 
-def parse_trace_stat(texts: list[str]) -> dict[str, tuple[int, float, float]]:
-    """Hits, time (us) and the sum of squared deviations (us^2), by function, over the trace_stat files of all CPUs."""
+def parse_trace_stat(texts: list[str], functions: Iterable[str] = ()) -> dict[str, tuple[int, float, float]]:
+    """Hits, time (us) and the sum of squared deviations (us^2), by function, over the trace_stat files of all CPUs.
+
+    The files have the first 30 letters of a name. `functions` are those that were counted, by their whole names; where
+    several begin alike they are one, whose name ends in "…".
+    """
+    whole: dict[str, str] = {}
+    for name in functions:
+        shown = name[:_SHOWN]
+        whole[shown] = name if whole.get(shown, name) == name else f"{shown}…"
     out: dict[str, tuple[int, float, float]] = {}
     for text in texts:
-        for name, hits, time, average, variance in _ROW.findall(text):
+        for shown, hits, time, average, variance in _ROW.findall(text):
+            name = whole.get(shown, shown)
             count, total, own = int(hits), float(time), float(variance) * max(int(hits) - 1, 0)
             before = out.get(name)
             if before is None:
@@ -96,7 +109,8 @@ class FunctionProfile(StopsAtEnd):
             with self._session as session:
                 session.set("function_profile_enabled", "0")
                 texts = [path.read_text() for path in Path(f"{session.path}/trace_stat").glob("function*")]
-            sums = parse_trace_stat(texts)
+                filters = Path(f"{session.path}/set_ftrace_filter").read_text().splitlines()
+            sums = parse_trace_stat(texts, [line.split()[0] for line in filters if line.strip()])
             self._table = _profile_table(
                 list(sums),
                 np.array([one[0] for one in sums.values()], dtype=np.uint64),
