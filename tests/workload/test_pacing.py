@@ -190,6 +190,14 @@ def test_steadystate_ends_a_steady_job(criterion: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+def test_what_is_done_before_steadystate_looks_is_in_no_rate(tmp_path: Path) -> None:
+    keys = {"rw": "randread", "bs": "4k", "size": "4m", "time_based": 1, "runtime": 60, "rate_iops": 500}
+    job = ours(tmp_path / "file", {**keys, "steadystate": "iops:20%", "ss_dur": 1, "ss_ramp": 1})
+    assert job["job_runtime"] < 30_000
+    assert job["steadystate"]["data"]["iops_mean"] == pytest.approx(500, rel=0.3)  # it was those of two seconds in one
+
+
+@pytest.mark.full
 def test_a_rate_that_is_never_steady_runs_to_its_end(tmp_path: Path) -> None:
     keys = {"rw": "write", "bs": "4k", "size": "64k", "time_based": 1, "runtime": 3, "thinktime": 700_000}
     job = ours(tmp_path / "file", {**keys, "thinktime_blocks": 2000, "steadystate": "iops:0.001", "ss_dur": 2})

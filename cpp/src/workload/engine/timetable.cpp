@@ -47,14 +47,13 @@ void Timetable::start_measuring(std::uint64_t now) {
     accounting_.start(now);
     ramp_end_ = UINT64_MAX;
     deadline_ = options_.runtime_ns == 0 ? UINT64_MAX : clock_.after(now, options_.runtime_ns);
-    at_rate_check_ = at_steady_ = totals(now);
+    at_rate_check_ = totals(now);
     const bool least_rates = options_.rate_min_bps != PerDirection<std::uint64_t>{} ||
                              options_.rate_iops_min != PerDirection<std::uint64_t>{};
     next_rate_check_ = least_rates ? clock_.after(now, options_.rate_cycle_ns) : UINT64_MAX;
     if (options_.steadystate != SteadyMetric::none) {
-        steady_ = std::make_unique<SteadyState>(options_);
-        at_steady_.tick = clock_.after(now, options_.steadystate_ramp_ns);
-        next_steady_ = clock_.after(at_steady_.tick, second_ns);
+        steady_.reset();
+        next_steady_ = clock_.after(now, options_.steadystate_ramp_ns);
     }
     plan();
 }
@@ -111,6 +110,10 @@ bool Timetable::is_steady(std::uint64_t now) {
     const double spent_s = static_cast<double>(clock_.ns(now - at_steady_.tick)) * 1e-9;
     const Totals before = std::exchange(at_steady_, totals(now));
     next_steady_ = clock_.after(now, second_ns);
+    if (!steady_) {  // steadystate_ramp_time is over: the first second begins
+        steady_ = std::make_unique<SteadyState>(options_);
+        return false;
+    }
     return steady_->add((sum(at_steady_.bytes) - sum(before.bytes)) / spent_s,
                         (sum(at_steady_.ios) - sum(before.ios)) / spent_s, measured_);
 }
