@@ -109,6 +109,8 @@ def test_a_limited_rate_shows_response_time_beside_service_time(tmp_path: Path) 
     service = result.percentiles([99], kind="clat")[0]
     response = result.percentiles([99], kind="response")[0]
     assert response > 2 * service
+    # As a saved run has it.
+    assert lab.FioResult(result.json(bins=True), "").percentiles([99], kind="response") == [response]
     unlimited = lab.Job(rw="write", bs="4k", size="1M", filename=tmp_path / "f").run(progress=False)
     with pytest.raises(ValueError, match="no I/O with a response"):
         unlimited.percentiles([99], kind="response")

@@ -220,7 +220,9 @@ class FioResult:
         middles: list[int] = []
         counts: list[int] = []
         for job in self._value["jobs"]:
-            measured = [(way, kind, f"{kind}_ns") for way in _directions(job) for kind in ("slat", "clat", "lat")]
+            # Of our own jobs the response, too.
+            several = ("slat", "clat", "lat", "response")
+            measured = [(way, kind, f"{kind}_ns") for way in _directions(job) for kind in several]
             for way, kind, key in [*measured, ("sync", "sync", "lat_ns")]:
                 bins = job.get(way, {}).get(key, {}).get("bins", {})
                 jobs += [job["jobname"]] * len(bins)
@@ -252,7 +254,11 @@ class FioResult:
         direction: str | None = None,
         job: str | None = None,
     ) -> list[float]:
-        """Percentiles of one job or of all together, see :meth:`Result.percentiles`."""
+        """Percentiles of one job or of all together, see :meth:`Result.percentiles`.
+
+        Of ``lat`` and ``slat`` where the job asked for them (``lat_percentiles``, ``slat_percentiles``): JSON+ has no
+        bins of others.
+        """
         return percentiles_of(self.histogram(), percents, kind, direction, job)
 
     def __str__(self) -> str:
