@@ -107,7 +107,8 @@ def test_views_find_their_events_in_any_buffer_and_never_join_over_two(tmp_path)
     assert set(summary["buffer"]) == {"", "twin"}
     assert "[twin]" in summary.text()
     assert run.syscalls(buffer="twin").summary().text() == once.syscalls().summary().text()
-    for total in (run.block().latency, run.block().queue_depth, run.io_sizes, run.offsets().heatmap):
+    replays = [lambda: lab.Replay(run.block()), lambda: lab.Replay(run.syscalls())]
+    for total in (run.block().latency, run.block().queue_depth, run.io_sizes, run.offsets().heatmap, *replays):
         with pytest.raises(lab.InputError, match=r"over the buffers '', 'twin' \(expected one of them: buffer=''\)"):
             total()
     assert repr(run.block(buffer="twin").latency()) == repr(once.block().latency())
@@ -244,6 +245,9 @@ def test_ticks_are_no_nanoseconds(tmp_path, clock):
         assert not any("s" in label.get_text() for label in axes.get_xticklabels())
     with pytest.raises(lab.UnsupportedError, match="times in ticks"):
         plot.bandwidth(run.offsets())
+    for recorded in (run.syscalls(), run.block()):
+        with pytest.raises(lab.UnsupportedError, match="a replay: .*times in ticks"):
+            lab.Replay(recorded)
     page = run_page(tmp_path).html()
     assert f"ticks of the clock {clock}; record with the clock mono" in page
     assert "<h2>Block requests</h2>" in page

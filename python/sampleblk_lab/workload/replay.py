@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sampleblk_lab._native import core
-from sampleblk_lab.errors import InputError
+from sampleblk_lab.analysis.buffers import of_one_buffer
+from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.table import Table
 from sampleblk_lab.workload.job import Workload, settings_of
 
@@ -37,7 +38,8 @@ class Replay(Workload):
             recorded names are looked for; ``ioengine``, ``iodepth``, ``replay_skip``, ``replay_scale`` as in fio.
 
     Raises:
-        InputError: The table has not the columns, or there is nothing in it to replay.
+        InputError: The table has not the columns, or there is nothing in it to replay; or it is of several buffers.
+        UnsupportedError: Its times are ticks of some clock.
 
     Example:
         >>> lab.Replay(run.block(), replay_redirect="/dev/sampleblk0", direct=1).run()
@@ -48,6 +50,9 @@ class Replay(Workload):
             raise TypeError(f"recorded is a Table, or run.syscalls() or run.block(), not {recorded!r:.60}")
         table = recorded if isinstance(recorded, Table) else recorded.table()
         columns = set(table.columns)
+        of_one_buffer(table, "a replay")
+        if any(table[name].unit == "ticks" for name in columns & {"time", "queued"}):
+            raise UnsupportedError("a replay", "the recording has times in ticks", "the clock mono")
         if {"direction", "offset", "size", "path"} <= columns:
             table = _ios(table)
             columns = set(table.columns)
