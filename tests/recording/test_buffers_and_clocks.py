@@ -107,8 +107,9 @@ def test_views_find_their_events_in_any_buffer_and_never_join_over_two(tmp_path)
     assert set(summary["buffer"]) == {"", "twin"}
     assert "[twin]" in summary.text()
     assert run.syscalls(buffer="twin").summary().text() == once.syscalls().summary().text()
-    replays = [lambda: lab.Replay(run.block()), lambda: lab.Replay(run.syscalls())]
-    for total in (run.block().latency, run.block().queue_depth, run.io_sizes, run.offsets().heatmap, *replays):
+    more = [lambda view=view: lab.Replay(view) for view in (run.syscalls(), run.block())]
+    more += [lambda: plot.bandwidth(run.offsets()), lambda: plot.block_life(run.block())]
+    for total in (run.block().latency, run.block().queue_depth, run.io_sizes, run.offsets().heatmap, *more):
         with pytest.raises(lab.InputError, match=r"over the buffers '', 'twin' \(expected one of them: buffer=''\)"):
             total()
     assert repr(run.block(buffer="twin").latency()) == repr(once.block().latency())
@@ -246,7 +247,7 @@ def test_ticks_are_no_nanoseconds(tmp_path, clock):
     with pytest.raises(lab.UnsupportedError, match="times in ticks"):
         plot.bandwidth(run.offsets())
     for recorded in (run.syscalls(), run.block()):
-        with pytest.raises(lab.UnsupportedError, match="a replay: .*times in ticks"):
+        with pytest.raises(lab.UnsupportedError, match=r"a replay: .*times in ticks"):
             lab.Replay(recorded)
     page = run_page(tmp_path).html()
     assert f"ticks of the clock {clock}; record with the clock mono" in page

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sampleblk_lab import checked
-from sampleblk_lab.analysis.buffers import of_one_buffer
+from sampleblk_lab.buffers import of_one_buffer
 from sampleblk_lab.errors import UnsupportedError
 from sampleblk_lab.table import Table
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sampleblk_lab._native import core
-from sampleblk_lab.analysis.buffers import of_one_buffer
 from sampleblk_lab.analysis.notebook import rows_html
+from sampleblk_lab.buffers import of_one_buffer
 from sampleblk_lab.table import Table
 from sampleblk_lab.texts import notes, readable
 

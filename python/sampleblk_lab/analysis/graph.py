@@ -9,9 +9,9 @@ import numpy as np
 
 from sampleblk_lab import checked
 from sampleblk_lab._native import core
-from sampleblk_lab.analysis.buffers import of_one_buffer
 from sampleblk_lab.analysis.notebook import notes, rows_html, text_lines
 from sampleblk_lab.analysis.outline import CallOutline, calls_of
+from sampleblk_lab.buffers import of_one_buffer
 from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.table import Table
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sampleblk_lab.analysis.buffers import of_one_buffer
 from sampleblk_lab.analysis.notebook import preformatted
+from sampleblk_lab.buffers import of_one_buffer
 from sampleblk_lab.table import Table
 from sampleblk_lab.texts import notes, readable
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from sampleblk_lab import checked
 from sampleblk_lab._native import core
-from sampleblk_lab.analysis.buffers import of_one_buffer
+from sampleblk_lab.buffers import of_one_buffer
 from sampleblk_lab.table import Table
 from sampleblk_lab.texts import notes
 

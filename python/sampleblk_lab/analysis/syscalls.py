@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab._native import core
-from sampleblk_lab.analysis.buffers import of_one_buffer
+from sampleblk_lab.buffers import of_one_buffer
 from sampleblk_lab.table import Table
 from sampleblk_lab.texts import readable
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sampleblk_lab.buffers import of_one_buffer
 from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.plot.latency import heat
 from sampleblk_lab.plot.style import Plot, bytes_axis, time_axis
@@ -75,7 +76,7 @@ def bandwidth(result: Result | Offsets) -> Plot:
         result: Of a run; or ``run.offsets()``, the calls that were recorded, each spread over the time that it took.
 
     Raises:
-        InputError: Nothing was moved.
+        InputError: Nothing was moved; or the calls are of several buffers.
         UnsupportedError: The recording's times are ticks of some clock.
     """
     measured = hasattr(result, "series")
@@ -131,6 +132,7 @@ def _since(times: NDArray[Any], begin: Any) -> NDArray[Any]:
 
 def _recorded_rates(calls: Table) -> _Rates:
     """The same of recorded calls."""
+    of_one_buffer(calls, "bandwidth over time")
     if not len(calls):
         return {}
     if calls["time"].unit != "ns":
@@ -174,9 +176,9 @@ def block_life(block: Block, *, most: int = 200) -> Plot:
             queue to completion.
 
     Raises:
-        InputError: No request was seen from queue to completion.
+        InputError: No request was seen from queue to completion; or the requests are of several buffers.
     """
-    table = block.table()
+    table = of_one_buffer(block.table(), "the life of requests")
     moments = {name: table[name].codes for name in ("queued", "inserted", "issued", "completed")}
     # What skipped a stage has no time in it.
     moments["inserted"] = np.where(moments["inserted"] > 0, moments["inserted"], moments["queued"])
