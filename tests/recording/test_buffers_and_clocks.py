@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import struct
 import subprocess
@@ -140,6 +141,17 @@ def test_a_time_that_goes_back_is_no_duration(tmp_path):
     assert table.metadata["gaps"] == "1"
     assert len(table) == calls.summary()["calls"].codes.sum() == len(once) - 1
     assert [int(table.metadata[name]) - int(once.metadata[name]) for name in ("unpaired", "unfinished")] == [1, 1]
+
+
+def test_a_time_that_goes_back_is_no_time_on_a_cpu(tmp_path):
+    file = version6.read(DATA / "6.1-switch.dat")
+    pages = bytearray(file.cpus[0])
+    struct.pack_into("<Q", pages, 4096, struct.unpack_from("<Q", pages, 4096)[0] - 5 * 10**9)
+    file.cpus = [bytes(pages), file.cpus[1]]
+    file.write(tmp_path / "trace.dat")
+    lab.open_run(tmp_path / "trace.dat").export_chrome(tmp_path / "chrome.json")
+    slices = [one["dur"] for one in json.loads((tmp_path / "chrome.json").read_text())["traceEvents"] if "dur" in one]
+    assert max(slices) < 1e6  # us; one was of 584 years
 
 
 def test_only_instances_are_no_empty_recording(tmp_path):

@@ -138,7 +138,7 @@ class Builder {
             }
             auto& [index, before] = entry->second;
             const SwitchSink::Switch& was = sink.switches[before];
-            if (was.pid != 0) {
+            if (was.pid != 0 && now.time >= was.time) {  // else of a damaged page, whose time nobody can tell
                 Track& track = out_.tracks[index];
                 const std::string who =
                     (was.comm < 0 ? std::string("?") : sink.names.pool()->at(was.comm)) + "-" + std::to_string(was.pid);
