@@ -259,6 +259,19 @@ def test_rates_of_a_job_that_has_not_ended_are_of_its_time_so_far(engine: str, t
         assert run.so_far().json()["jobs"] == result.json()["jobs"]
 
 
+def test_what_only_verifies_has_not_read_while_it_writes(tmp_path: Path) -> None:
+    keys = {"rw": "write", "bs": "4k", "size": "400k", "loops": 100, "rate_iops": 500, "verify": "crc32c"}
+    with lab.Job(**keys, filename=tmp_path / "f").prepare() as run:
+        run.start()
+        while (job := run.so_far().json()["jobs"][0])["write"]["total_ios"] < 160:  # in the second of its passes
+            time.sleep(0.01)
+        os.kill(run.pids[0], signal.SIGKILL)
+        (killed,) = run.wait(timeout_s=30).json()["jobs"]
+    for told in (job, killed):
+        assert told["read"]["total_ios"] >= 100
+        assert told["read"]["runtime"] < told["write"]["runtime"] / 5
+
+
 def test_elapsed_is_the_time_of_the_run(tmp_path: Path) -> None:
     """Not the times of all jobs of a group; nor is it without their ramps."""
     keys = {**ENDLESS, "runtime": 1, "ramp_time": "300ms", "rate_iops": 100, "numjobs": 3, "group_reporting": 1}

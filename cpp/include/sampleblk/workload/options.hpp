@@ -350,6 +350,8 @@ struct JobOptions {
     std::size_t globals = 0;  // how many of the set's, from the first on, stand above the job
 
     [[nodiscard]] bool mixes_reads_and_writes() const noexcept { return reads && writes; }
+    // Or only behind them, to verify what was written.
+    [[nodiscard]] bool reads_in_passes() const noexcept { return reads || verify_backlog != 0; }
     [[nodiscard]] bool has_files() const noexcept { return engine != Engine::null; }
     // Whether its I/O changes the files; of a job with verify_only what it would have written is checked.
     [[nodiscard]] bool changes_files() const noexcept { return (writes || trims) && !verify_only; }

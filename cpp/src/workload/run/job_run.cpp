@@ -113,7 +113,7 @@ std::vector<HeatCell> cells_of(const HeatSeries& series) {
 }
 
 // What a job that is at work, or died at it, has not summed up: until now, or until its death.
-void sum_up(const JobState& state, bool without_lat, Measured& measured) {
+void sum_up(const JobState& state, const JobOptions& options, Measured& measured) {
     const std::uint64_t since = state.measured_since_ns.load(std::memory_order_relaxed);
     if (measured.runtime_ns != 0 || since == 0) {
         return;
@@ -124,12 +124,13 @@ void sum_up(const JobState& state, bool without_lat, Measured& measured) {
     const std::uint64_t verify = state.verify_since_ns.load(std::memory_order_relaxed);
     measured.runtime_ns = until - since;
     for (std::size_t d = 0; d < data_directions; ++d) {
-        const std::uint64_t begin = d == index_of(Direction::read) && verify != 0 ? verify : pass;
+        const bool reads = d == index_of(Direction::read);
+        const std::uint64_t begin = reads && (verify != 0 || !options.reads_in_passes()) ? verify : pass;
         if (begin != 0 && measured.data[d].bytes != 0) {
             measured.data[d].runtime_ns += until - std::max(begin, since);
         }
     }
-    measured.settle(without_lat);
+    measured.settle(options.disable_lat);
 }
 
 // A job's numbers out of the shared memory. Only what it used is read, for reading a page makes it.
@@ -144,7 +145,7 @@ std::shared_ptr<const JobResult> read_job(const JobPlan& plan, const JobShared& 
     result->error_text = state.error == 0 ? std::string() : error_text(state);
     result->measured.merge(state.measured);
     result->measured.jobs = 1;
-    sum_up(state, plan.options.disable_lat, result->measured);
+    sum_up(state, plan.options, result->measured);
     for (std::uint32_t i = 0; i < std::min<std::size_t>(state.mismatches.count, mismatches_kept); ++i) {
         const VerifyMismatch& mismatch = state.mismatches.entries[i];
         result->mismatches.push_back({mismatch, plan.files.at(mismatch.file).path});

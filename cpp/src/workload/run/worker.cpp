@@ -102,7 +102,7 @@ void Worker::run_passes() {
         const std::uint64_t spent = measured_since(begin);
         for (std::size_t d = 0; d < data_directions; ++d) {
             spent_ns_[d] += spent;
-            if (measured.data[d].bytes != 0) {
+            if (measured.data[d].bytes != 0 && (d != index_of(Direction::read) || options_.reads_in_passes())) {
                 measured.data[d].runtime_ns = spent_ns_[d];
             }
         }
