@@ -87,6 +87,19 @@ def test_system_calls_are_counted_exactly(tmp_path):
 
 
 @pytest.mark.usefixtures("untouched")
+def test_what_ends_in_an_interrupt_while_we_read_is_recorded():
+    with lab.Device("16M") as device:
+        device.set_timing("exponential", 15_000_000)
+        job = lab.Job(rw="randread", bs="4k", size="8M", ioengine="libaio", iodepth=16, direct=1, filename=device.path)
+        with lab.record(block=True, syscalls=True) as rec:
+            readers = set(rec._readers.thread_ids)
+            job.run(progress=False)
+    counts = rec.run.counts()["count"]
+    assert counts["block:block_rq_complete"] == counts["block:block_rq_issue"] >= 2048
+    assert not readers & set(rec.syscalls().table()["pid"].codes.tolist())
+
+
+@pytest.mark.usefixtures("untouched")
 def test_recordings_end_in_any_order(tmp_path):
     """The top level's buffer, which some kernels use for one of them, has its size then and afterwards."""
     top = Path(core.tracefs_dir(), "buffer_size_kb")

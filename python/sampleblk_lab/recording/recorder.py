@@ -41,6 +41,10 @@ _probe_numbers = itertools.count()
 # How many the kernel is to remember; by default 128, in newer ones thousands.
 _TASK_NAMES = 4096
 
+# The systems of events that no interrupt causes, and how many tasks a filter of them has room for: it is of a page.
+_OF_CALLS = ("syscalls", "raw_syscalls")
+_MOST_FILTERED = 150
+
 # What people call a system call -> what the kernel's event is called.
 _KERNEL_NAMES = {
     "stat": "newstat",
@@ -255,6 +259,7 @@ class Recorder(StopsAtEnd):
             wanted.append("block")
             if session.has("events/sampleblk"):
                 wanted.append("sampleblk")
+        in_interrupts = any(name.partition(":")[0] not in _OF_CALLS for name in wanted)
         self._kernel_filters_pids = bool(self._pids) and not wanted
         if self._pids and not self._kernel_filters_pids and self._asked.children:
             # Who belongs to the job is then worked out afterwards, and block events of kernel threads stay in.
@@ -272,8 +277,18 @@ class Recorder(StopsAtEnd):
             session.option("stacktrace")
         session.enable(wanted)
         self._enabled = set(session.enabled())
-        if self._readers is not None and not self._kernel_filters_pids and session.has("set_event_notrace_pid"):
-            session.set("set_event_notrace_pid", " ".join(map(str, self._readers.thread_ids)))
+        if self._readers is not None and not self._kernel_filters_pids:
+            readers = self._readers.thread_ids
+            if in_interrupts:
+                # With set_event_notrace_pid all would be missing that interrupts do while a reader runs, such as ending
+                # requests.
+                others = " && ".join(f"common_pid != {thread}" for thread in readers[:_MOST_FILTERED])
+                for system, _, name in (event.partition(":") for event in wanted):
+                    if system in _OF_CALLS:
+                        one = f"{name}/" if name.isidentifier() else ""
+                        session.set(f"events/{system}/{one}filter", others)
+            elif session.has("set_event_notrace_pid"):
+                session.set("set_event_notrace_pid", " ".join(map(str, readers)))
         if self._asked.until is not None:
             event, condition = self._asked.until
             session.trigger(event, "traceoff" + (f" if {condition}" if condition else ""))
@@ -600,7 +615,7 @@ def record(
         events: More events, as ``"system:name"``, ``"system"`` or with globs.
         block: Also the block layer's events and those of the sampleblk driver.
         pids: Only these: a JobRun, processes (all their threads, those to come included), threads, or the ids of
-            either. Default: all tasks but our own readers.
+            either. Default: all tasks, and of our own readers no system calls.
         children: With `pids`: also what those tasks fork.
         depth: How many levels of the call graph; default all. With 1 no other functions are switched on.
         buffer: The ring buffer, in bytes a CPU, such as ``"8M"``.
