@@ -26,6 +26,9 @@ MAKEFILE = """\
 KIND := $(shell cat kind)
 # The first word is the kind, the second tells commits of the same kind apart.
 KIND := $(firstword $(KIND))
+ifdef KBUILD_OUTPUT
+$(error The source tree is not clean)
+endif
 RELEASE := {good.release}
 IMAGE := {good.image}
 MODULES := {good.modules}
@@ -351,10 +354,17 @@ def test_what_does_not_build_is_skipped(bisect: Bisect, tree: Path, kind: str) -
     assert wanted[kind] in bisect.said
 
 
-def test_a_build_of_one_s_own(bisect: Bisect, tree: Path) -> None:
-    assert bisect("--build", "echo $MAKEFLAGS >built; exit 3", "--", "false") == 125
-    assert "`echo $MAKEFLAGS >built; exit 3` ended with status 3" in bisect.said
-    assert (tree / "built").read_text() == "\n"
+def test_a_build_is_of_the_tree_wherever_the_user_s_others_go(bisect: Bisect, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KBUILD_OUTPUT", "elsewhere")
+    assert bisect("--", "true") == 0, bisect.said
+
+
+def test_a_build_of_one_s_own(bisect: Bisect, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KBUILD_OUTPUT", "elsewhere")
+    build = "echo $MAKEFLAGS $KBUILD_OUTPUT >built; exit 3"
+    assert bisect("--build", build, "--", "false") == 125
+    assert f"`{build}` ended with status 3" in bisect.said
+    assert (tree / "built").read_text() == "elsewhere\n"
     assert bisect("--build", "kill -9 $$", "--", "false") == 125
     assert bisect("--build", "true", "--", "false") == 1
 

@@ -153,6 +153,15 @@ def make_environment(path: str | None = None) -> dict[str, str]:
     return {**kept, "PATH": search_path() if path is None else path}
 
 
+# By what people have their own kernels, or modules, built in another folder (Documentation/kbuild/kbuild.rst).
+_OF_KBUILD = ("KBUILD_OUTPUT", "KBUILD_EXTMOD", "KBUILD_EXTMOD_OUTPUT")
+
+
+def kbuild_environment(path: str | None = None) -> dict[str, str]:
+    """The same for a kernel's make, which takes what it builds to the folder that we name, and to no other."""
+    return {name: value for name, value in make_environment(path).items() if name not in _OF_KBUILD}
+
+
 # What git tells programs that it runs (hooks, rebase --exec) of its own repository: `git rev-parse --local-env-vars`,
 # without the settings, which may be the user's.
 _OF_GIT = (

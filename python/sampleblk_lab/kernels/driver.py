@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import SampleblkError, UnsupportedError
-from sampleblk_lab.paths import built_directory, cache_root, keep_newest, locked, make_environment, module_source
+from sampleblk_lab.paths import built_directory, cache_root, kbuild_environment, keep_newest, locked, module_source
 from sampleblk_lab.progress import step
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _build(kernel: Kernel, source: Path, scratch: Path) -> None:
         shutil.copy2(path, copy)
     done = subprocess.run(
         ["make", "-C", str(work), f"-j{os.cpu_count() or 1}", f"KDIR={kernel.build}"],
-        env=make_environment(kernel.search_path),
+        env=kbuild_environment(kernel.search_path),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from sampleblk_lab import interrupts
 from sampleblk_lab.errors import InputError, SampleblkError
 from sampleblk_lab.kernels import config
-from sampleblk_lab.paths import make_environment
+from sampleblk_lab.paths import kbuild_environment, make_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 
@@ -64,16 +64,16 @@ def build(tree: Path, *, jobs: int, start: Path | None = None) -> None:
 
 def run(tree: Path, command: str) -> None:
     """Builds a tree by a command for the shell. Raises TreeError."""
-    _run(tree, ["sh", "-c", command], command)
+    _run(tree, ["sh", "-c", command], command, make_environment())
 
 
 def _make(tree: Path, *arguments: str) -> None:
-    _run(tree, ["make", *arguments], f"make {' '.join(arguments)}")
+    _run(tree, ["make", *arguments], f"make {' '.join(arguments)}", kbuild_environment())
 
 
-def _run(tree: Path, command: Sequence[str], shown: str) -> None:
+def _run(tree: Path, command: Sequence[str], shown: str, environment: Mapping[str, str]) -> None:
     # Nothing that it starts may wait for somebody to answer: a question of Kconfig is a failure.
-    status = interrupts.run(list(command), cwd=tree, env=make_environment(), stdin=subprocess.DEVNULL)
+    status = interrupts.run(list(command), cwd=tree, env=environment, stdin=subprocess.DEVNULL)
     if status < 0:
         raise TreeError(f"`{shown}` was ended by signal {-status}")
     if status > 0:
