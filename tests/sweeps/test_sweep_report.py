@@ -159,6 +159,8 @@ def test_a_page_of_what_is_called_as_its_columns_are(tmp_path: Path) -> None:
     assert [row[:4] for row in cells(page, "Medians")] == [
         [low, repeats, "1", str(int(low) * int(repeats))] for low in "12" for repeats in "34"
     ]
+    facts = dict(re.findall("<tr><th>(.*?)</th><td>(.*?)</td></tr>", page))
+    assert [facts[name] for name in ("trials", "repeats", "repeats_")] == ["4 of 4 done", "3, 4", "1"]
 
 
 def one_and_more(repeat: int, **_: Any) -> float:

@@ -78,17 +78,19 @@ def _facts(sweep: Sweep, table: Table) -> dict[str, object]:
     if sweep.plan.growing:
         facts["more"] = "chosen when the results of these are known"
     called = sweep.called()
-    for axis in sweep.axes:
-        facts[axis] = ", ".join(called({axis: value})[axis] for value in sweep.values_of(axis))
+    axes = {axis: ", ".join(called({axis: value})[axis] for value in sweep.values_of(axis)) for axis in sweep.axes}
+    after: dict[str, object] = {}
     if about.get("revision") is not None:
-        facts["revision"] = str(about["revision"])
-    facts |= {"repeats": about.get("repeat", ""), "seed": about.get("sweep_seed", "")}
+        after["revision"] = str(about["revision"])
+    after |= {"repeats": about.get("repeat", ""), "seed": about.get("sweep_seed", "")}
     if choose := about.get("choose"):
-        facts["chosen"] = ", ".join(f"{name} {value}" for name, value in choose.items() if value is not None)
+        after["chosen"] = ", ".join(f"{name} {value}" for name, value in choose.items() if value is not None)
     if len(table):
-        facts["kernels"] = ", ".join(sorted(set(map(str, table["release"]))))
-        facts["accelerators"] = ", ".join(sorted(set(map(str, table["accelerator"]))))
-    return facts
+        after["kernels"] = ", ".join(sorted(set(map(str, table["release"]))))
+        after["accelerators"] = ", ".join(sorted(set(map(str, table["accelerator"]))))
+    # An axis may be called as one of them is.
+    ours, rest = ({sweep.beside(name): value for name, value in some.items()} for some in (facts, after))
+    return ours | axes | rest
 
 
 def _pictures(page: Page, sweep: Sweep, metrics: Sequence[str]) -> None:
