@@ -178,6 +178,7 @@ def test_blktests_passed(tmp_path: Path) -> None:
         ("reason\toutput\nexit_status\t0\n", "output mismatch (see .out.bad)"),
         ("reason\texit\nexit_status\t3\n", "exited with status 3"),
         ("reason\tdmesg\nexit_status\t0\n", "something found in dmesg (see .dmesg)"),
+        ("reason\tkmemleak\nexit_status\t0\n", "memory leaked (see .kmemleak)"),
     ],
 )
 def test_blktests_failed_under_one_of_its_conditions(more: str, reason: str, tmp_path: Path) -> None:

@@ -113,7 +113,11 @@ def verdict(test: str, results: Path, output: str, status: int = 0) -> Verdict:
     runtimes = [float(time[:-1]) for one in found if re.fullmatch(r"[\d.]+s", time := one.get("runtime", ""))]
     seconds = sum(runtimes) if runtimes else None
     if "fail" in statuses:
-        why = {"output": "output mismatch (see .out.bad)", "dmesg": "something found in dmesg (see .dmesg)"}
+        why = {
+            "output": "output mismatch (see .out.bad)",
+            "dmesg": "something found in dmesg (see .dmesg)",
+            "kmemleak": "memory leaked (see .kmemleak)",
+        }
         failed = next(one for one in found if one.get("status") == "fail")
         code = failed.get("exit_status", "?")
         reason = why.get(failed.get("reason", ""), f"exited with status {code}")
