@@ -302,6 +302,25 @@ def test_drgns_own_helpers_work_on_a_stock_kernel():
     assert {1, os.getpid()} <= pids
 
 
+def test_per_cpu_variables_are_those_of_each_cpu():
+    from drgn.helpers.linux.percpu import per_cpu
+
+    from sampleblk_lab import inspect
+
+    program = inspect.kernel()
+    cpus = range(os.cpu_count() or 1)
+
+    def user() -> list[int]:
+        lines = Path("/proc/stat").read_text().splitlines()
+        return [int(line.split()[1]) for cpu in cpus for line in lines if line.startswith(f"cpu{cpu} ")]
+
+    before = user()
+    found = [per_cpu(program["kernel_cpustat"], cpu).cpustat[0].value_() // 10**7 for cpu in cpus]  # ns; USER_HZ
+    assert [low <= value <= high for low, value, high in zip(before, found, user(), strict=True)] == [True] * len(cpus)
+    if not os.uname().release.startswith("5.10."):  # whose BTF has no variables
+        assert [per_cpu(program["runqueues"], cpu).cpu.value_() for cpu in cpus] == list(cpus)
+
+
 def test_a_traced_function_becomes_a_call():
     from sampleblk_lab import inspect
 

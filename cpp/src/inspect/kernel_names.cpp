@@ -12,12 +12,17 @@ namespace sampleblk::inspect {
 KernelNames::KernelNames(std::string text) : text_(std::move(text)) {
     for_each_kallsyms_line(text_, [&](const KallsymsLine& line) {
         // Zeros are what kptr_restrict leaves.
-        if (!line.absolute() && line.address != 0) {
-            KernelName& entry = names_.emplace_back();
+        if (line.address != 0) {
+            KernelName entry;
             entry.address = line.address;
             entry.global = std::isupper(static_cast<unsigned char>(line.type)) != 0;
             entry.name = line.name;
             entry.module = line.module_name();
+            if (line.absolute()) {
+                offsets_.emplace(entry.name, entry);
+            } else {
+                names_.push_back(entry);
+            }
         }
         return true;
     });
@@ -57,6 +62,10 @@ std::vector<KernelName> KernelNames::find(std::string_view name) const {
     const auto [first, last] = by_name_.equal_range(name);
     for (auto it = first; it != last; ++it) {
         out.push_back(names_[it->second]);
+    }
+    const auto [first_offset, last_offset] = offsets_.equal_range(name);
+    for (auto it = first_offset; it != last_offset; ++it) {
+        out.push_back(it->second);
     }
     std::ranges::sort(out, {}, &KernelName::address);
     return out;

@@ -35,10 +35,14 @@ TEST(KernelNames, StaticNamesHaveSeveralPlaces) {
     EXPECT_TRUE(names.find("nosuch").empty());
 }
 
-TEST(KernelNames, HiddenAndAbsoluteOnesAreNone) {
+TEST(KernelNames, HiddenOnesAreNoneAndAbsoluteOnesNoPlaces) {
     const KernelNames names("0000000000000000 T hidden\n0000000000014000 A per_cpu\nnonsense\n\nffffffff81000000 T x");
     ASSERT_EQ(names.size(), 1U);
     EXPECT_EQ(names.find("x").size(), 1U);
+    EXPECT_TRUE(names.find("hidden").empty());
+    ASSERT_EQ(names.find("per_cpu").size(), 1U);
+    EXPECT_EQ(names.find("per_cpu")[0].address, 0x14000U);
+    EXPECT_FALSE(names.find(0x14000));
 }
 
 }  // namespace

@@ -27,12 +27,14 @@ class KernelNames {
     [[nodiscard]] std::size_t size() const noexcept { return names_.size(); }
     // What `address` lies in; nullopt outside of everything.
     [[nodiscard]] std::optional<KernelName> find(std::uint64_t address) const;
-    // All places of that name, in order of address: static ones may share it.
+    // All places of that name, in order of address: static ones may share it. Per-CPU variables have offsets for theirs
+    // before Linux 6.15, which no address lies in.
     [[nodiscard]] std::vector<KernelName> find(std::string_view name) const;
 
   private:
     std::string text_;
     std::vector<KernelName> names_;  // by address
+    std::unordered_multimap<std::string_view, KernelName> offsets_;
     std::unordered_multimap<std::string_view, std::size_t> by_name_;
 };
 
