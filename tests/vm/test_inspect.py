@@ -80,6 +80,19 @@ def test_open_files_prints_what_crash_prints(mnt):
         assert (found.closed, found.races) == (0, [])
 
 
+def test_a_name_of_no_encoding_is_printed_in_its_row(mnt):
+    from sampleblk_lab import inspect
+
+    _, folder = mnt
+    path = os.fsdecode(os.fsencode(folder) + b"/odd\n\x1b[31m\xff")
+    with Path(path).open("wb"):
+        found = inspect.open_files(path)
+    assert [one.path for one in found] == [path]
+    for text in (str(found), found._repr_html_()):
+        assert r"/odd\n\x1b[31m\udcff" in text.encode().decode()
+    assert len(str(found).splitlines()) == 2
+
+
 def test_what_does_not_hold_still_is_reported(mnt, monkeypatch):
     from sampleblk_lab.inspect import files
 

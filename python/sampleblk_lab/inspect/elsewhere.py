@@ -16,6 +16,7 @@ from sampleblk_lab._native import core
 from sampleblk_lab.errors import SampleblkError
 from sampleblk_lab.inspect.blocks import hardware_queues
 from sampleblk_lab.inspect.kernel import KernelProgram
+from sampleblk_lab.texts import readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -126,7 +127,7 @@ class Elsewhere:
     def _tasks(self) -> Iterator[str]:
         waiting = list(itertools.islice(self._waiting(), _MOST_TASKS + 1))
         for task in waiting[:_MOST_TASKS]:
-            name = task.comm.string_().decode(errors="replace")
+            name = readable(task.comm.string_().decode(errors="replace"))
             what = "I/O" if task.in_iowait else "something"
             yield f"task {name} ({task.pid.value_()}) waits for {what} and for no signal:"
             for line in itertools.islice(self._stack(task), _MOST_FRAMES):

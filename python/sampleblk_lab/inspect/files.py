@@ -17,6 +17,7 @@ from drgn.helpers.linux.pid import find_task
 
 from sampleblk_lab import tasks
 from sampleblk_lab.inspect.kernel import kernel, own_file, symbol_name
+from sampleblk_lab.texts import readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +57,7 @@ class OpenFile:
 # Heading, and what stands below it.
 _COLUMNS: dict[str, Callable[[OpenFile], str]] = {
     "PID": lambda one: str(one.pid),
-    "COMMAND": lambda one: one.comm,
+    "COMMAND": lambda one: readable(one.comm),
     "FD": lambda one: str(one.fd),
     "FILE": lambda one: f"{one.file:x}",
     "DENTRY": lambda one: f"{one.dentry:x}",
@@ -66,7 +67,7 @@ _COLUMNS: dict[str, Callable[[OpenFile], str]] = {
     "SIZE": lambda one: str(one.size_bytes),
     "F_OP": lambda one: one.f_op,
     "A_OPS": lambda one: one.a_ops,
-    "PATH": lambda one: one.path,
+    "PATH": lambda one: readable(one.path),
 }
 _NUMBERS = {"PID", "FD", "POSITION", "SIZE"}
 
