@@ -423,6 +423,20 @@ def test_a_mistake_of_ours_is_no_verdict(bisect: Bisect, monkeypatch: pytest.Mon
     monkeypatch.setattr(kernel_bisect, "_boot", interrupted)
     assert bisect("--", "true") == 130
 
+    def not_there(_name: str) -> object:
+        raise ImportError("a mistake")
+
+    monkeypatch.setattr(sys.modules["sampleblk_lab.cli.main"], "import_module", not_there)
+    assert bisect("--", "true") == 128
+    assert "a mistake" in bisect.said
+
+
+@pytest.mark.parametrize("words", [(), ("--",), ("--bild", "make", "--", "true")])
+def test_what_cannot_be_told_is_no_verdict(words: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [script("sampleblk-lab"), "kernel", "bisect", *words]
+        assert subprocess.run(command, stderr=full, check=False).returncode == 128
+
 
 def test_a_tree_that_cannot_be_built_stops_git(bisect: Bisect, tree: Path) -> None:
     (tree / ".config").unlink()

@@ -84,10 +84,12 @@ def run(options: argparse.Namespace) -> int:
     except (SampleblkError, OSError) as error:
         verdict = Verdict(STOP, str(error))
     except Exception:  # Python would end with 1, which is a verdict
-        traceback.print_exc()
         verdict = Verdict(STOP, "an error in sampleblk-lab")
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
     called = _CALLED.get(verdict.status, "not judged")
-    note(f"kernel bisect: {_commit()}: {called} (status {verdict.status}): {verdict.reason}")
+    with contextlib.suppress(OSError):  # as of a log on a disk that is full: also no verdict
+        note(f"kernel bisect: {_commit()}: {called} (status {verdict.status}): {verdict.reason}")
     return verdict.status
 
 

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import sys
+import traceback
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +60,11 @@ exit status:
 
 
 # What comes before a command of the user's, or its arguments, which stand after "--".
-_BESIDE_A_COMMAND = (["record"], ["bcc"], ["bpf"], ["compare"], ["kernel", "bisect"])
+_BISECT = ["kernel", "bisect"]
+_BESIDE_A_COMMAND = (["record"], ["bcc"], ["bpf"], ["compare"], _BISECT)
+
+# What it ends with where nothing was judged: 1 or 2 would tell git bisect that the commit is bad.
+_NO_VERDICT = 128
 
 
 class _Store(argparse.Action):
@@ -95,7 +101,15 @@ def main(argv: list[str] | None = None) -> int:
     """Runs one command; returns its exit status, as :data:`EPILOG` lists them."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does with what its encoding lacks
-    return status_of(lambda: _main(sys.argv[1:] if argv is None else argv))
+    words = sys.argv[1:] if argv is None else argv
+    try:
+        return status_of(lambda: _main(words))
+    except Exception:
+        if words[:2] != _BISECT:
+            raise
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
+        return _NO_VERDICT
 
 
 def _main(argv: list[str]) -> int:
@@ -121,7 +135,7 @@ def _command(argv: list[str]) -> int:
             home, _, function = module.partition(":")
             getattr(import_module(f"sampleblk_lab.cli.{home}"), function or "configure")(command)
     words: list[str] = []
-    bisecting = argv[:2] == ["kernel", "bisect"]
+    bisecting = argv[:2] == _BISECT
     if "--" in argv and any(argv[: len(first)] == first for first in _BESIDE_A_COMMAND):
         # argparse would take them for a job file and its keys.
         end = argv.index("--")
@@ -134,7 +148,7 @@ def _command(argv: list[str]) -> int:
             parser.error(f"unrecognized arguments: {' '.join(others)}")
     except SystemExit as ended:
         if bisecting and ended.code:
-            ended.code = 128  # 2 would tell git bisect that the commit is bad
+            ended.code = _NO_VERDICT
         raise
     options.words = words
     with ended_like_ctrl_c() as came:
