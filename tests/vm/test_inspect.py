@@ -315,6 +315,24 @@ def test_drgns_own_helpers_work_on_a_stock_kernel():
     assert {1, os.getpid()} <= pids
 
 
+def test_huge_pages_are_those_of_proc():
+    from drgn.helpers.linux.hugetlb import hugetlb_total_usage
+
+    from sampleblk_lab import inspect
+
+    wanted = Path("/proc/sys/vm/nr_hugepages")
+    before = wanted.read_text()
+    wanted.write_text("2")
+    try:
+        lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        total, free = (int(lines[f"HugePages_{name}"]) for name in ("Total", "Free"))
+        each = int(lines["Hugepagesize"].split()[0]) * 1024 // os.sysconf("SC_PAGE_SIZE")
+        assert total > 0
+        assert hugetlb_total_usage(inspect.kernel()) == (total * each, free * each)
+    finally:
+        wanted.write_text(before)
+
+
 def test_per_cpu_variables_are_those_of_each_cpu():
     from drgn.helpers.linux.percpu import per_cpu
 

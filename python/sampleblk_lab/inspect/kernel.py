@@ -57,6 +57,10 @@ _GLOBALS = {
     "__cpu_possible_mask": "struct cpumask",
     "jiffies_64": "u64",
     "kernel_cpustat": "struct kernel_cpustat",
+    # Without these the helpers take it that there is one node, and that there are no huge pages.
+    "nr_node_ids": "unsigned int",
+    "hugetlb_max_hstate": "int",
+    "hstates": "struct hstate [2]",
 }
 
 
