@@ -315,6 +315,14 @@ def test_drgns_own_helpers_work_on_a_stock_kernel():
     assert {1, os.getpid()} <= pids
 
 
+def test_a_constant_below_zero_is_one():
+    from sampleblk_lab import inspect
+
+    program = inspect.kernel()
+    assert program["PERF_EVENT_STATE_ERROR"].value_() == -2
+    assert program["CPUHP_INVALID"].value_() == -1
+
+
 def test_huge_pages_are_those_of_proc():
     from drgn.helpers.linux.hugetlb import hugetlb_total_usage
 

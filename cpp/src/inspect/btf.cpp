@@ -94,6 +94,7 @@ Btf::Btf(std::vector<std::byte> bytes, std::string source, std::shared_ptr<const
     if (base_) {
         first_ = base_->end();
         first_string_ = base_->first_string_ + static_cast<std::uint32_t>(base_->strings_.size());
+        tells_signs_ = base_->tells_signs_;
     }
     std::size_t at = 0;
     while (at < types_.size()) {
@@ -115,6 +116,7 @@ Btf::Btf(std::vector<std::byte> bytes, std::string source, std::shared_ptr<const
         }
         if (const BtfKind kind = kind_of(info); kind == BtfKind::enumeration || kind == BtfKind::enumeration64) {
             const std::size_t each = kind == BtfKind::enumeration ? 8 : 12;
+            tells_signs_ = tells_signs_ || kind == BtfKind::enumeration64 || info >> 31U != 0;
             for (std::size_t i = 0; i < length_of(info); ++i) {
                 by_constant_[text(number(at + kHead + each * i))].push_back(id);
             }
@@ -188,12 +190,13 @@ BtfType Btf::type(std::uint32_t id) const {
             break;
         case BtfKind::enumeration:
             out.size = last;
+            out.flag = flag || !tells_signs_;
             for (std::uint32_t i = 0; i < length; ++i) {
                 const std::size_t one = parts + std::size_t{8} * i;
                 BtfMember member;
                 member.name = text(number(one));
                 const std::uint32_t value = number(one + 4);
-                member.value = flag ? static_cast<std::int32_t>(value) : static_cast<std::int64_t>(value);
+                member.value = out.flag ? static_cast<std::int32_t>(value) : static_cast<std::int64_t>(value);
                 out.members.push_back(member);
             }
             break;

@@ -74,6 +74,21 @@ TEST(Btf, TypesMembersAndConstants) {
     EXPECT_TRUE(file.find("pair", BtfKind::union_).empty());
 }
 
+// include/uapi/linux/btf.h before 6.0: "__s32 val", and no flag.
+TEST(Btf, EnumerationsAreSignedWhereNoneTellsIt) {
+    const std::vector<std::uint32_t> old{0, info(BtfKind::enumeration, 1), 4, 1, 0xffffffffU};
+    const std::string names("\0OFF\0", 5);
+    const auto base = std::make_shared<const Btf>(made(old, names), "old");
+    EXPECT_EQ(base->type(1).members.at(0).value, -1);
+    EXPECT_TRUE(base->type(1).flag);
+    EXPECT_EQ(Btf(made(old, std::string("\0", 1)), "module", base).type(2).members.at(0).value, -1);
+    auto words = old;
+    words.insert(words.end(), {0, info(BtfKind::enumeration, 1, true), 4, 1, 0});
+    const Btf file(made(words, names), "new");
+    EXPECT_EQ(file.type(1).members.at(0).value, 0xffffffff);
+    EXPECT_FALSE(file.type(1).flag);
+}
+
 TEST(Btf, AModuleGoesOnWhereTheKernelEnds) {
     const auto base = std::make_shared<const Btf>(small(), "base");
     // A pointer to struct pair of the base, and a structure whose name is the base's and whose member's is its own.

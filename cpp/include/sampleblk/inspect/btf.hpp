@@ -84,6 +84,7 @@ class Btf {
     std::uint32_t first_ = 1;             // the id of offsets_[0]
     std::uint32_t first_string_ = 0;      // the offset of strings_[0]
     std::vector<std::uint32_t> offsets_;  // of each type in types_
+    bool tells_signs_ = false;            // of enumerations; else all are signed, as before Linux 6.0
     std::unordered_map<std::string_view, std::vector<std::uint32_t>> by_name_;
     std::unordered_map<std::string_view, std::vector<std::uint32_t>> by_constant_;
 };
