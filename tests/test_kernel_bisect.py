@@ -26,8 +26,8 @@ MAKEFILE = """\
 KIND := $(shell cat kind)
 # The first word is the kind, the second tells commits of the same kind apart.
 KIND := $(firstword $(KIND))
-ifdef KBUILD_OUTPUT
-$(error The source tree is not clean)
+ifneq ($(KBUILD_OUTPUT)$(KCONFIG_CONFIG),)
+$(error The source tree is not clean, or has another configuration)
 endif
 RELEASE := {good.release}
 IMAGE := {good.image}
@@ -354,8 +354,11 @@ def test_what_does_not_build_is_skipped(bisect: Bisect, tree: Path, kind: str) -
     assert wanted[kind] in bisect.said
 
 
-def test_a_build_is_of_the_tree_wherever_the_user_s_others_go(bisect: Bisect, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KBUILD_OUTPUT", "elsewhere")
+@pytest.mark.parametrize("variable", ["KBUILD_OUTPUT", "KCONFIG_CONFIG"])
+def test_a_build_is_of_the_tree_whatever_the_user_s_others_are(
+    variable: str, bisect: Bisect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "elsewhere")
     assert bisect("--", "true") == 0, bisect.said
 
 

@@ -153,12 +153,13 @@ def make_environment(path: str | None = None) -> dict[str, str]:
     return {**kept, "PATH": search_path() if path is None else path}
 
 
-# By what people have their own kernels, or modules, built in another folder (Documentation/kbuild/kbuild.rst).
-_OF_KBUILD = ("KBUILD_OUTPUT", "KBUILD_EXTMOD", "KBUILD_EXTMOD_OUTPUT")
+# By what people have their own kernels, or modules, built in another folder, or from another configuration
+# (Documentation/kbuild/kbuild.rst, kconfig.rst).
+_OF_KBUILD = ("KBUILD_OUTPUT", "KBUILD_EXTMOD", "KBUILD_EXTMOD_OUTPUT", "KCONFIG_CONFIG")
 
 
 def kbuild_environment(path: str | None = None) -> dict[str, str]:
-    """The same for a kernel's make, which takes what it builds to the folder that we name, and to no other."""
+    """The same for a kernel's make, which builds in the folder that we name, by the configuration there."""
     return {name: value for name, value in make_environment(path).items() if name not in _OF_KBUILD}
 
 
