@@ -147,6 +147,17 @@ def test_a_commit_is_one_only_of_a_clean_tree(project: Path, tmp_path: Path, mon
         lab.sweep(alone, fs=["ext4"], folder=tmp_path / "t", revision="git")
 
 
+def test_a_change_anywhere_in_the_tree_is_one(project: Path, tmp_path: Path) -> None:
+    (project / "below").mkdir()
+    (project / "below/bench.py").write_text(CODE.format(speed=1))
+    _git(project, "add", "below")
+    _git(project, "commit", "-qm", "below")
+    _git(project, "config", "diff.relative", "true")
+    (project / "bench.py").write_text("changed = 1\n")
+    with pytest.raises(lab.InputError, match=r"has changes that are not committed, such as bench\.py"):
+        lab.sweep(_function(project / "below"), fs=["ext4"], folder=tmp_path / "s", revision="git")
+
+
 def test_from_the_command_line(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = project / "bench.toml"
     file.write_text('function = "bench.py:measured"\nfolder = "out"\n[axes]\nfs = ["ext4"]\n')

@@ -43,7 +43,7 @@ _COLUMNS = {
 
 
 def _git(folder: Path, *words: str) -> str:
-    command = ["git", "-C", str(folder), *words]
+    command = ["git", "-c", "diff.relative=false", "-C", str(folder), *words]  # of the whole working tree
     environment = {**git_environment(), "LC_ALL": "C"}
     return subprocess.run(
         command, capture_output=True, errors="surrogateescape", check=True, stdin=subprocess.DEVNULL, env=environment
