@@ -215,6 +215,8 @@ def test_results_come_as_ever(run, pytester: pytest.Pytester) -> None:
         def test_writes_much(sampleblk_folder):
             (sampleblk_folder / "notes.txt").write_text("n" * 100000)
             (sampleblk_folder / "link").symlink_to("notes.txt")
+            (sampleblk_folder / "folder").mkdir()
+            (sampleblk_folder / "last").symlink_to("folder")
         """
     )
     result = run("--sblk-keep", "-rA")
@@ -227,6 +229,7 @@ def test_results_come_as_ever(run, pytester: pytest.Pytester) -> None:
     (kept,) = runs.glob("*test_writes_much*")
     assert (kept / "notes.txt").read_text() == "n" * 100000
     assert (kept / "link").readlink() == Path("notes.txt")
+    assert (kept / "last").readlink() == Path("folder")
 
 
 @root
@@ -409,6 +412,21 @@ def test_a_worker_cannot_write_elsewhere(tmp_path: Path) -> None:
         made._take(("file", "../x", 0, b""))
     with pytest.raises(relay.FarError, match="sent a file named '/etc/x'"):
         made._take(("file", "/etc/x", 0, b""))
+
+
+def test_what_takes_a_link_s_place_leaves_alone_where_that_led(tmp_path: Path) -> None:
+    config = relay.Config("tcp://a:1", (), "", "", "/", str(tmp_path / "scratch"))
+    made = relay._Relay(_Client(), config, None, Path("console"))
+    (tmp_path / "kept").write_text("kept")
+    made._take(("link", "last", str(tmp_path / "kept")))
+    made._take(("file", "last", 0, b"file"))
+    assert (tmp_path / "scratch/last").read_bytes() == b"file"
+    made._take(("link", "folder", str(tmp_path)))
+    made._take(("file", "folder/kept", 0, b"file"))
+    assert (tmp_path / "scratch/folder/kept").read_bytes() == b"file"
+    made._take(("link", "folder", "elsewhere"))
+    assert (tmp_path / "scratch/folder").readlink() == Path("elsewhere")
+    assert (tmp_path / "kept").read_text() == "kept"
 
 
 def test_a_vm_of_the_cluster_runs_a_test(pytester: pytest.Pytester, cluster: Cluster) -> None:

@@ -216,8 +216,8 @@ class _Guest:
     def _say_files(self, scratch: Path, console: Path) -> None:
         """What the guest has written since the last time."""
         self._say_console(console)
-        for where, _, names in os.walk(scratch):
-            for path in (Path(where, name) for name in sorted(names)):
+        for where, folders, names in os.walk(scratch):
+            for path in (Path(where, name) for name in sorted((*folders, *names))):  # a link to a folder is among those
                 with contextlib.suppress(FileNotFoundError):
                     self._say_file(path, path.relative_to(scratch).as_posix(), console)
 

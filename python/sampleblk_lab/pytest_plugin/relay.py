@@ -13,6 +13,7 @@ import logging
 import os
 import platform
 import queue
+import shutil
 import signal
 import sys
 import threading
@@ -206,6 +207,8 @@ class _Relay:
                     file.write(data)
             case ("link", name, target):
                 path = self._path_of(name)
+                if path.is_dir():
+                    shutil.rmtree(path)
                 path.unlink(missing_ok=True)
                 path.symlink_to(target)
 
@@ -214,6 +217,10 @@ class _Relay:
             path = below(Path(self._config.scratch), name)
         except ValueError:
             raise FarError(f"the worker {self._address} sent a file named {name!r}") from None
+        # What was a link there is none any more: through one that stays, what it leads to would be written over.
+        for place in reversed((path, *path.parents)[: len(Path(name).parts)]):
+            if place.is_symlink():
+                place.unlink()
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
