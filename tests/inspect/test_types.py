@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -15,12 +17,17 @@ pytest.importorskip("drgn")
 import drgn
 
 from sampleblk_lab.inspect.btf_types import BtfTypes
+from sampleblk_lab.inspect.kernel import KernelProgram
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
-def types_of(tmp_path: Path, types: bytes, strings: bytes) -> BtfTypes:
+def types_of(tmp_path: Path, types: bytes, strings: bytes, program: drgn.Program | None = None) -> BtfTypes:
     header = struct.pack("<HBBIIIII", 0xEB9F, 1, 0, 24, 0, len(types), len(types), len(strings))
     (tmp_path / "btf").write_bytes(header + types + strings)
-    return BtfTypes(drgn.Program(drgn.Platform(drgn.Architecture.X86_64)), core.Btf(str(tmp_path / "btf")))
+    program = program or drgn.Program(drgn.Platform(drgn.Architecture.X86_64))
+    return BtfTypes(program, core.Btf(str(tmp_path / "btf")))
 
 
 def test_two_of_one_name_are_no_answer(tmp_path: Path) -> None:
@@ -79,3 +86,34 @@ def test_a_pointer_within_its_own_structure_is_well(tmp_path: Path) -> None:
     found = types_of(tmp_path, structure + pointers, b"\0list\0next\0")
     assert str(found.get(1).members[0].type) == "struct list *"
     assert str(found.get(33)) == f"struct list {'*' * 32}"
+
+
+def test_types_of_several_modules_are_no_answer_where_they_differ(tmp_path: Path) -> None:
+    def module(name: str, size: int, value: int) -> BtfTypes:
+        folder = tmp_path / name
+        folder.mkdir()
+        enumeration = struct.pack("<IIIIi", 0, 6 << 24 | 1, 4, 1, value)
+        structure = struct.pack("<IIIIII", 5, 4 << 24 | 1, size, 7, 0, 0)
+        return types_of(folder, enumeration + structure, b"\0ONE\0s\0m\0", program)
+
+    class Kernel(KernelProgram):
+        def _of_modules(self) -> Iterator[tuple[str, BtfTypes]]:
+            yield from modules.items()
+
+    program = drgn.Program(drgn.Platform(drgn.Architecture.X86_64))
+    modules = {name: module(name, size, size) for name, size in (("dm", 8), ("md", 8), ("zz", 16))}
+    (tmp_path / "nothing").write_bytes(struct.pack("<HBBIIIII", 0xEB9F, 1, 0, 24, 0, 0, 0, 1) + b"\0")
+    names = cast("core.KernelNames", SimpleNamespace(named=lambda _: []))
+    kernel = Kernel(program, names, core.Btf(str(tmp_path / "nothing")))
+    with pytest.raises(InputError, match=r"'s' of modules dm, md, zz are unlike.*type\('s', 'dm'\)"):
+        program.type("struct s")
+    with pytest.raises(InputError, match=r"constants 'ONE' are unlike each other.*16 of zz"):
+        program.constant("ONE")
+    assert [program.type("struct s", each).size for each in modules] == [8, 8, 16]
+    del modules["zz"]
+    assert program.type("struct s").size == 8
+    assert program.constant("ONE").value_() == 8
+    kernel.types = modules["md"]
+    modules["dm"] = module("of the kernel's name", 16, 16)
+    assert program.type("struct s").size == 8
+    assert program.constant("ONE").value_() == 8

@@ -36,7 +36,7 @@ _FOUND_BY = {
 }
 
 
-def _shape(type_: drgn.Type) -> tuple[Any, ...]:
+def shape(type_: drgn.Type) -> tuple[Any, ...]:
     """What two types of one name must have in common to be one: a compiler may have described it more than once."""
     if type_.kind in (drgn.TypeKind.STRUCT, drgn.TypeKind.UNION):
         return (type_.size, *((member.name, member.bit_offset) for member in type_.members or ()))
@@ -72,7 +72,7 @@ class BtfTypes:
                 for made in map(self.get, self.btf.find(name, number))
                 if made.kind == kind
             ]
-            if len({_shape(made) for made in found}) > 1:
+            if len({shape(made) for made in found}) > 1:
                 raise InputError(f"{len(found)} types are named {name!r}", expected="a name of one type")
             if found:
                 return found[0]

@@ -22,7 +22,7 @@ except ImportError as _error:
         "looking into the kernel", "drgn is not installed", "pip install 'sampleblk-lab[inspect]'"
     ) from _error
 
-from sampleblk_lab.inspect.btf_types import BtfTypes
+from sampleblk_lab.inspect.btf_types import BtfTypes, shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -89,17 +89,20 @@ class KernelProgram:
         program.register_symbol_finder("kallsyms", self._find_symbols, enable_index=0)
 
     def _find_type(self, _: drgn.Program, kinds: drgn.TypeKindSet, name: str, filename: str | None) -> drgn.Type | None:
-        if filename is not None:
-            return None
-        for types in self._all_types():
-            found = types.find(kinds, name)
-            if found is not None:
-                return found
-        return None
+        if filename is None and (own := self.types.find(kinds, name)) is not None:
+            return own
+        modules = [(module, types) for module, types in self._of_modules() if filename in (None, module)]
+        found = {module: made for module, types in modules if (made := types.find(kinds, name)) is not None}
+        if len(set(map(shape, found.values()))) > 1:
+            raise InputError(
+                f"types named {name!r} of modules {', '.join(found)} are unlike each other",
+                expected=f"one module's: kernel().type({name!r}, {next(iter(found))!r})",
+            )
+        return next(iter(found.values()), None)
 
-    def _all_types(self) -> Iterator[BtfTypes]:
-        """The kernel's, and those of modules after them."""
-        yield self.types
+    def _of_modules(self) -> Iterator[tuple[str, BtfTypes]]:
+        """The names of modules that have types, with these."""
+        yield from ()
 
     def _find_object(
         self, program: drgn.Program, name: str, flags: drgn.FindObjectFlags, filename: str | None
@@ -109,15 +112,18 @@ class KernelProgram:
             kind = _GLOBALS.get(name)
             if kind is not None:
                 return drgn.Object(program, kind, address=only_place(self.names, name, "variable"))
-            for types in self._all_types():
+            for types in [self.types, *(types for _, types in self._of_modules())]:
                 variable = types.variable(name)
                 if variable is not None:
                     return drgn.Object(program, variable, address=only_place(self.names, name, "variable"))
         if flags & drgn.FindObjectFlags.CONSTANT and filename is None:
-            for types in self._all_types():
-                constant = types.constant(name)
-                if constant is not None:
-                    return constant
+            if (own := self.types.constant(name)) is not None:
+                return own
+            found = {module: made for module, types in self._of_modules() if (made := types.constant(name)) is not None}
+            if len({made.value_() for made in found.values()}) > 1:
+                shown = ", ".join(f"{made.value_()} of {module}" for module, made in found.items())
+                raise InputError(f"constants {name!r} are unlike each other", expected=f"one of one value: {shown}")
+            return next(iter(found.values()), None)
         return None
 
     def _find_symbols(self, _: drgn.Program, name: str | None, address: int | None, one: bool) -> Sequence[drgn.Symbol]:
@@ -176,13 +182,11 @@ class _ThisKernel(KernelProgram):
             self.types_of[name] = BtfTypes(self.program, core.Btf(str(path), self.base))
         return name in self.types_of
 
-    def _all_types(self) -> Iterator[BtfTypes]:
-        """The kernel's, those of modules that were read, and then those of the others, which are read for this."""
-        yield self.types
-        yield from list(self.types_of.values())
+    def _of_modules(self) -> Iterator[tuple[str, BtfTypes]]:
+        """Those of all that are loaded, which are read for this."""
         for path in sorted(_BTF.iterdir()):
-            if path.name != "vmlinux" and path.name not in self.types_of and self.add_module(path.name):
-                yield self.types_of[path.name]
+            if path.name != "vmlinux" and self.add_module(path.name):
+                yield path.name, self.types_of[path.name]
 
 
 @functools.cache
