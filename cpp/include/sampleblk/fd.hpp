@@ -54,6 +54,9 @@ void write_full(int fd, std::string_view text, std::string_view path);
 // O_WRONLY.
 void write_file(const std::string& path, std::string_view text, int flags = O_TRUNC);
 
+// posix_fallocate(3): room for all of the file's `bytes`. Throws SystemError naming `path`.
+void allocate(int fd, std::size_t bytes, std::string_view path);
+
 // A file that is written whole or not at all: it has another name beside its own until finish(), and nobody who has the
 // file open that it replaces sees it change. What is not a regular file, such as a pipe, is written as it comes.
 class WholeFile {

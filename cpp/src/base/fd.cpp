@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "sampleblk/error.hpp"
+#include "sampleblk/interrupt.hpp"
 
 namespace sampleblk {
 
@@ -103,6 +104,13 @@ std::string read_start(const std::string& path, std::size_t most) {
 void write_file(const std::string& path, std::string_view text, int flags) {
     const Fd fd = open_file(path, O_WRONLY | flags, 0644);
     write_full(fd.get(), text, path);
+}
+
+void allocate(int fd, std::size_t bytes, std::string_view path) {
+    // It returns its error, and is made again where a signal ended it.
+    if (repeated([&] { return (errno = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes))) == 0 ? 0 : -1; }) != 0) {
+        throw_errno("posix_fallocate", path);
+    }
 }
 
 WholeFile::WholeFile(const std::string& path) : path_(path) {

@@ -74,10 +74,7 @@ Image::Image(const Log& log, std::string path, const std::string& base, std::uin
 void Image::make_file() {
     fd_ = open_file(path_, O_RDWR | O_CREAT | O_TRUNC, 0644);
     // All of it now: a file system that is full says so here, where a store to the mapping would end us.
-    const auto all = static_cast<off_t>(bytes_);
-    if (repeated([&] { return (errno = ::posix_fallocate(fd_.get(), 0, all)) == 0 ? 0 : -1; }) != 0) {
-        throw_errno("posix_fallocate", path_);
-    }
+    allocate(fd_.get(), bytes_, path_);
     map_ = Mapping(bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0, path_);
     const std::span<const std::byte> from = base_.bytes();
     for (std::size_t offset = 0; offset < from.size(); offset += block_bytes) {

@@ -410,8 +410,13 @@ std::unique_ptr<ColumnSink> decode_parts(const TraceFile& file, const DecodeRequ
     };
     {
         std::vector<std::jthread> threads;
-        for (std::size_t i = 1; i < parts.size(); ++i) {
-            threads.push_back(start_thread<std::jthread>([&run, &part = parts[i]] { run(part); }));
+        try {
+            for (std::size_t i = 1; i < parts.size(); ++i) {
+                threads.push_back(start_thread<std::jthread>([&run, &part = parts[i]] { run(part); }));
+            }
+        } catch (...) {
+            cancelled = true;  // those that were started are waited for
+            throw;
         }
         run(parts[0]);  // here, so that Ctrl-C reaches it
     }

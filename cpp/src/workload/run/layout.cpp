@@ -248,9 +248,7 @@ void preallocate(const JobOptions& options, const FileTarget& file, int fd) {
             }
             return;
         case Fallocate::posix:
-            if (repeated([&] { return (errno = ::posix_fallocate(fd, 0, size)) == 0 ? 0 : -1; }) != 0) {
-                throw_errno("posix_fallocate", file.path);
-            }
+            allocate(fd, file.size_bytes, file.path);
             return;
         case Fallocate::keep:
             if (repeated([&] { return ::fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, size); }) != 0 && errno != EOPNOTSUPP) {
