@@ -386,7 +386,7 @@ def test_a_rehearsal_goes_through_a_command_where_it_is_wanted(wanted: bool, tmp
 # How many processes of the server there are, once there are two, or after ten seconds. The bracket keeps the shell out.
 COUNT_OURS = """
 for i in $(seq 100); do
-    n=$(grep -la '[f]ork_server' /proc/[0-9]*/cmdline | wc -l)
+    n=$(grep -las '[f]ork_server' /proc/[0-9]*/cmdline | wc -l)
     [ $n -gt 2 ] || break
     sleep 0.1
 done
