@@ -5,6 +5,8 @@ import errno
 import itertools
 import os
 import random
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -331,6 +333,39 @@ def test_clones_and_files_tell_the_same(tmp_path: Path, fsync: bool) -> None:
     assert told(None, 1) == in_files
     assert all(source.startswith("/dev/sampleblk") for source in seen)
     assert told(True, 2) == in_files
+    assert lab.devices() == []
+
+
+@pytest.mark.parametrize(("clones", "workers"), [(True, 2), (False, 1)])
+def test_who_is_left_in_a_state_changes_no_other(tmp_path: Path, clones: bool, workers: int) -> None:
+    """A check fails while what it has started still writes to the file system, which is not unmounted then."""
+    with lab.Device("24M", cache=True) as dev:
+        filesystem = dev.mkfs("ext4")
+        with lab.crash.recording(dev, tmp_path) as path, filesystem.mount() as mnt:
+            for name in "abc":
+                (mnt / name).write_bytes(b"content" * 1000)
+                os.sync()
+    log = lab.crash.Log(path, base=tmp_path / "base.img")
+    left = tmp_path / "left"
+    left.mkdir()
+
+    def leaves(mount: Path, _: lab.crash.State) -> None:
+        if not (left / f"of {os.getpid()}").exists():
+            writes = subprocess.Popen(["sh", "-c", "while :; do rm -f x; echo x > x; sync x; done"], cwd=mount)
+            (left / f"of {os.getpid()}").write_text(f"{writes.pid}")
+            raise AssertionError("what the check found")
+
+    check = lab.crash.mounted("ext4", leaves)
+    try:
+        found = log.explore(
+            check, model=lab.crash.Prefix(), failures=99, clones=clones, workers=workers, progress=False
+        )
+    finally:
+        for pid in left.iterdir():
+            os.kill(int(pid.read_text()), signal.SIGKILL)
+    assert {str(failure.error) for failure in found.failures} == {"what the check found"}
+    assert found.complete
+    assert len(found.failures) == len(list(left.iterdir())) == workers
     assert lab.devices() == []
 
 

@@ -276,14 +276,20 @@ def mounted(
 
 @contextlib.contextmanager
 def _mounted(image: Path, fstype: str, options: str) -> Iterator[Path]:
-    """An image's files, for the block. Raises BusyError where somebody still uses them at its end."""
+    """An image's files, for the block. Raises BusyError where somebody still uses them at its end, unless it raised."""
     with resident.mount_point(f"{image.name}-") as place:
         mount = _mount(image, place, fstype, options)
         leftovers.note("mount", str(place), device=mount.device, made=True)
         try:
             yield place
-        finally:
-            _unmount(mount, place)
+        except BaseException as error:
+            # Such as of a check whose assertion failed while its server ran: what it said is the verdict.
+            try:
+                _unmount(mount, place)
+            except BusyError as busy:
+                error.add_note(str(busy))
+            raise
+        _unmount(mount, place)
 
 
 def _mount(image: Path, place: Path, fstype: str, options: str) -> core.CrashMount:

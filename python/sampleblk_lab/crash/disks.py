@@ -46,8 +46,11 @@ class Disk(Protocol):
     def build(self) -> None:
         """Builds the state that the image has taken."""
 
-    def restore(self) -> None:
-        """Undoes what a check did to it."""
+    def restore(self, *, failed: bool) -> None:
+        """Undoes what a check did to it; `failed`: which may have left it in use."""
+
+    def close(self) -> None:
+        """Lets go of what it has made since it is there. Any number of times."""
 
 
 class ImageFile:
@@ -61,35 +64,70 @@ class ImageFile:
         """Writes what differs from the state before."""
         self.image.write()
 
-    def restore(self) -> None:
+    def restore(self, *, failed: bool) -> None:
         """Compares all of it with what it should be."""
+        if failed and _has_loop(self.path):
+            # Who has it mounted would write what he has to the states that follow: he keeps it, they get another one.
+            self.path.unlink()
         self.image.restore()
+
+    def close(self) -> None:
+        """Its folder is its maker's."""
+
+
+def _has_loop(path: Path) -> bool:
+    """Whether a loop device is on a file: which stays as long as it is mounted, if out of sight."""
+    for file in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):  # it goes
+            if file.read_text(errors="surrogateescape") == f"{path}\n":
+                return True
+    return False
 
 
 class Clone:
-    """A clone of a device whose journal has the log's writes."""
+    """A clone of a device whose journal has the log's writes; another one once a check has left that mounted."""
 
     def __init__(self, log: Log, device: Device, replayed: core.CrashReplayed, snapshot: int) -> None:
         self.image = log.image("")
         self._device = device
         self._replayed = replayed
         self._snapshot = snapshot
-        self._clone = device.snapshot_clone(snapshot)
-        self.path = Path(self._clone.path)
+        self._clones = [device.snapshot_clone(snapshot)]
+        self.path = Path(self._clones[0].path)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._clone.close()
+        self.close()
 
     def build(self) -> None:
         """Gives the clone the state; whatever was there is gone."""
-        # Whom a check left behind with the device open finds the next state there.
-        self._device.state_give(self._snapshot, self._replayed.parts(self.image), self._clone, force=True)
+        parts = self._replayed.parts(self.image)
+        for clone in reversed(self._clones):
+            try:
+                self._give(clone, parts)
+            except OSError as error:
+                if error.errno != errno.EBUSY:
+                    raise
+            else:
+                return
+        # Those that a check has left mounted, if out of sight, stay: the file system has their names in /sys and /proc.
+        self._clones.append(self._device.snapshot_clone(self._snapshot))
+        self._give(self._clones[-1], parts)
 
-    def restore(self) -> None:
+    def _give(self, clone: Device, parts: core.DeviceParts) -> None:
+        # Whom a check left behind with the device open finds the next state there.
+        self._device.state_give(self._snapshot, parts, clone, force=True)
+        self.path = Path(clone.path)
+
+    def restore(self, *, failed: bool) -> None:
         """Nothing is kept of what a check did."""
+
+    def close(self) -> None:
+        """Also in a worker: its parent does not know of those that it has made itself."""
+        for clone in self._clones:
+            clone.close(force=True)
 
 
 @contextlib.contextmanager

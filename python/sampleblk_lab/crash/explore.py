@@ -270,17 +270,20 @@ class Bench:
         self._tools = ResidentTools(board)
 
     def close(self) -> None:
-        """Ends the tools that checked."""
+        """Ends the tools that checked, and what the disk has made."""
         self._tools.close()
+        self._disk.close()
 
     def check(self, state: State) -> Exception | None:
         """What the check says of the state that the image of the disk has taken."""
         if self._before_each is not None:
             self._before_each()
         self._disk.build()
+        failed = True
         try:
             with self._tools.used():
                 ask(self._check, self._disk.path, state)
+            failed = False
         except (UnsupportedError, KeyboardInterrupt):
             # Cannot be checked here, or now: that is no finding.
             raise
@@ -292,7 +295,7 @@ class Bench:
             said = f"the check ended with {type(error).__name__}: {error}"
             return error if isinstance(error, Exception) else SampleblkError(said)
         finally:
-            self._disk.restore()
+            self._disk.restore(failed=failed)
         return None
 
     def check_built(self, state: State) -> Exception | None:
