@@ -68,6 +68,9 @@ class DeviceJournal {
   private:
     void parse(const std::string& source);
     [[nodiscard]] std::vector<std::size_t> log_writes_order() const;
+    // The same order, but for what lies below another one: a replay, which dm-log-writes' own order would have leave
+    // the lower one where it became durable later, ends with the upper one.
+    [[nodiscard]] std::vector<std::size_t> with_lower_ones_first(const std::vector<std::size_t>& log) const;
     [[nodiscard]] const sampleblk_journal_entry& at(std::size_t offset) const;
     [[nodiscard]] std::span<const std::byte> redo(const sampleblk_journal_entry& entry) const;
 

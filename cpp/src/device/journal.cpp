@@ -7,6 +7,7 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "sampleblk/device_journal.hpp"
@@ -416,7 +417,45 @@ std::vector<std::size_t> DeviceJournal::log_writes_order() const {
     move_to(unflushed, log);
     std::ranges::copy_if(on_their_way, std::back_inserter(log),
                          [&](std::size_t offset) { return at(offset).type != SAMPLEBLK_OP_FLUSH; });
-    return log;
+    return with_lower_ones_first(log);
+}
+
+std::vector<std::size_t> DeviceJournal::with_lower_ones_first(const std::vector<std::size_t>& log) const {
+    const auto lies_over = [&](std::size_t upper, std::size_t lower) {
+        const sampleblk_journal_entry& over = at(upper);
+        const sampleblk_journal_entry& under = at(lower);
+        return over.type == SAMPLEBLK_JOURNAL_POWER_CUT ||
+               (over.sector < under.sector + under.sectors && under.sector < over.sector + over.sectors);
+    };
+    std::set<std::size_t> waiting;
+    std::ranges::copy_if(log, std::inserter(waiting, waiting.end()), [&](std::size_t offset) {
+        return at(offset).type != SAMPLEBLK_JOURNAL_MARK && at(offset).type != SAMPLEBLK_OP_FLUSH;
+    });
+    std::vector<std::size_t> found;
+    found.reserve(log.size());
+    std::size_t taken = 0;
+    for (const std::size_t offset : log) {
+        const auto place = waiting.find(offset);
+        if (place == waiting.end()) {
+            if (at(offset).type == SAMPLEBLK_JOURNAL_MARK || at(offset).type == SAMPLEBLK_OP_FLUSH) {
+                found.push_back(offset);
+            }
+            continue;
+        }
+        std::vector<std::size_t> together{offset};
+        for (auto before = waiting.erase(place); before != waiting.begin();) {
+            --before;
+            if (std::ranges::any_of(together, [&](std::size_t upper) { return lies_over(upper, *before); })) {
+                together.push_back(*before);
+                before = waiting.erase(before);
+            }
+        }
+        found.insert(found.end(), together.rbegin(), together.rend());
+        if (++taken % 256 == 0) {
+            check_interrupt();
+        }
+    }
+    return found;
 }
 
 std::uint64_t DeviceJournal::export_log_writes(const std::string& path, std::uint32_t sector_bytes) const {
@@ -436,13 +475,13 @@ std::uint64_t DeviceJournal::export_log_writes(const std::string& path, std::uin
             log.entry(0, 0, log_writes::flush, {}, false);
             continue;
         }
-        if (entry.sector % per_log_sector != 0 || entry.sectors % per_log_sector != 0) {
-            throw InputError("entry " + std::to_string(entry.sequence) + " of " + std::to_string(entry.sectors) +
-                                 " sectors at " + std::to_string(entry.sector),
-                             {}, 0, "log sectors of 512 bytes");
-        }
         const std::uint64_t flags = (entry.flags & SAMPLEBLK_JOURNAL_FUA) != 0 ? log_writes::fua : 0;
         for_each_chunk(redo(entry), [&](std::uint64_t first, std::uint64_t count, std::span<const std::byte> data) {
+            if (first % per_log_sector != 0 || count % per_log_sector != 0) {
+                throw InputError("entry " + std::to_string(entry.sequence) + " with " + std::to_string(count) +
+                                     " sectors at " + std::to_string(first),
+                                 {}, 0, "log sectors of 512 bytes");
+            }
             // Zeroes without data are what a discard leaves here.
             log.entry(first, count, data.empty() ? flags | log_writes::discard : flags, data, false);
         });

@@ -133,20 +133,20 @@ std::uint64_t number(const std::string& log, std::size_t at) {
 
 TEST(Journal, LogWritesHasItsLayout) {
     const std::string log = exported(DeviceJournal(story().done()), 5);
-    // superblock, mark, entry and 2 sectors with FUA, entry and 8 sectors, flush, discard
-    ASSERT_EQ(log.size(), 512U * (1 + 1 + 1 + 2 + 1 + 8 + 1 + 1));
+    // superblock, mark, entry and 8 sectors, entry and 2 sectors over them with FUA, flush, discard
+    ASSERT_EQ(log.size(), 512U * (1 + 1 + 1 + 8 + 1 + 2 + 1 + 1));
     EXPECT_EQ(number(log, 0), 0x6a736677736872ULL);
     EXPECT_EQ(number(log, 16), 5U);
     EXPECT_EQ(number(log, 512 + 16), 8U);
     EXPECT_EQ(number(log, 512 + 24), 3U);
     EXPECT_EQ(log.substr(512 + 32, 3), "one");
-    EXPECT_EQ(number(log, 512 * 2), 12U);
-    EXPECT_EQ(number(log, 512 * 2 + 8), 2U);
-    EXPECT_EQ(number(log, 512 * 2 + 16), 2U);
-    EXPECT_EQ(log[512 * 3], 'b');
-    EXPECT_EQ(number(log, 512 * 5), 8U);
-    EXPECT_EQ(number(log, 512 * 5 + 8), 8U);
-    EXPECT_EQ(log[512 * 6], 'a');
+    EXPECT_EQ(number(log, 512 * 2), 8U);
+    EXPECT_EQ(number(log, 512 * 2 + 8), 8U);
+    EXPECT_EQ(log[512 * 3], 'a');
+    EXPECT_EQ(number(log, 512 * 11), 12U);
+    EXPECT_EQ(number(log, 512 * 11 + 8), 2U);
+    EXPECT_EQ(number(log, 512 * 11 + 16), 2U);
+    EXPECT_EQ(log[512 * 12], 'b');
     EXPECT_EQ(number(log, 512 * 14 + 16), 1U);
     EXPECT_EQ(number(log, 512 * 15 + 16), 4U);
 }
@@ -197,6 +197,28 @@ TEST(Journal, LogWritesKeepsWhatAFailedFlushDidNotFlush) {
     builder.write(4, 1, '4');
     builder.orders(12, 0);
     EXPECT_EQ(order_in_log(builder, 6), "f12F34");
+}
+
+// Whatever became durable first: a replay of all ends with what the device holds.
+TEST(Journal, LogWritesHasTheLowerOneOfTwoWritesFirst) {
+    Builder durable;
+    durable.write(0, 1, '1');
+    durable.write(1, 1, '2');
+    durable.write(0, 1, 'f', SAMPLEBLK_JOURNAL_FUA);
+    durable.flush();
+    EXPECT_EQ(order_in_log(durable, 4), "1f2F");
+    Builder on_its_way;
+    on_its_way.write(0, 1, '1');
+    on_its_way.orders(1, 0);
+    on_its_way.write(1, 1, '2');
+    on_its_way.orders(2, 8);
+    on_its_way.write(0, 1, '3');
+    on_its_way.orders(3, 4);
+    on_its_way.flush();
+    on_its_way.orders(5, 7);
+    on_its_way.write(1, 1, '4');
+    on_its_way.orders(6, 9);
+    EXPECT_EQ(order_in_log(on_its_way, 5), "13F24");
 }
 
 TEST(Journal, AMarkThatClaimsSectorsIsStillText) {

@@ -216,7 +216,8 @@ class State(Opened):
     def export_log_writes(self, path: str | os.PathLike[str], *, sector_bytes: int = 512) -> int:
         """Writes the journal as dm-log-writes would have, for ``replay-log``; returns the number of entries.
 
-        As there, a write comes when a flush makes it durable, just before that; one with FUA when it completes.
+        As there, a write comes when a flush makes it durable, just before that; one with FUA when it completes. What
+        another write lies over comes before that one in any case.
         """
         journal = core.DeviceJournal(self._control, self.index)
         return journal.export_log_writes(os.fspath(path), checked.count("sector_bytes", sector_bytes, 512, 4096))
