@@ -23,6 +23,7 @@ import pytest
 
 from crash.logs import FLUSH, MARK, SECTOR, journal, log_writes, with_marks
 from sampleblk_lab import InputError, ToolError, UnsupportedError, crash
+from sampleblk_lab.crash import resident
 from sampleblk_lab.paths import find_program
 
 
@@ -300,6 +301,15 @@ def test_a_check_without_file_descriptors_has_found_nothing(log: crash.Log) -> N
 
     with pytest.raises(OSError, match="Too many open files"):
         log.explore(opens, progress=False)
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_a_tool_that_was_killed_has_found_nothing(log: crash.Log, workers: int | None) -> None:
+    def runs(_: Path, state: crash.State) -> None:
+        resident.run(["/bin/sh", "-c", f"kill -{'KILL' if state.submitted == 1 else 'ABRT'} $$"])
+
+    with pytest.raises(UnsupportedError, match="checking a state: /bin/sh was killed"):
+        log.explore(runs, model=crash.Prefix(), failures=9, workers=workers, progress=False)
 
 
 @pytest.fixture

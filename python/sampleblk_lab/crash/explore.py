@@ -8,6 +8,7 @@ import errno
 import os
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -25,6 +26,7 @@ from sampleblk_lab.crash.resident import ResidentTools
 from sampleblk_lab.crash.shares import Share
 from sampleblk_lab.crash.timeline import by_text, missing, missing_table
 from sampleblk_lab.crash.under_way import MOST_WORKERS
+from sampleblk_lab.device.filesystem import ToolError
 from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
 from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.progress import Line
@@ -290,6 +292,9 @@ class Bench:
         except BaseException as error:
             if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
                 raise
+            if isinstance(error, ToolError) and error.status == -signal.SIGKILL:
+                reason = f"{error.command[0]} was killed"
+                raise UnsupportedError("checking a state", reason, "leave it more memory, if it had none") from error
             refuse_full(error, self._disk.path.parent, Path(tempfile.gettempdir()))
             # sys.exit() or pytest.fail() of a check are its verdict, and end nothing else.
             said = f"the check ended with {type(error).__name__}: {error}"

@@ -409,7 +409,7 @@ class Log:
             SampleblkError: A worker was killed; with `client`, a range of states could not be checked, however often it
                 was tried.
             UnsupportedError: An address was given, and distributed is not installed; or a check failed beside a disk of
-                this machine that is full, which is no finding.
+                this machine that is full, or as its tool was killed, such as for want of memory: no findings.
             VMError: The VM was lost otherwise than by a panic of its kernel.
         """
         from sampleblk_lab.crash.explore import Wanted, explore
