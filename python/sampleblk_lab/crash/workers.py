@@ -188,6 +188,12 @@ class _Crew:
         """Those that have not ended."""
         return list(self._ids)
 
+    @property
+    def gone(self) -> list[Connection]:
+        """Those that have ended without a word: what they have forked keeps their end of the pipe open."""
+        now = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return [one for one, child in self._ids.items() if os.waitid(os.P_PID, child, now) and not one.poll()]
+
     def ended(self, one: Connection) -> int:
         """Waits for the end of a worker; returns its wait status."""
         child = self._ids.pop(one)
@@ -237,6 +243,8 @@ def explore_in_processes(
                         assert isinstance(one, Connection)
                         _receive(task, one, crew, reached, ends)
                     ready = wait(crew.busy, timeout=0) if crew.busy else []
+                for one in crew.gone:
+                    raise _killed(one, crew)
                 # Only now: what failed before `at` has been received.
                 number, looked_at = at, max(looked_at, by_then)
                 note(Position(number, looked_at, reached))
@@ -270,9 +278,7 @@ def _receive(
     try:
         message = one.recv()
     except EOFError:
-        status = os.waitstatus_to_exitcode(crew.ended(one))
-        how = f"signal {-status}" if status < 0 else f"exit status {status}"
-        raise SampleblkError(f"a worker ended by itself, with {how}: what was found is lost") from None
+        raise _killed(one, crew) from None
     kind, *rest = message
     if kind == "failure":
         number, looked_at, sent = rest
@@ -283,3 +289,9 @@ def _receive(
         crew.ended(one)
     else:
         raise unpacked(rest[0])
+
+
+def _killed(one: Connection, crew: _Crew) -> SampleblkError:
+    status = os.waitstatus_to_exitcode(crew.ended(one))
+    how = f"signal {-status}" if status < 0 else f"exit status {status}"
+    return SampleblkError(f"a worker ended by itself, with {how}: what was found is lost")
