@@ -88,6 +88,20 @@ def test_no_content_is_checked_twice(tmp_path: Path) -> None:
     assert len(lines) == len(set(lines)) == log.explore(_passes).checked
 
 
+def test_the_file_stays_where_it_is_wherever_a_check_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = recorded(tmp_path / "log")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    def goes(_image: Path, _state: crash.State) -> None:
+        os.chdir(elsewhere)
+
+    for checked in (3, 6):
+        monkeypatch.chdir(tmp_path)
+        assert log.explore(goes, states=3, resume="file").checked == checked
+    assert list(elsewhere.iterdir()) == []
+
+
 def _passes(_image: Path, _state: crash.State) -> None:
     """Passes."""
 

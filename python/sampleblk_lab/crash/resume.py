@@ -135,7 +135,7 @@ class Notes:
         of: Mapping[str, Any],
         begin: float,
     ) -> None:
-        self._path = Path(path)
+        self._path = Path(path).absolute()  # wherever a check goes
         self._log = log
         self._check = check
         self._of = dict(of)
