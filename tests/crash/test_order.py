@@ -161,6 +161,15 @@ def test_a_sample_goes_on_with_what_is_unlike(tmp_path: Path) -> None:
         assert found.states >= found.checked
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_sample_comes_to_what_is_drawn_often(tmp_path: Path, seed: int) -> None:
+    """Half of the draws are alike, and so were left in each round."""
+    ops = [Op("write", 1, sector=0, data=b"a" * SECTOR), Op("write", 2, sector=1, data=b"b" * SECTOR)]
+    log = a_log(tmp_path, ops)
+    found = log.explore(lambda *_: None, model=crash.Sample(seed), states=10, progress=False)
+    assert found.checked == 4
+
+
 def test_what_is_rarely_drawn_does_not_keep_a_round_going(tmp_path: Path) -> None:
     ops = [Op("write", number + 1, sector=number % SECTORS, data=bytes([number]) * SECTOR) for number in range(20)]
     log = a_log(tmp_path, ops)

@@ -191,7 +191,7 @@ def test_ready_checks_are_told_apart_by_what_they_were_made_of(tmp_path: Path) -
         lambda data: data[: len(data) // 2],
         lambda _: b"[1, 2]",
         lambda data: b"\xff" + data,
-        lambda data: data.replace(b"exploration 4", b"exploration 1"),
+        lambda data: data.replace(b"exploration 5", b"exploration 1"),
         lambda data: data.replace(b'"number": 60', b'"number": "many"'),
         lambda data: data.replace(b'"number": 60', b'"number": 1'),
         lambda data: data.replace(b'"reduced"', b'"reduce"'),

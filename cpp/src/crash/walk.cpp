@@ -69,9 +69,17 @@ Walk::Turn Walk::turn_of(const State& state) {
         likeness = mix(likeness ^ (kind + mix_step));
     }
     const std::uint64_t place = state.submitted == 0 ? 0 : before_[state.submitted - 1];
-    const std::uint64_t rough = alike_[likeness]++;
-    const std::uint64_t fine = round_ == 0 ? 0 : alike_[mix(likeness ^ (place + 1))]++;
-    if ((round_ == 0 ? rough : fine) >= wanted(round_)) {
+    std::uint64_t& all_rough = alike_[likeness];
+    std::uint64_t& all_fine = alike_[mix(likeness ^ (place + 1))];
+    const std::uint64_t rough = all_rough;
+    const std::uint64_t fine = round_ == 0 ? 0 : all_fine;
+    const bool is_later = (round_ == 0 ? rough : fine) >= wanted(round_);
+    // A draw that is left does not come again: it counts for nothing, or what is drawn often would never be looked at.
+    if (!is_later || model_.kind != Model::Kind::sample) {
+        ++all_rough;
+        all_fine += round_ == 0 ? 0 : 1;
+    }
+    if (is_later) {
         return Turn::later;
     }
     // Rounds take in more and more: what one has looked at, the next one would, too.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sampleblk_lab.crash.model import Model
 
 # Counted up where walks go through their contents in another order, or through others.
-_FORMAT = "sampleblk-lab crash exploration 4"
+_FORMAT = "sampleblk-lab crash exploration 5"
 _EVERY_S = 5.0
 
 

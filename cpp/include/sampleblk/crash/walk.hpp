@@ -60,7 +60,8 @@ class Walk {
     std::vector<std::uint32_t> kinds_;
     std::vector<std::uint32_t> before_;  // flushes and marks before each submission
     unsigned round_ = 0;
-    // Of this round: states by likeness, how many there were, and whether any is left.
+    // Of this round: states by likeness, how many there were (of draws in all rounds, how many were looked at), and
+    // whether any is left.
     std::unordered_map<std::uint64_t, std::uint64_t> alike_;
     std::uint64_t at_ = 0;
     bool any_left_ = false;
