@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pickle
 import subprocess
 import sys
+from typing import NamedTuple
 
 import pytest
 
@@ -114,6 +116,30 @@ def test_a_class_that_comes_back_stays_as_it_is_here(monkeypatch: pytest.MonkeyP
     back = by_value.loads(sent)
     assert type(back) is Figure
     assert (Figure.seen, Figure().limit(), back.limit()) == (2, 3, 3)
+
+
+def test_an_object_with_slots_comes_back_from_another_process() -> None:
+    class Base:
+        __slots__ = ("first",)
+
+    @dataclasses.dataclass(slots=True)
+    class Pair(Base):
+        second: int
+
+    class Named(NamedTuple):  # whose slots nobody may set
+        value: int
+
+    def both(given: Pair) -> tuple[Pair, bool, Named]:
+        made = Pair(given.second + 1)
+        made.first = given.second
+        return made, hasattr(made, "__dict__"), Named(3)
+
+    work = pickle.dumps((sys.path, by_value.dumps((both, (Pair(1),), {}))))
+    done = subprocess.run([sys.executable, "-m", called.__name__], input=work, stdout=subprocess.PIPE, check=True)
+    value, _, text = pickle.loads(done.stdout.removeprefix(called.MAGIC))
+    assert text is None
+    made, has_dictionary, named = by_value.loads(value)
+    assert (type(made), made.first, made.second, has_dictionary, named.value) == (Pair, 1, 2, False, 3)
 
 
 def test_a_function_runs_in_a_vm(capfd: pytest.CaptureFixture[str]) -> None:

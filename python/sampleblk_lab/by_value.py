@@ -48,6 +48,14 @@ def _reduced_cache(cached: Any) -> str | tuple[Any, ...]:
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     dispatch_table = ChainMap({CodeType: _reduced, _Cached: _reduced_cache}, cloudpickle.Pickler.dispatch_table)
 
+    def reducer_override(self, value: Any) -> Any:
+        """A class with its slots, which cloudpickle leaves out: an instance of it would have a dictionary instead."""
+        reduced = super().reducer_override(value)
+        if isinstance(reduced, tuple) and reduced[0] is core._make_skeleton_class and vars(value).get("__slots__"):  # noqa: SLF001
+            _, _, _, namespace, *_ = reduced[1]
+            namespace["__slots__"] = value.__slots__
+        return reduced
+
 
 def dumps(value: object) -> bytes:
     """`value` as cloudpickle has it, each function with the name of its file. Read by :func:`loads`.
