@@ -117,6 +117,33 @@ def test_a_file_left_open_is_told_with_its_holder_and_all_is_gone() -> None:
     left.close()
 
 
+def test_what_holds_a_subvolume_is_told() -> None:
+    device = lab.Device("256M")
+    mount = device.mkfs("btrfs").mount()
+    subprocess.run(["btrfs", "subvolume", "create", mount / "part"], check=True, stdout=subprocess.DEVNULL)
+    with open(mount / "part/forgotten", "w"), pytest.raises(lab.BusyError) as caught:  # noqa: PTH123
+        device.close()
+    assert f"{mount}/part/forgotten" in str(caught.value)
+
+
+def test_what_somebody_else_has_unmounted_is_closed() -> None:
+    with lab.Device("16M") as device:
+        mount = device.mkfs("ext4").mount()
+        subprocess.run(["umount", mount], check=True)
+    assert not Path(mount).exists()
+    assert not Path(device.path).exists()
+
+
+def test_a_mount_by_a_relative_path_is_closed_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("here").mkdir()
+    with lab.Device("16M") as device:
+        device.mkfs("ext4").mount("here")
+        monkeypatch.chdir("/")
+    assert not _mounted(str(tmp_path / "here"))
+    assert leftovers.pending() == []
+
+
 def test_a_mount_is_known_whatever_its_names_are(tmp_path: Path) -> None:
     path = tmp_path / "a #\t\\040\x85ä"
     path.mkdir()

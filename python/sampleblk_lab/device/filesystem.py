@@ -119,7 +119,8 @@ def holders(path: Path) -> list[str]:
                 links += (process / folder).iterdir()
         for link in links:
             with contextlib.suppress(OSError):
-                if link.stat().st_dev == device:
+                # A subvolume of btrfs has a number of its own.
+                if link.stat().st_dev == device or link.readlink().is_relative_to(path):
                     what = "" if link.parent.name in ("fd", "map_files") else f" ({link.name})"
                     uses[f"{link.readlink()}{what}"] = None
         if uses:
@@ -224,7 +225,8 @@ class Mount(ClosesAtEnd, os.PathLike[str]):
             self._remove_directory()
             raise
         self._mounted = True
-        leftovers.note("mount", str(self.path.resolve()), device=device, made=self._made)
+        self._place = str(self.path.resolve())  # also of a relative path, whatever folder we work in later
+        leftovers.note("mount", self._place, device=device, made=self._made)
 
     def _remove_directory(self) -> None:
         if self._made:
@@ -240,16 +242,18 @@ class Mount(ClosesAtEnd, os.PathLike[str]):
         """
         if not self._mounted:
             return
-        place, command = str(self.path.resolve()), ["umount", str(self.path)]
+        command = ["umount", self._place]
         busy: BusyError | None = None
         try:
             run_tool(command)
         except ToolError as error:
-            held = holders(self.path)
-            run_tool([*command, "--lazy"])
-            busy = BusyError(command, error.status, error.output, self.path, held)
+            # Unless somebody else has unmounted it, which is what we wanted.
+            if any(mount.path == self._place for mount in leftovers.mounts()):
+                held = holders(Path(self._place))
+                run_tool([*command, "--lazy"])
+                busy = BusyError(command, error.status, error.output, self.path, held)
         self._mounted = False
-        leftovers.drop("mount", place)
+        leftovers.drop("mount", self._place)
         self._remove_directory()
         if busy is not None:
             raise busy
