@@ -36,6 +36,7 @@ COMPLAINTS = (
     "stack segment: 0000 [#1] SMP NOPTI",
     "kmemleak: 1 new suspected memory leaks (see /sys/kernel/debug/kmemleak)",
     "kmemleak: unreferenced object 0xffff8880037fd000 (size 512):",
+    "VFS: Busy inodes after unmount of sampleblk0. Self-destruct in 5 seconds.  Have a nice day...",
     "UBSAN: array-index-out-of-bounds in drivers/block/loop.c:1:2",
 )
 

@@ -20,6 +20,8 @@ _SPLAT = re.compile(
     r"\bBUG \S+ \((?:Not tainted|Tainted: )|"
     # kmemleak's thread counts those that it found, and tells each only if asked.
     r"unreferenced object|kmemleak: \d+ new suspected memory leaks|"
+    # Up to 6.1 without a WARNING: what still has them will use what is freed.
+    r"VFS: Busy inodes after unmount|"
     r"UBSAN:|KASAN:"
 )
 
