@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import sampleblk_lab as lab
-from sampleblk_lab.recording.hist import hist_command, parse_hist
+from sampleblk_lab.recording.hist import Hist, hist_command, parse_hist
 from sampleblk_lab.recording.profile import parse_trace_stat
 
 # From the ftrace article, shortened.
@@ -68,6 +70,32 @@ def test_modifiers():
         "bytes_sum": 40960,
     }
     assert rows[1]["bytes"] == 10
+
+
+def test_what_is_below_zero_is_so_in_fields_that_have_signs(tmp_path: Path):
+    """The kernel prints all without signs; as Linux 6.1 says it of pread64(2)."""
+    (tmp_path / "format").write_text(
+        "\tfield:int __syscall_nr;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:long ret;\toffset:16;\tsize:8;\tsigned:1;\n"
+        "\tfield:u64 at;\toffset:24;\tsize:8;\tsigned:0;\n"
+    )
+    entries = (
+        "{ ret: 18446744073709551607 } hitcount:          3  ret: 18446744073709551589",
+        "{ ret: ~ 2^64 } hitcount:          9",
+        "{ ret: ~ 18446744073709551610-3 } hitcount:         33",
+        "{ at: 18446744073709551607 } hitcount:          1",
+        "{ at: ~ 2^64 } hitcount:          1",
+    )
+    rows = []
+    for entry in entries:
+        (tmp_path / "hist").write_text(f"# event histogram\n\n{entry}\n\nTotals:\n    Entries: 1\n")
+        rows += Hist(str(tmp_path / "hist")).table().rows()
+    assert rows == [
+        {"ret": -9, "hitcount": 3, "ret_sum": -27},
+        {"ret": -1, "hitcount": 9},
+        {"ret": -6, "hitcount": 33},
+        {"at": 2**64 - 9, "hitcount": 1},
+        {"at": 2**64 - 1, "hitcount": 1},
+    ]
 
 
 def test_stacks_and_symbols():

@@ -56,8 +56,11 @@ _TOTAL = re.compile(r"^ {4}(Hits|Entries|Dropped): (\d+)$", re.M)
 # Bytes that a text has at least, and a task with its number, by hist_trigger_print_key().
 _PADDED = {"": 50, "execname": 28}
 _LONGEST_NUMBER = 20  # digits of 64 bits
+_MOST = 2**64 - 1
 # Without its 0x, where the trigger says .hex.
 _HEX = re.compile(r"(\w+)\.hex\b")
+# Of an event's format.
+_SIGNED = re.compile(r"(\w+);\toffset:\d+;\tsize:\d+;\tsigned:1;")
 # A key begins an entry, or follows a comma: "name: value".
 _KEY = re.compile(r"(?:^|, )(\w+):")
 
@@ -96,7 +99,7 @@ def _keys(text: str, modifiers: dict[str, str]) -> dict[str, Any]:
         modifier = modifiers.get(name)
         plain = modifier == ""
         if not plain and (log2 := re.fullmatch(r"~ 2\^(\d+)", raw)):
-            out[name] = 1 << int(log2[1])
+            out[name] = min(1 << int(log2[1]), _MOST)  # those below zero are in the last one up to 6.1
         elif not plain and (bucket := re.fullmatch(r"~ (\d+)-\d+", raw)):
             out[name] = int(bucket[1])
         elif not plain and (symbol := re.fullmatch(r"\[([0-9a-f]+)\] (\S+).*", raw)):  # .sym, .sym-offset
@@ -117,8 +120,13 @@ def _keys(text: str, modifiers: dict[str, str]) -> dict[str, Any]:
     return out
 
 
-def parse_hist(text: str, source: str = "hist") -> Table:
+def parse_hist(text: str, source: str = "hist", *, signed: Iterable[str] = ()) -> Table:
     """A hist file's text as a table.
+
+    Args:
+        text: The text.
+        source: Where it is from, for messages.
+        signed: Fields that may be below zero: the kernel prints all as if none was.
 
     Returns:
         A column a key, then ``hitcount`` and the sums (``…_sum`` where the field is also a key).
@@ -154,7 +162,8 @@ def parse_hist(text: str, source: str = "hist") -> Table:
             columns[name] = [str(value) for value in values]
         else:
             wide = np.uint64 if max(values) > np.iinfo(np.int64).max else np.int64
-            columns[name] = np.array(values, dtype=wide)
+            column = np.array(values, dtype=wide)
+            columns[name] = column.view(np.int64) if name.removesuffix("_sum") in signed else column
     metadata = {"lost_events": totals.get("dropped", "0"), **totals}
     return Table.of(columns, metadata=metadata)
 
@@ -172,7 +181,8 @@ class Hist:
     def table(self) -> Table:
         """As a table; see :func:`parse_hist`. The newest trigger's, where an event has several."""
         text = self.text()
-        return parse_hist(text[text.rindex("# event histogram") :], self._path)
+        signed = set(_SIGNED.findall(Path(self._path).with_name("format").read_text()))
+        return parse_hist(text[text.rindex("# event histogram") :], self._path, signed=signed)
 
     def __repr__(self) -> str:
         return self.text()
