@@ -322,6 +322,25 @@ def test_the_next_start_cleans_up_after_a_kill():
     assert len(left) == len(spools) - 1
 
 
+@pytest.mark.usefixtures("untouched")
+def test_a_probe_that_a_killed_recording_used_is_taken_away():
+    code = """if 1:
+        import sys
+        import sampleblk_lab as lab
+        session = lab.Session()
+        with lab.record(events=[session.kprobe("used", "vfs_read")]):
+            print("on", flush=True)
+            sys.stdin.read()
+    """
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with child:
+        assert child.stdout.readline() == b"on\n"
+        child.kill()
+    with lab.Session() as session:
+        assert [line for line in session.recovered if line.startswith("not undone")] == []
+        session.kprobe("used", "vfs_read")
+
+
 def mark(session: lab.Session, count: int) -> None:
     for number in range(count):
         session.mark(f"m{number:07d}")

@@ -83,6 +83,18 @@ TEST_F(Undo, TheNextStartUndoesWhatADeadProcessLeft) {
     EXPECT_TRUE(recover(undo_dir_).empty());
 }
 
+TEST_F(Undo, TheNewestOfADeadProcessIsUndoneFirst) {
+    const std::string knob = file("knob", "newest");
+    ASSERT_EQ(mkdir(undo_dir_.c_str(), 0700), 0);
+    for (const auto& [name, old] : {std::pair{"/trace-1-2.undo", "6f6c64"}, std::pair{"/trace-1-9.undo", "6e6577"},
+                                    std::pair{"/trace-1-10.undo", "6e6577"}}) {
+        const Fd fd = open_file(undo_dir_ + name, O_WRONLY | O_CREAT, 0600);
+        write_full(fd.get(), "knob\t" + knob + "\t" + old + "\n", undo_dir_ + name);
+    }
+    EXPECT_EQ(recover(undo_dir_).size(), 3U);
+    EXPECT_EQ(read_file(knob), "old");
+}
+
 TEST_F(Undo, WhoLivesIsLeftAlone) {
     const std::string knob = file("knob", "before");
     UndoLog log(undo_dir_);

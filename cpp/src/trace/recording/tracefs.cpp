@@ -583,7 +583,9 @@ std::vector<std::string> recover(const std::string& directory) {
             files.push_back(std::filesystem::path(directory) / name);
         }
     }
-    std::ranges::sort(files);
+    // Of one process the newest first, which may use what those before it made: its number is the name's end.
+    std::ranges::sort(files, std::ranges::greater{},
+                      [](const std::string& path) { return std::pair(path.size(), path); });
     for (const std::string& path : files) {
         try {
             const Fd fd = open_file(path, O_RDWR);
