@@ -341,6 +341,18 @@ def test_a_probe_that_a_killed_recording_used_is_taken_away():
         session.kprobe("used", "vfs_read")
 
 
+@pytest.mark.usefixtures("untouched")
+def test_a_recording_of_blocks_leaves_the_probes_of_others_alone():
+    with lab.Device("1M"), lab.Session() as session:
+        session.kprobe("beside", "vfs_read")
+        recording = lab.record(block=True).start()
+        session.close()  # which it could not while the probe was in use
+        enabled = set(recording._enabled)
+        recording.stop()
+    assert "sampleblk:sampleblk_complete" in enabled
+    assert "sampleblk:beside" not in enabled
+
+
 def mark(session: lab.Session, count: int) -> None:
     for number in range(count):
         session.mark(f"m{number:07d}")

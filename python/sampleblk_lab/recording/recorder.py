@@ -257,8 +257,9 @@ class Recorder(StopsAtEnd):
         wanted = [*self._asked.events]
         if self._asked.block:
             wanted.append("block")
-            if session.has("events/sampleblk"):
-                wanted.append("sampleblk")
+            # The driver's, and not the probes of sessions beside this one, which have the same system.
+            found = sorted(Path(session.path, "events/sampleblk").glob("sampleblk_*"))
+            wanted += [f"sampleblk:{path.name}" for path in found]
         in_interrupts = any(name.partition(":")[0] not in _OF_CALLS for name in wanted)
         self._kernel_filters_pids = bool(self._pids) and not wanted
         if self._pids and not self._kernel_filters_pids and self._asked.children:
