@@ -147,6 +147,21 @@ def test_a_kprobe_reads_arguments_and_user_strings(tmp_path):
     assert "sblk_open" not in Path("/sys/kernel/tracing/kprobe_events").read_text()
 
 
+def test_events_are_enabled_by_globs():
+    """Of which the kernel itself takes a "*" in the place of a whole word only."""
+    with lab.Session() as session:
+        for glob in ("block:block_rq_*", "block_rq_*", "bl*:*rq_[!x]*"):
+            found = session.enable([glob])
+            assert "block:block_rq_issue" in found
+            assert all(name.startswith("block:block_rq_") for name in found)
+            session.set("set_event", "")
+        with pytest.raises(lab.InputError, match=r"no event 'block:nope\*'"):
+            session.enable(["block:nope*"])
+    with lab.record(events=["block:block_rq_is*"]) as recording:
+        pass
+    assert recording.run.counts() is not None
+
+
 def test_an_event_filter_keeps_what_it_says():
     with lab.Session() as session:
         session.filter("syscalls:sys_enter_write", "count == 77")

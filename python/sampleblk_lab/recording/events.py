@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,9 +34,9 @@ class Events(ControlFiles):
             InputError: Nothing matches one of them.
         """
         for event in events:
-            pattern = event if ":" in event else f"{event}:*" if self.has(f"events/{event}") else f"*:{event}"
             try:
-                self.set("set_event", pattern, append=True)
+                for pattern in self._patterns(event):
+                    self.set("set_event", pattern, append=True)
             except OSError as error:
                 raise InputError(
                     f"no event {event!r} on this kernel",
@@ -42,6 +44,14 @@ class Events(ControlFiles):
                 ) from error
         self._times_enabled += 1
         return self.enabled()
+
+    def _patterns(self, event: str) -> list[str]:
+        """What set_event takes for it: of globs the kernel knows a "*" that stands for a whole word."""
+        if all(word == "*" or not has_magic(word) for word in event.split(":")):
+            return [event if ":" in event else f"{event}:*" if self.has(f"events/{event}") else f"*:{event}"]
+        known = Path(f"{self._top}/available_events").read_text().split()
+        globs = [event] if ":" in event else [f"{event}:*", f"*:{event}"]
+        return [name for name in known if any(fnmatchcase(name, glob) for glob in globs)] or [event]
 
     def enabled(self) -> list[str]:
         """The enabled events, as ``"system:name"``."""
