@@ -127,7 +127,8 @@ def clean() -> list[str]:
     """
     folder = directory()
     done: list[str] = core.recover_tracing(str(folder))
-    for path in sorted(folder.glob(f"*{_SUFFIX}")):
+    # Not one that has its first name, and may not be locked yet.
+    for path in sorted(folder.glob(f"[!.]*{_SUFFIX}")):
         with contextlib.suppress(FileNotFoundError), path.open("r+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -141,7 +142,7 @@ def clean() -> list[str]:
 def pending() -> list[str]:
     """What :func:`clean` would look at: the notes of dead processes. Changes nothing."""
     found = []
-    for path in sorted(directory().glob(f"*{_SUFFIX}")):
+    for path in sorted(directory().glob(f"[!.]*{_SUFFIX}")):
         # One that is locked has an owner who lives; another user's is not ours to read.
         with contextlib.suppress(OSError), path.open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -78,6 +78,18 @@ def test_what_a_forked_process_inherits_is_not_its_own() -> None:
         assert leftovers.pending() == []
 
 
+def test_notes_that_a_process_is_about_to_lock_are_left_alone() -> None:
+    leftovers.directory().mkdir(parents=True, exist_ok=True)
+    fresh = leftovers.directory() / f".{os.getpid()}-999.made"
+    fresh.write_text("")
+    try:
+        assert leftovers.pending() == []
+        assert leftovers.clean() == []
+        assert fresh.exists()
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
 def test_a_device_of_the_same_number_that_somebody_else_made_stays() -> None:
     child, (index, mount, _) = _start()
     child.kill()
