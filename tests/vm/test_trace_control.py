@@ -147,6 +147,15 @@ def test_a_kprobe_reads_arguments_and_user_strings(tmp_path):
     assert "sblk_open" not in Path("/sys/kernel/tracing/kprobe_events").read_text()
 
 
+@needs_histograms
+def test_each_histogram_of_an_event_is_its_own():
+    with lab.Session() as session:
+        found = [session.hist("sched:sched_process_fork", key) for key in ("parent_pid", "child_pid", "parent_comm")]
+        subprocess.run(["true"], check=True)
+        keys = [hist.table().columns[0] for hist in found]
+    assert keys == ["parent_pid", "child_pid", "parent_comm"]
+
+
 def test_events_are_enabled_by_globs():
     """Of which the kernel itself takes a "*" in the place of a whole word only."""
     with lab.Session() as session:

@@ -59,6 +59,8 @@ _LONGEST_NUMBER = 20  # digits of 64 bits
 _MOST = 2**64 - 1
 # Without its 0x, where the trigger says .hex.
 _HEX = re.compile(r"(\w+)\.hex\b")
+# Without its end, whether it is active or paused.
+_INFO = re.compile(r"^# trigger info: .* \[", re.M)
 # Of an event's format.
 _SIGNED = re.compile(r"(\w+);\toffset:\d+;\tsize:\d+;\tsigned:1;")
 # A key begins an entry, or follows a comma: "name: value".
@@ -169,20 +171,27 @@ def parse_hist(text: str, source: str = "hist", *, signed: Iterable[str] = ()) -
 
 
 class Hist:
-    """A histogram in the kernel."""
+    """A histogram in the kernel.
+
+    Args:
+        path: Its event's file.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
+        # An event may have several, which only this line tells from each other; the one just made is the last.
+        told = _INFO.findall(self.text())
+        self._info = told[-1] if told else ""
 
     def text(self) -> str:
-        """As the kernel prints it."""
+        """As the kernel prints it, with the others of its event."""
         return Path(self._path).read_text()
 
     def table(self) -> Table:
-        """As a table; see :func:`parse_hist`. The newest trigger's, where an event has several."""
-        text = self.text()
+        """As a table; see :func:`parse_hist`."""
+        own = [part for part in re.split(r"(?=^# event histogram)", self.text(), flags=re.M) if self._info in part]
         signed = set(_SIGNED.findall(Path(self._path).with_name("format").read_text()))
-        return parse_hist(text[text.rindex("# event histogram") :], self._path, signed=signed)
+        return parse_hist(own[-1] if own else "", self._path, signed=signed)
 
     def __repr__(self) -> str:
         return self.text()
