@@ -338,6 +338,25 @@ def test_a_disk_that_is_full_is_told_in_a_line(buffered: bool) -> None:
     assert (done.returncode, done.stderr) == (1, b"sampleblk-lab: [Errno 28] No space left on device\n")
 
 
+def test_commands_need_no_docstrings() -> None:
+    help_text = [sys.executable, "-OO", *COMMAND[1:], "--help"]
+    assert "doctor" in subprocess.run(help_text, capture_output=True, text=True, check=True).stdout
+
+
+def test_standard_streams_that_are_closed_are_no_other_file(tmp_path: Path) -> None:
+    (tmp_path / "job.fio").write_text(JOB)
+    for closed, argv, status, said in (
+        ("<&-", ["vm", "run", "--", "cat"], 0, ""),
+        (">&-", ["vm", "run", "--", "ls", "/"], 0, ""),
+        ("2>&-", ["run", "job.fio"], 0, "job: "),
+        ("2>&-", ["run", "nowhere"], 2, ""),
+    ):
+        command = ["sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND, *argv]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr, bool(done.stdout)) == (status, "", bool(said))
+        assert said in done.stdout
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_jobs_that_a_signal_ended_are_kept(number: int, tmp_path: Path) -> None:
     """Also where timeout(1) sends it: to the group, and so to the jobs, too."""

@@ -106,6 +106,18 @@ def discard(descriptor: int) -> None:
     os.close(nowhere)
 
 
+def occupy_standard_streams() -> None:
+    """Opens /dev/null for those of ours that are closed.
+
+    The next files to be opened would have their numbers, and be read and written in their place.
+    """
+    while (lowest := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(lowest, True)
+    os.close(lowest)
+    if sys.stderr is None:  # print() takes that for standard output
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+
+
 def note(what: str) -> None:
     """A line on stderr about something that changes no result: ``sampleblk-lab: the cache is full …``."""
     outer = getattr(_state, "open", None)

@@ -15,6 +15,7 @@ import sampleblk_lab
 from sampleblk_lab.cli.output import any_text, is_unread
 from sampleblk_lab.errors import FormatError, InputError, SampleblkError
 from sampleblk_lab.interrupts import INTERRUPTED, UNREAD, ended_like_ctrl_c
+from sampleblk_lab.progress import occupy_standard_streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,6 +100,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command; returns its exit status, as :data:`EPILOG` lists them."""
+    occupy_standard_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does with what its encoding lacks
     words = sys.argv[1:] if argv is None else argv
@@ -123,7 +125,7 @@ def _main(argv: list[str]) -> int:
 def _command(argv: list[str]) -> int:
     parser = _Parser(
         prog="sampleblk-lab",
-        description=sampleblk_lab.__doc__.splitlines()[0],
+        description=(sampleblk_lab.__doc__ or "").partition("\n")[0],  # there is none with PYTHONOPTIMIZE=2
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import SampleblkError
 from sampleblk_lab.paths import IN_VM
+from sampleblk_lab.progress import occupy_standard_streams
 from sampleblk_lab.vm import options as vm_options
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ VM options, some also environment variables:
 
 def main() -> int:
     """The command's entry point; returns the exit status."""
+    occupy_standard_streams()
     try:
         mine, rest = vm_options.split(sys.argv[1:])
     except SampleblkError as error:
