@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Programs of another Debian, made to run on this one."""
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -63,6 +64,42 @@ def test_header_trees_name_themselves_by_where_they_are(tmp_path: Path) -> None:
         "KBUILD_OUTPUT=/c/kernels/7.2.1-amd64/usr/src/linux-headers-7.2.1-amd64\n"
         "include /c/kernels/7.2.1-amd64/usr/src/common/Makefile\n"
     )
+
+
+def test_what_names_where_a_cache_was_before_it_was_moved_is_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tmp_path / "before"
+    release = "7.2.1-amd64"
+    kernel, tools = before / "kernels" / release, before / "tools/next-0"
+    modules, build = kernel / "lib/modules" / release, kernel / "usr/src" / f"linux-headers-{release}"
+    for folder in (modules, build, build.with_name("common"), tools / "usr/bin", tools / "lib"):
+        folder.mkdir(parents=True)
+    (kernel / "vmlinux").write_bytes(b"")
+    (modules / "modules.dep").touch()
+    (build.with_name("common") / "Makefile").touch()
+    (build / "Makefile").write_text("include /usr/src/common/Makefile\n")
+    toolchain.relocate_headers(kernel, release, kernel)
+    about = {
+        "format": store._FORMAT,
+        "release": release,
+        "image_bytes": 0,
+        "suite": "next",
+        "version": "",
+        "tools": None,
+    }
+    (kernel / "kernel.json").write_text(json.dumps(about))
+    (tools / "lib/x86_64-linux-gnu").symlink_to("/lib/x86_64-linux-gnu")
+    shutil.copy2("/bin/echo", tools / "usr/bin/gcc-14")
+    toolchain.wrap([tools / "usr/bin/gcc-14"], tools, scratch=tools, final=tools)
+    monkeypatch.setenv("SAMPLEBLK_CACHE", str(before))
+    assert [each.release for each in store.installed()] == [release]
+    assert toolchain._is_wrapped_for(tools)
+    after = before.rename(tmp_path / "after")
+    monkeypatch.setenv("SAMPLEBLK_CACHE", str(after))
+    assert store.installed() == []
+    assert store.damaged() == [after / "kernels" / release]
+    assert not toolchain._is_wrapped_for(after / "tools/next-0")
 
 
 @pytest.mark.full

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sampleblk_lab.errors import FormatError, InputError, UnsupportedError
 from sampleblk_lab.kernels import debian, image, toolchain
+from sampleblk_lab.kernels.store import headers_are_whole
 from sampleblk_lab.paths import (
     built_directory,
     cache_root,
@@ -227,11 +228,11 @@ def _load(folder: Path) -> Unpacked | None:
         release, version, lacking = str(about["release"]), str(about["version"]), tuple(map(str, about["lacking"]))
         if about["format"] != _FORMAT or (folder / "vmlinux").stat().st_size != about["image_bytes"]:
             return None
+        modules = folder / "lib/modules" / release
+        build = None if lacking else folder / "usr/src" / f"linux-headers-{release}"
+        if not (modules / "modules.dep").exists() or (build is not None and not headers_are_whole(build)):
+            return None
     except (OSError, ValueError, LookupError, TypeError):
-        return None
-    modules = folder / "lib/modules" / release
-    build = None if lacking else folder / "usr/src" / f"linux-headers-{release}"
-    if not (modules / "modules.dep").exists() or (build is not None and not (build / "Makefile").exists()):
         return None
     return Unpacked(release, folder / "vmlinux", modules, build, lacking, version)
 

@@ -148,6 +148,16 @@ def _order(release: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", release))
 
 
+def headers_are_whole(build: Path) -> bool:
+    """Whether all is there that a header tree names by absolute paths, which are another cache's if this one was moved.
+
+    Raises:
+        OSError: There is no such tree.
+    """
+    named = re.findall(r"^(?:include |KBUILD_OUTPUT=)(/.+)", (build / "Makefile").read_text(errors="replace"), re.M)
+    return all(os.path.exists(path) for path in named)  # noqa: PTH110
+
+
 def _load(folder: Path) -> Kernel | None:
     """The kernel in a folder of the cache; None when it is not whole."""
     try:
@@ -159,7 +169,7 @@ def _load(folder: Path) -> Kernel | None:
             return None
         if (folder / "vmlinux").stat().st_size != about["image_bytes"]:
             return None
-        if not all(path.exists() for path in (modules / "modules.dep", build / "Makefile", tools or build)):
+        if not (modules / "modules.dep").exists() or not (tools or build).exists() or not headers_are_whole(build):
             return None
         suite, version = str(about["suite"]), str(about["version"])
     except (OSError, ValueError, LookupError, TypeError):

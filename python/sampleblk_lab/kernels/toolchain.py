@@ -123,7 +123,7 @@ def fetch(suite: str, packages: Sequence[str]) -> Path:
     key = hashlib.sha256("\n".join(sorted(packages)).encode()).hexdigest()[:8]
     target = cache_root() / "tools" / f"{suite.split('-')[0]}-{key}"
     with locked(target):
-        if not (target / "usr/bin").is_dir():
+        if not _is_wrapped_for(target):
             with step(f"fetching {', '.join(packages)} of {suite}"), built_directory(target) as scratch:
                 found = _closure(packages, _suites(suite))
                 lacking = [name for name in packages if name not in found]
@@ -157,6 +157,12 @@ def relocate_headers(root: Path, release: str, final: Path) -> None:
     makefile.write_text(
         re.sub(r"^(include |KBUILD_OUTPUT=)/usr/src/", rf"\g<1>{final}/usr/src/", text, flags=re.MULTILINE)
     )
+
+
+def _is_wrapped_for(tools: Path) -> bool:
+    """Whether programs are there that were unpacked for there: scripts of a cache that was moved name where it was."""
+    moved = next((tools / "usr/bin").glob(f"*{_MOVED}"), None)
+    return (tools / "usr/bin").is_dir() and (moved is None or f'"{tools}/' in moved.with_suffix("").read_text())
 
 
 def _found(package: str) -> bool:
