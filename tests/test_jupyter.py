@@ -31,7 +31,7 @@ from sampleblk_lab.jupyter import frames, guest, host, magics
 from sampleblk_lab.jupyter.install import install, kernelspec
 from sampleblk_lab.jupyter.provisioner import VMProvisioner
 from sampleblk_lab.kernels import resolve
-from sampleblk_lab.paths import cache_root
+from sampleblk_lab.paths import IN_VM, cache_root
 from sampleblk_lab.profiling import profile
 from sampleblk_lab.vm import VM
 
@@ -238,6 +238,34 @@ def test_a_kernel_s_end_is_told(command: list[str], status: int, said: str, tmp_
         assert said in process.stderr.read()
     assert process.returncode == status
     assert [path.name for path in tmp_path.iterdir()] == ["connection"]
+
+
+_STARTS_A_KERNEL_AND_DIES = """
+import os, pathlib, subprocess, sys, time
+up, *command = sys.argv[1:]
+subprocess.Popen(command, env={**os.environ, "JPY_PARENT_PID": str(os.getpid())})
+while not pathlib.Path(up).exists():
+    time.sleep(0.1)
+os._exit(3)
+"""
+
+
+def test_a_kernel_ends_with_a_front_end_that_was_killed(tmp_path: Path) -> None:
+    """Nobody else would ever end its VM."""
+    connection, up = tmp_path / "connection", tmp_path / "up"
+    connection.write_text(json.dumps({"ip": "127.0.0.1", **dict.fromkeys(frames.CHANNELS, 0)}))
+    kernel = ["sh", "-c", 'touch "$0"; while kill -0 $PPID 2>/dev/null; do sleep 1; done', str(up)]
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", _STARTS_A_KERNEL_AND_DIES, str(up)),
+            *(sys.executable, "-m", "sampleblk_lab.jupyter.host", str(connection), "--", *kernel),
+        ],
+        env={**os.environ, IN_VM: "{}", "TMPDIR": str(tmp_path)},  # the guest's side is here, then
+        capture_output=True,  # to the end of all that have these pipes
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 3
 
 
 _SAYS_AND_ENDS = """

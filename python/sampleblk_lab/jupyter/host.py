@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +58,16 @@ def _accept(listener: socket.socket, channel: int, numbers: Any, connections: Co
             connections.add(next(numbers), made, channel)
 
 
+def _end_with(front_end: int, machine: subprocess.Popen[bytes]) -> None:
+    """Ends the VM of a front end that has gone, as when it was killed: ipykernel's poller does so to a kernel here."""
+    while os.getppid() == front_end:
+        time.sleep(1)
+    machine.kill()
+
+
 def main(argv: list[str] | None = None) -> int:
     """Runs the kernel to its end; returns its exit status."""
+    parent = os.getppid()
     arguments = sys.argv[1:] if argv is None else argv
     middle = arguments.index("--")
     connection_file, *vm_options = arguments[:middle]
@@ -71,6 +81,8 @@ def main(argv: list[str] | None = None) -> int:
     # Whoever interrupts a kernel signals its process group: the VM's process passes it on, we stay.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda number, _: machine.send_signal(number))
+    if os.environ.get("JPY_PARENT_PID") == str(parent):  # else it may outlive its front end
+        threading.Thread(target=_end_with, args=(parent, machine), daemon=True).start()
     wire = Wire(machine.stdout, machine.stdin)
     connections = Connections(wire)
     numbers = itertools.count()
