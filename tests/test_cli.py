@@ -464,6 +464,14 @@ def test_no_options_of_mkfs_and_mount_are_what_is_asked_for(capsys: pytest.Captu
     assert "--resume without --folder" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "argv", [["bpf", "BEGIN { exit(); }", "--", "sleep", "100"], ["bcc", "--quiet", "execsnoop", "--", "sleep", "100"]]
+)
+def test_a_deadline_is_that_of_a_command_beside_a_tool(argv: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main([argv[0], "--timeout", "1", *argv[1:]]) == 124
+    assert ("deadline" in capfd.readouterr().err) == ("--quiet" not in argv)
+
+
 @pytest.mark.parametrize("seconds", ["nan", "inf", "0"])
 def test_a_timeout_that_is_no_time_starts_no_vm(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["vm", "run", "--timeout", seconds, "--", "true"]) == 125

@@ -81,7 +81,8 @@ def _beside(
 
     how["cwd"] = str(Path.cwd())
     with vm_options.build(options) as machine:
-        found: tuple[Found, int] = call(machine, run, (what, command), how, grace_s=GRACE_S)
+        timeout = vm_options.timeout_of(options)
+        found: tuple[Found, int] = call(machine, run, (what, command), how, timeout=timeout, grace_s=GRACE_S)
         return found
 
 

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     run_dir = Path(options.run_dir).absolute() if options.run_dir else run_files.new_directory("demo")
     machine.run_dir = run_dir.resolve()
     try:
-        host.record(machine, run_dir, options.loops)
+        host.record(machine, run_dir, options.loops, vm_options.timeout_of(options))
     finally:
         machine.close()
     report = host.show(run_dir, options.loops, quiet=options.json)

@@ -154,20 +154,28 @@ def _command(argv: list[str]) -> int:
         raise
     options.words = words
     with ended_like_ctrl_c() as came:
-        status = status_of(lambda: int(options.run(options)))
+        quiet = "cold" in options and options.quiet  # the VM's own option: others have one of that name
+        status = status_of(lambda: int(options.run(options)), quiet=quiet)
     return 128 + came[0] if came and status == INTERRUPTED else status
 
 
-def status_of(work: Callable[[], int]) -> int:
-    """The exit status of `work`, which it returns or which its error stands for; the error is printed."""
+def status_of(work: Callable[[], int], *, quiet: bool = False) -> int:
+    """The exit status of `work`, which it returns or which its error stands for; the error is printed.
+
+    Args:
+        work: What may fail.
+        quiet: A VM's failure is told by its status alone.
+    """
     try:
         return work()
     except (InputError, FormatError) as error:
         print(f"sampleblk-lab: {error}", file=sys.stderr)
         return 2
     except SampleblkError as error:
-        print(f"sampleblk-lab: {error}", file=sys.stderr)
-        return int(getattr(error, "exit_status", 1))
+        status = getattr(error, "exit_status", None)
+        if status is None or not quiet:
+            print(f"sampleblk-lab: {error}", file=sys.stderr)
+        return 1 if status is None else int(status)
     except OSError as error:
         if is_unread(error):
             return UNREAD

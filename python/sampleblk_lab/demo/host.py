@@ -29,14 +29,14 @@ _TARGET = "sampleblk_queue_rq*"
 _ARTICLE = "In 2016, on Linux 4.6, strace gave the article 2 us for each write and 216 us for each fadvise64."
 
 
-def record(vm: VM, run_dir: Path, loops: int) -> None:
+def record(vm: VM, run_dir: Path, loops: int, timeout: float | None) -> None:
     """Runs the guest's part in `vm`, whose run directory is `run_dir`. Raises VMError."""
     with step(f"starting a VM with Linux {vm.kernel.release}"):
         vm.start()
     command = [sys.executable, "-m", "sampleblk_lab.demo.guest", str(run_dir), "--loops", str(loops)]
     if sys.stderr.isatty():
         command.append("--progress")
-    done = vm.run(command, stdout=1, stderr=2)
+    done = vm.run(command, stdout=1, stderr=2, timeout=timeout)
     if done.returncode != 0:
         raise VMError(f"the guest's part of the demo ended with status {done.returncode}", vm.console.tail())
     machine = json.loads(vm.describe())

@@ -27,11 +27,12 @@ def call(
     args: tuple[Any, ...],
     keywords: Mapping[str, Any],
     *,
+    timeout: float | None = None,
     grace_s: float | None = None,
 ) -> Any:
-    """Runs ``function(*args, **keywords)`` in `machine`; see :meth:`VM.call`; `grace_s`: :func:`call_pickled`."""
+    """Runs ``function(*args, **keywords)`` in `machine`; see :meth:`VM.call`; the others: :func:`call_pickled`."""
     name = getattr(function, "__qualname__", repr(function))
-    return call_pickled(machine, by_value.dumps((function, args, dict(keywords))), name, grace_s=grace_s)
+    return call_pickled(machine, by_value.dumps((function, args, dict(keywords))), name, timeout, grace_s)
 
 
 def call_pickled(
