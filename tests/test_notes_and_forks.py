@@ -13,6 +13,7 @@ import pytest
 
 from sampleblk_lab import leftovers
 from sampleblk_lab._native import core
+from sampleblk_lab.errors import UnsupportedError
 
 # Notes a mount and a change of a file, forks a child that waits, as a pool's worker does, and dies.
 _MAKER = textwrap.dedent("""
@@ -57,3 +58,27 @@ def test_notes_are_not_held_by_a_child_that_outlives_their_owner(
         assert knob.read_text() == "before"
         assert not list(folder.iterdir())
         assert core.recover_tracing(str(folder)) == []
+
+
+def test_notes_in_another_user_s_folder_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a user without a folder of the session's lie in /tmp, and say which files to write what to."""
+    user = 1_234_567
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: user)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    folder = Path(f"/tmp/user-{user}")
+    folder.mkdir()
+    try:
+        with pytest.raises(UnsupportedError, match=f"{folder} is somebody else's"):
+            leftovers.clean()
+        os.chown(folder, user, -1)
+        assert leftovers.directory() == folder / "sampleblk-lab"
+    finally:
+        folder.rmdir()
+    folder.symlink_to("/root")
+    try:
+        os.chown(folder, user, -1, follow_symlinks=False)
+        with pytest.raises(UnsupportedError):
+            leftovers.pending()
+    finally:
+        folder.unlink()

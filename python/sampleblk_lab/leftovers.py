@@ -14,12 +14,14 @@ import itertools
 import json
 import os
 import re
+import stat
 import subprocess
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sampleblk_lab._native import core
+from sampleblk_lab.errors import UnsupportedError
 from sampleblk_lab.paths import find_program
 
 if TYPE_CHECKING:
@@ -36,10 +38,24 @@ _noted: dict[tuple[str, str], dict[str, Any]] = {}
 
 
 def directory() -> Path:
-    """Where notes lie: per machine, gone at the next boot as what they tell of is."""
+    """Where notes lie: per machine, gone at the next boot as what they tell of is.
+
+    Raises:
+        UnsupportedError: The place is another user's.
+    """
     if os.geteuid() == 0:
         return Path("/run/sampleblk-lab")
-    return Path(os.environ.get("XDG_RUNTIME_DIR", f"/tmp/user-{os.getuid()}")) / "sampleblk-lab"
+    if own := os.environ.get("XDG_RUNTIME_DIR"):
+        return Path(own) / "sampleblk-lab"
+    folder = Path(f"/tmp/user-{os.getuid()}")
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    status = folder.lstat()
+    if status.st_uid != os.geteuid() or not stat.S_ISDIR(status.st_mode):  # its notes would have us write anywhere
+        raise UnsupportedError(
+            "notes of what is made here", f"{folder} is somebody else's", "set XDG_RUNTIME_DIR to a folder of your own"
+        )
+    return folder / "sampleblk-lab"
 
 
 def device_identity(index: int) -> int:
