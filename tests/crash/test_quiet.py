@@ -3,8 +3,7 @@
 
 SAMPLEBLK_QUIET_STATES in the environment is how many states of each are checked, SAMPLEBLK_QUIET_CPUS how many
 processors the VM has: emulated, two VMs of one check more beside each other than one of two.
-More than there are cannot be checked: a sample ends where a hundred thousand draws bring nothing new, of ext4 after
-some 15,000.
+More than there are cannot be checked: a sample ends where a hundred thousand draws bring nothing new.
 """
 
 from __future__ import annotations

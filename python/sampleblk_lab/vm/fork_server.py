@@ -65,8 +65,8 @@ _CUSTOMIZERS = frozenset({"sitecustomize", "usercustomize"})
 _SERVER = 3
 _DESCRIPTORS = 5
 
-# What a rehearsal goes through, once a clone runs. It comes to its end later than a short command, which would have to do
-# so at the same time: two CPUs that translate the same are slower than one.
+# What a rehearsal goes through, once a clone runs. It ends later than a short command, which would have to do so at the
+# same time: two CPUs that translate the same are slower than one.
 _REHEARSED = ("-c", "import time; time.sleep(0.4)")
 
 _signal_to_end_by = 0
