@@ -107,7 +107,7 @@ def test_disk_statistics_count_every_io(mode: str) -> None:
         assert after[8] == 0  # in flight
         dev.set_timing("constant", 50_000_000, ops="write")
         write(dev.path, b"s" * 8192)
-        assert stat()[7] > after[7]  # ms, by ticks, which may come late
+        assert stat()[7] - after[7] >= 40  # ms
 
 
 def test_a_job_does_not_say_of_a_scheduler_what_it_measured_without() -> None:
