@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import threading
 from pathlib import Path
@@ -112,7 +113,7 @@ class KernelProgram:
             kind = _GLOBALS.get(name)
             if kind is not None:
                 return drgn.Object(program, kind, address=only_place(self.names, name, "variable"))
-            for types in [self.types, *(types for _, types in self._of_modules())]:
+            for _, types in itertools.chain([("", self.types)], self._of_modules()):
                 variable = types.variable(name)
                 if variable is not None:
                     return drgn.Object(program, variable, address=only_place(self.names, name, "variable"))
