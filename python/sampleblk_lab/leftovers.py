@@ -143,8 +143,7 @@ def clean() -> list[str]:
     """
     folder = directory()
     done: list[str] = core.recover_tracing(str(folder))
-    # Not one that has its first name, and may not be locked yet.
-    for path in sorted(folder.glob(f"[!.]*{_SUFFIX}")):
+    for path in _files(folder):
         with contextlib.suppress(FileNotFoundError), path.open("r+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -158,12 +157,17 @@ def clean() -> list[str]:
 def pending() -> list[str]:
     """What :func:`clean` would look at: the notes of dead processes. Changes nothing."""
     found = []
-    for path in sorted(directory().glob(f"[!.]*{_SUFFIX}")):
+    for path in _files(directory()):
         # One that is locked has an owner who lives; another user's is not ours to read.
         with contextlib.suppress(OSError), path.open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             found += [f"{kind} {key}" for kind, key in _read(file)]
     return found
+
+
+def _files(folder: Path) -> list[Path]:
+    """Those with notes; not one that has its first name, and may not be locked yet."""
+    return sorted(folder.glob(f"[!.]*{_SUFFIX}"))
 
 
 def _read(file: TextIO) -> dict[tuple[str, str], dict[str, Any]]:

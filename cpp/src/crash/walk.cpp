@@ -69,22 +69,22 @@ Walk::Turn Walk::turn_of(const State& state) {
         likeness = mix(likeness ^ (kind + mix_step));
     }
     const std::uint64_t place = state.submitted == 0 ? 0 : before_[state.submitted - 1];
-    std::uint64_t& all_rough = alike_[likeness];
-    std::uint64_t& all_fine = alike_[mix(likeness ^ (place + 1))];
-    const std::uint64_t rough = all_rough;
-    const std::uint64_t fine = round_ == 0 ? 0 : all_fine;
-    const bool is_later = (round_ == 0 ? rough : fine) >= wanted(round_);
+    std::uint64_t& rough = alike_[likeness];
+    std::uint64_t none = 0;
+    std::uint64_t& fine = round_ == 0 ? none : alike_[mix(likeness ^ (place + 1))];
+    Turn turn = Turn::now;
+    if ((round_ == 0 ? rough : fine) >= wanted(round_)) {
+        turn = Turn::later;
+    } else if (round_ > 0 && at < end_ && (round_ == 1 ? rough : fine) < wanted(round_ - 1)) {
+        // Rounds take in more and more: what one has looked at, the next one would, too.
+        turn = Turn::earlier;
+    }
     // A draw that is left does not come again: it counts for nothing, or what is drawn often would never be looked at.
-    if (!is_later || model_.kind != Model::Kind::sample) {
-        ++all_rough;
-        all_fine += round_ == 0 ? 0 : 1;
+    if (turn != Turn::later || model_.kind != Model::Kind::sample) {
+        ++rough;
+        ++fine;
     }
-    if (is_later) {
-        return Turn::later;
-    }
-    // Rounds take in more and more: what one has looked at, the next one would, too.
-    const bool earlier = round_ > 0 && at < end_ && (round_ == 1 ? rough : fine) < wanted(round_ - 1);
-    return earlier ? Turn::earlier : Turn::now;
+    return turn;
 }
 
 void Walk::next_round() {

@@ -427,20 +427,22 @@ std::vector<std::size_t> DeviceJournal::with_lower_ones_first(const std::vector<
         return over.type == SAMPLEBLK_JOURNAL_POWER_CUT ||
                (over.sector < under.sector + under.sectors && under.sector < over.sector + over.sectors);
     };
-    std::set<std::size_t> waiting;
-    std::ranges::copy_if(log, std::inserter(waiting, waiting.end()), [&](std::size_t offset) {
+    const auto changes = [&](std::size_t offset) {
         return at(offset).type != SAMPLEBLK_JOURNAL_MARK && at(offset).type != SAMPLEBLK_OP_FLUSH;
-    });
+    };
+    std::set<std::size_t> waiting;
+    std::ranges::copy_if(log, std::inserter(waiting, waiting.end()), changes);
     std::vector<std::size_t> found;
     found.reserve(log.size());
     std::size_t taken = 0;
     for (const std::size_t offset : log) {
+        if (!changes(offset)) {
+            found.push_back(offset);
+            continue;
+        }
         const auto place = waiting.find(offset);
         if (place == waiting.end()) {
-            if (at(offset).type == SAMPLEBLK_JOURNAL_MARK || at(offset).type == SAMPLEBLK_OP_FLUSH) {
-                found.push_back(offset);
-            }
-            continue;
+            continue;  // it came before one that lies over it
         }
         std::vector<std::size_t> together{offset};
         for (auto before = waiting.erase(place); before != waiting.begin();) {

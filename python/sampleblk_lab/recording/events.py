@@ -49,9 +49,11 @@ class Events(ControlFiles):
         """What set_event takes for it: of globs the kernel knows a "*" that stands for a whole word."""
         if all(word == "*" or not has_magic(word) for word in event.split(":")):
             return [event if ":" in event else f"{event}:*" if self.has(f"events/{event}") else f"*:{event}"]
-        known = Path(f"{self._top}/available_events").read_text().split()
         globs = [event] if ":" in event else [f"{event}:*", f"*:{event}"]
-        return [name for name in known if any(fnmatchcase(name, glob) for glob in globs)] or [event]
+        return [name for name in self._known() if any(fnmatchcase(name, glob) for glob in globs)] or [event]
+
+    def _known(self) -> list[str]:
+        return Path(f"{self._top}/available_events").read_text().split()
 
     def enabled(self) -> list[str]:
         """The enabled events, as ``"system:name"``."""

@@ -179,7 +179,7 @@ class Session(Events):
         if what == "tracers":
             return self.read("available_tracers").split()
         if what == "events":
-            return Path(f"{self._top}/available_events").read_text().split()
+            return self._known()
         if what == "functions":
             return [
                 line.split()[0] for line in Path(f"{self._top}/available_filter_functions").read_text().splitlines()
