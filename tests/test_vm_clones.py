@@ -134,7 +134,7 @@ def test_clones_one_after_another_differ_and_leave_nothing(watched: Watched, cou
 TESTS = """
     import pytest
     pytestmark = pytest.mark.in_vm(fresh="test")
-    @pytest.mark.parametrize("number", range(2))
+    @pytest.mark.parametrize("number", range(6))
     def test_it(number): pass
 """
 

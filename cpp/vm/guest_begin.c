@@ -27,7 +27,8 @@
 #define NEWROOT OURS "/root"
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-static char run_dir[PATH_MAX];
+static char run_dir[PATH_MAX], module_dir[PATH_MAX];
+static int first_root; /* what / was before the host's files were there */
 
 void make_directories(const char *path)
 {
@@ -139,7 +140,8 @@ static bool enter_root(const char *modules)
 	struct utsname kernel;
 	char path[PATH_MAX];
 
-	if (!do_mounts(steps, COUNT(steps)))
+	first_root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (first_root < 0 || !do_mounts(steps, COUNT(steps)))
 		return false;
 	if (run_dir[0]) {
 		/* mmap: writable shared mappings work, and the host sees every write by the time that we sync. */
@@ -151,11 +153,11 @@ static bool enter_root(const char *modules)
 	}
 	if (modules) {
 		char source[PATH_MAX];
-		const struct mount_step bind = {source, path, NULL, MS_BIND, NULL, false};
+		const struct mount_step bind = {source, module_dir, NULL, MS_BIND, NULL, false};
 
 		uname(&kernel);
 		snprintf(source, sizeof(source), NEWROOT "%.4000s", modules);
-		snprintf(path, sizeof(path), NEWROOT "/lib/modules/%s", kernel.release);
+		snprintf(module_dir, sizeof(module_dir), NEWROOT "/lib/modules/%s", kernel.release);
 		if (!do_mounts(&bind, 1))
 			return false;
 	}
@@ -166,6 +168,42 @@ static bool enter_root(const char *modules)
 	if (chdir(NEWROOT) != 0 || mount(".", "/", NULL, MS_MOVE, NULL) != 0 || chroot(".") != 0 || chdir("/") != 0) {
 		send_failed("switch root");
 		return false;
+	}
+	return true;
+}
+
+/*
+ * All that enter_root() did, backwards, for the machine to be saved and another one to enter_root() anew. What is still
+ * in use of the host's files, by whomever, is busy: that cannot be saved.
+ */
+bool leave_root(void)
+{
+	static const char *const moved[] = {"/proc", "/sys", "/dev", "/run"};
+	char from[PATH_MAX], to[PATH_MAX];
+
+	sync_run_dir();
+	/* What lies over a root has no name in it but "/..". */
+	if (fchdir(first_root) != 0 || chroot(".") != 0 || mount("/..", NEWROOT, NULL, MS_MOVE, NULL) != 0) {
+		send_failed("leave the root");
+		return false;
+	}
+	close(first_root);
+	for (size_t i = 0; i < COUNT(moved); i++) {
+		snprintf(from, sizeof(from), NEWROOT "%s", moved[i]);
+		snprintf(to, sizeof(to), SYSTEM "%s", moved[i]);
+		if (mount(from, to, NULL, MS_MOVE, NULL) != 0) {
+			send_failed("move %s", from);
+			return false;
+		}
+	}
+	snprintf(from, sizeof(from), NEWROOT "%.4000s", run_dir);
+	const char *const mounted[] = {module_dir[0] ? module_dir : NULL, run_dir[0] ? from : NULL, NEWROOT, OURS "/host"};
+
+	for (size_t i = 0; i < COUNT(mounted); i++) {
+		if (mounted[i] && umount2(mounted[i], 0) != 0) {
+			send_failed("unmount %s", mounted[i]);
+			return false;
+		}
 	}
 	return true;
 }

@@ -27,6 +27,8 @@ static pid_t child;
 static int terminal = -1; /* master side of the command's terminal, when it has one */
 static int child_status;
 static bool child_exited;
+static bool child_parks; /* it will stop itself, for the machine to be saved */
+static enum { RUNS, STOPPED, PARKED } parking;
 
 void open_streams(void)
 {
@@ -39,7 +41,7 @@ void open_streams(void)
 struct command {
 	char **argv, **envp, *cwd;
 	uint32_t mask; /* umask(2) */
-	bool tty;
+	bool tty, parks;
 	struct winsize window;
 	const char *frame; /* all of it, as it came */
 	uint32_t length;
@@ -158,6 +160,9 @@ static void run_command(struct command *command)
 	make_pipe(&report_read, &report_write);
 
 	child_exited = false;
+	child_parks = command->parks;
+	child_status = 0;
+	parking = RUNS;
 	child = start_child(command, stdin_read, stdout_write, stderr_write, report_write);
 	close(report_write);
 	close(stdin_read);
@@ -210,6 +215,9 @@ void exec_frame(const char *payload, uint32_t length)
 			continue;
 		case FIELD_UMASK:
 			memcpy(&command.mask, text, sizeof(command.mask));
+			break;
+		case FIELD_PARKS:
+			command.parks = true;
 			break;
 		case FIELD_TTY:
 			command.tty = true;
@@ -278,11 +286,28 @@ void unread_frame(const char *payload, uint32_t length)
 		unread(first_number(payload, length) == 1 ? &out : &err);
 }
 
+void resume_frame(void)
+{
+	uint32_t pid = (uint32_t)child;
+
+	if (parking != PARKED) {
+		errno = EINVAL;
+		send_failed("resume: no command has parked");
+		return;
+	}
+	parking = RUNS;
+	child_parks = false;
+	in.read = out.written = err.written = 0;
+	in.limit = UINT64_MAX;
+	send_frame(FRAME_STARTED, &pid, sizeof(pid));
+	kill(child, SIGCONT);
+}
+
 nfds_t poll_command(struct pollfd *polls)
 {
 	nfds_t count = 0;
 
-	if (child <= 0)
+	if (child <= 0 || parking == PARKED)
 		return 0;
 	count += poll_stream(&in, &polls[count]);
 	count += poll_stream(&out, &polls[count]);
@@ -305,8 +330,8 @@ static void end_stdin(void)
 	stdin_ended = true;
 }
 
-/* The command is gone and all that it wrote has been read: whoever still holds its pipes is not waited for. */
-static void finish_command(void)
+/* What is told of a command that has ended, or parked, and of which all has been read that it wrote. */
+static void send_end(uint32_t type)
 {
 	struct exited exited = {
 		.signaled = WIFSIGNALED(child_status),
@@ -315,21 +340,35 @@ static void finish_command(void)
 		.stderr_bytes = err.written,
 	};
 
+	send_frame(type, &exited, sizeof(exited));
+}
+
+/* Whoever still holds the pipes of a command that is gone is not waited for. */
+static void finish_command(void)
+{
 	sync_run_dir();
 	close_streams();
 	child = 0;
 	child_exited = false;
-	send_frame(FRAME_EXITED, &exited, sizeof(exited));
+	send_end(FRAME_EXITED);
 }
 
 void serve_command(void)
 {
-	if (child <= 0)
+	if (child <= 0 || parking == PARKED)
 		return;
 	pump(&in);
 	end_stdin();
 	pump(&out);
 	pump(&err);
+	if (parking == STOPPED && drained(&out) && drained(&err)) {
+		/* Without the host's files it could only go on to be told so: where they are in use, this is the end. */
+		rehearse(false);
+		if (leave_root())
+			send_end(FRAME_PARKED);
+		parking = PARKED;
+		return;
+	}
 	if (child_exited && drained(&out) && drained(&err))
 		finish_command();
 }
@@ -340,4 +379,10 @@ void process_ended(pid_t pid, int status)
 		return;
 	child_status = status;
 	child_exited = true;
+}
+
+void process_stopped(pid_t pid)
+{
+	if (pid == child && child_parks && parking == RUNS)
+		parking = STOPPED;
 }

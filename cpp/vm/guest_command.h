@@ -19,13 +19,17 @@ void stdin_end_frame(const char *payload, uint32_t length);
 void winsize_frame(const char *payload, uint32_t length);
 void unread_frame(const char *payload, uint32_t length);
 
+/* The RESUME frame: the command that has parked goes on, with streams from which nothing was read yet. */
+void resume_frame(void);
+
 /* What to poll for it: at most COMMAND_POLLS; how many. */
 nfds_t poll_command(struct pollfd *polls);
 
 /* Moves what its streams have, and says EXITED when it and they are at their end. */
 void serve_command(void);
 
-/* A process was reaped, which may be the command's. */
+/* A process was reaped, or has stopped, which may be the command's. */
 void process_ended(pid_t pid, int status);
+void process_stopped(pid_t pid);
 
 #endif

@@ -7,7 +7,8 @@
  * saves the machine's state, so nothing before it may depend on the time or the run, nor on more of the host's files
  * than the initramfs brought. After BEGIN it sets the clock, stirs entropy, mounts the host's root read-only under a
  * tmpfs overlay and moves into it (guest_begin.c); then it runs commands (guest_command.c) and carries their standard
- * streams (guest_stream.c).
+ * streams (guest_stream.c). A command may park: all of BEGIN is undone, the machine is saved with the command in it, and
+ * its clones BEGIN and RESUME it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -145,6 +146,9 @@ static void handle_frame(void)
 	case FRAME_EXEC:
 		exec_frame(payload, frame.length);
 		break;
+	case FRAME_RESUME:
+		resume_frame();
+		break;
 	case FRAME_SIGNAL:
 		signal_frame(payload, frame.length);
 		break;
@@ -180,7 +184,11 @@ static void reap(int signals)
 	pid_t pid;
 
 	(void)!read(signals, &info, sizeof(info));
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
+		if (WIFSTOPPED(status)) {
+			process_stopped(pid);
+			continue;
+		}
 		rehearsal_ended(pid);
 		process_ended(pid, status);
 	}

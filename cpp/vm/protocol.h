@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define PROTOCOL_VERSION 7
+#define PROTOCOL_VERSION 8
 
 /* virtio-serial port names: control frames, and the raw bytes of the command's three standard streams. */
 #define PORT_CONTROL "sampleblk.control"
@@ -29,7 +29,8 @@ struct frame {
 enum {
 	FRAME_PREPARE = 'P',   /* start a Python to fork commands from; answered by PREPARED or FAILED */
 	FRAME_BEGIN = 'B',     /* set the clock, stir entropy, mount everything; answered by BEGUN or FAILED */
-	FRAME_EXEC = 'E',      /* run one command; answered by STARTED and EXITED, or by FAILED */
+	FRAME_EXEC = 'E',      /* run one command; answered by STARTED and EXITED (or PARKED), or by FAILED */
+	FRAME_RESUME = 'C',    /* in a clone of a machine that was saved when PARKED, after BEGIN: the command goes on */
 	FRAME_SIGNAL = 'S',    /* u32: signal number for the command */
 	FRAME_STDIN_END = 'I', /* u64: bytes that its stdin has in all; close it after them */
 	FRAME_WINSIZE = 'W',   /* u16 rows, u16 columns */
@@ -45,6 +46,7 @@ enum {
 	FRAME_BEGUN = 'b',   /* struct begun */
 	FRAME_STARTED = 's', /* u32: the command's pid in the guest */
 	FRAME_EXITED = 'x',  /* struct exited */
+	FRAME_PARKED = 'k',  /* struct exited; the command has stopped, all of BEGIN's is unmounted: it can be saved */
 	FRAME_FAILED = 'f',  /* i32 errno, then the text of the operation that failed */
 	FRAME_PRINTED = 't',
 	FRAME_SYNCED = 'y',
@@ -75,6 +77,7 @@ enum {
 	FIELD_ENV = 'v',      /* one NAME=VALUE */
 	FIELD_CWD = 'd',      /* working directory */
 	FIELD_UMASK = 'm',    /* u32, umask(2) */
+	FIELD_PARKS = 'p',    /* u8: the command stops itself (SIGSTOP), outside the root, to be PARKED */
 	FIELD_TTY = 'w',      /* u16 rows, u16 columns; the command gets a terminal */
 };
 

@@ -5,6 +5,8 @@
 Both run Debian's 6.1 under TCG; where KVM works, ours by that is shown beside them. Ours runs a whole Python
 interpreter, theirs /bin/true. The runs take turns, and each figure is the median of its runs. Kernel, initramfs and
 driver are in the cache before the first one.
+
+Then a session of pytest in which each test has a fresh VM, from its start to its end, against as many VMs of theirs.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -24,6 +27,15 @@ from sampleblk_lab.vm import VM
 # What virtme-ng needs and pip does not bring -> the Debian package that has it: the shell of its initramfs, and the
 # daemon without which it reports no exit status.
 PEER_NEEDS = {"busybox": "busybox-static", "/usr/lib/systemd/systemd-udevd": "udev"}
+
+# What the session of pytest has to do.
+COUNT = 20
+TESTS = f"""
+import pytest
+@pytest.mark.in_vm(fresh="test")
+@pytest.mark.parametrize("number", range({COUNT}))
+def test_it(number): pass
+"""
 
 RUNS = int(os.environ.get("BENCH_RUNS", "3"))
 BIN = Path(sys.executable).parent
@@ -70,16 +82,23 @@ def main() -> None:
         print("kvm: no guest has booted with it here (sampleblk-lab doctor says why)", flush=True)
     # With the Python of this environment as it is now, which a new VM would have made beside the first runs.
     seconds([str(BIN / "sampleblk-lab"), "vm", "prepare", *ours[1:]])
-    taken: dict[str, list[float]] = {name: [] for name in commands}
+    taken: dict[str, list[float]] = {name: [] for name in (*commands, "fresh")}
     for turn in range(RUNS):
         for name, run in commands.items():
             taken[name].append(run())
             print(f"run {turn + 1}/{RUNS} {name:5} {taken[name][-1]:7.2f} s", flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "test_it.py").write_text(TESTS)
+            (Path(folder) / "pytest.ini").write_text("[pytest]")
+            session = ["-q", "-p", "no:cacheprovider", "--sblk-kernel", kernel.release, folder]
+            taken["fresh"].append(seconds([str(BIN / "pytest"), *session], SAMPLEBLK_ACCEL="tcg") / COUNT)
+        print(f"run {turn + 1}/{RUNS} {'fresh':5} {taken['fresh'][-1]:7.2f} s a test of {COUNT}", flush=True)
     medians = {name: statistics.median(values) for name, values in taken.items()}
     for name, median in medians.items():
         print(f"median {name:5} {median:7.2f} s")
     print(f"ratio cold_vs_vng {medians['vng'] / medians['cold']:.1f}")
     print(f"ratio warm_vs_vng {medians['vng'] / medians['warm']:.1f}")
+    print(f"ratio fresh_test_vs_vng {medians['vng'] / medians['fresh']:.1f}")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,11 @@ def _controller(config: pytest.Config) -> Any:
     return getattr(config.pluginmanager.get_plugin("_cov"), "cov_controller", None)
 
 
+def is_measured(config: pytest.Config) -> bool:
+    """Whether this session measures."""
+    return _controller(config) is not None
+
+
 def arguments(config: pytest.Config, scratch: Path) -> dict[str, Any] | None:
     """What a guest gives coverage.Coverage; None when this session does not measure."""
     controller = _controller(config)

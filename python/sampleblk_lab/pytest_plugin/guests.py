@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,6 +29,7 @@ from sampleblk_lab.errors import InputError
 from sampleblk_lab.pytest_plugin import (
     artefacts,
     coverage,
+    images,
     internals,
     kernel_log,
     options,
@@ -44,7 +46,7 @@ from sampleblk_lab.vm.console import Console
 from sampleblk_lab.vm.python import GIVE_UP
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
 # Destinations of options that are the session's own affair: what is selected, distributed, reported; when it stops.
 _SESSION_S = frozenset(
@@ -81,6 +83,9 @@ _STACKS_S = 20.0
 
 # /proc/sys/fs/pipe-max-size, if nobody has changed it.
 _PIPE_BYTES = 1 << 20
+
+# What a guest without a deadline may take to be saved.
+_PARKED_S = 60.0
 
 # What a relay may take to end a guest on another host.
 _TELL_S = 5.0
@@ -121,6 +126,21 @@ class DeadlineError(GuestLostError):
 
 class NotCollectedError(GuestLostError):
     """A guest does not have a test that the session has."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """A guest that has collected its tests, saved for clones of it.
+
+    Attributes:
+        files: Where its machine is.
+        collected: What it calls each test, by the test's key.
+        collect_errors: Why a file could not be collected, by node id.
+    """
+
+    files: tuple[str, str]
+    collected: dict[tuple[str, str], int]
+    collect_errors: dict[str, str]
 
 
 class _Stream:
@@ -174,11 +194,21 @@ class Guest:
         config: The session's configuration.
         kernel: As for ``--kernel``; None: the default.
         items: The tests that it is for, of which it can be asked any, in any order.
+        image: What it is a clone of, with its tests collected; None: it collects them.
+        for_image: Is for :meth:`make_image`, and runs none.
     """
 
     _made = 0
 
-    def __init__(self, config: pytest.Config, kernel: str | None, items: Sequence[pytest.Item]) -> None:
+    def __init__(
+        self,
+        config: pytest.Config,
+        kernel: str | None,
+        items: Sequence[pytest.Item],
+        *,
+        image: Image | None = None,
+        for_image: bool = False,
+    ) -> None:
         self._config = config
         self.kernel = kernel
         Guest._made += 1
@@ -191,8 +221,9 @@ class Guest:
         self._begun = False
         self._terminal: HostTerminal | None = None
         self._on_worker = hasattr(config, "workerinput")
-        self._collected: dict[tuple[str, str], int] = {}
-        self._collect_errors: dict[str, str] = {}
+        self._image = image
+        self._collected: dict[tuple[str, str], int] = image.collected if image is not None else {}
+        self._collect_errors: dict[str, str] = image.collect_errors if image is not None else {}
         self._internal = ""
         self.last: pytest.Item | None = None
         self._is_kept = False
@@ -209,7 +240,8 @@ class Guest:
             except InputError as error:
                 raise StartError(str(error)) from None
         said, say = os.pipe()
-        command = [sys.executable, *launch, str(os.getpid()), str(say), *vm]
+        kind = ["--image", *image.files] if image is not None else ["--make-image"] if for_image else []
+        command = [sys.executable, *launch, str(os.getpid()), str(say), *kind, *vm]
         command += ["--run-dir", str(scratch), "--console", str(self.console.path)]
         self._process = subprocess.Popen(
             [*command, "-c", WORKER],
@@ -230,8 +262,10 @@ class Guest:
         self._link = Link(self._process.stdout.fileno(), self._process.stdin.fileno())
         self._is_ready = False
         try:
-            self._untold = packed("path", list(sys.path))
-            self._untold += packed("setup", _setup(self._config, self.kernel, items, self._coverage))
+            self._untold = b""
+            if image is None:
+                self._untold = packed("path", list(sys.path))
+                self._untold += packed("setup", _setup(self._config, self.kernel, items, self._coverage))
             if not self._is_far and len(self._untold) <= _room(self._process.stdin.fileno()):
                 self._tell()  # so that nobody need be there when it is up
         except BaseException:
@@ -254,6 +288,10 @@ class Guest:
     def _wait_until_ready(self) -> None:
         deadline = options.of(self._config).deadline_s
         try:
+            if self._image is not None:
+                self._expect("awake", deadline)
+                self._begun = True
+                return
             # Fetching a kernel and building its driver take what they take; booting has a deadline of its own.
             self._expect("up", None)
             self._tell()
@@ -263,6 +301,26 @@ class Guest:
         except GuestLostError as error:
             raise StartError(error.what, error.detail.strip(), killed=error.killed) from None
         self._collected = {tuple(test): number for number, test in enumerate(found)}
+
+    def make_image(self) -> Image:
+        """The guest with its tests collected, for clones of it; it runs none, and is there until :meth:`kill`.
+
+        Raises GuestLostError where that cannot be, as with a file of the guest that is open or mapped.
+        """
+        self._send("park")
+        end = time.monotonic() + (options.of(self._config).deadline_s or _PARKED_S)
+        while True:
+            watched = [fd for fd in (self._link.read_fd, self._output.fd, self._about_vm.fd) if fd is not None]
+            ready, _, _ = select.select(watched, [], [], max(0.0, end - time.monotonic()))
+            self._read_streams(ready)
+            if self._link.read_fd in ready:  # its end: a worker that parks says nothing
+                break
+            if not ready:
+                raise DeadlineError("the virtual machine was not saved")
+        files = self._about_vm.said().split()
+        if self._process.poll() is not None or len(files) != len(("ram", "state")):
+            raise self._lost()
+        return Image((files[0], files[1]), self._collected, self._collect_errors)
 
     def _tell(self) -> None:
         told, self._untold = self._untold, b""
@@ -614,6 +672,7 @@ class Guests:
         self._unit: Hashable = None
         self._broken: dict[str | None, str] = {}
         self._done: set[str] = set()
+        self._images = images.Images(config, self._for_image)
         self._waiting = waiting.Waiting(config, self._own_unit_of, self._started)
 
     def run(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
@@ -706,6 +765,7 @@ class Guests:
                 raise
         self._waiting.fill(item, nextitem)
         if waiting.is_disturbed(item):
+            self._images.settle()
             self._waiting.settle()
         return self._guest
 
@@ -715,7 +775,7 @@ class Guests:
         try:
             self._guest.wait_until_ready()
         except StartError as error:
-            if not (again or error.killed):
+            if not (self._images.forget(selection.kernel_of(item)) or again or error.killed):
                 raise
             self._guest = self._started(item)  # it was lost on its way, when no test was under way in it
             self._guest.wait_until_ready()
@@ -730,7 +790,22 @@ class Guests:
             and self._unit_of(one) == unit
             and (one is item or one.nodeid not in self._done)  # --keep-duplicates has one twice
         ]
-        return Guest(self._config, selection.kernel_of(item), mine)
+        kernel = selection.kernel_of(item)
+        image = self._images.of(item) if _fresh_of(item) == "test" else None
+        return Guest(self._config, kernel, mine, image=image)
+
+    def _for_image(self, item: pytest.Item) -> tuple[int, Callable[[], Guest]]:
+        """How many tests could do with an image of a test's kernel, and how the guest for it is started."""
+        kernel = selection.kernel_of(item)
+        coming = [
+            one
+            for one in item.session.items
+            if selection.needs_guest(one)
+            and selection.kernel_of(one) == kernel
+            and one.nodeid not in self._done
+            and _fresh_of(one) == "test"
+        ]
+        return len(coming), lambda: Guest(self._config, kernel, coming, for_image=True)
 
     def _keep_console(self, item: pytest.Item, guest: Guest) -> None:
         folder = artefacts.directory_of(item)
@@ -766,11 +841,13 @@ class Guests:
     def end(self) -> None:
         """Ends it, and those that wait. Idempotent."""
         self._waiting.kill()
+        self._images.kill()
         self.close()
 
     def kill(self) -> None:
         """Ends all of them at once. Idempotent."""
         self._waiting.kill()
+        self._images.kill()
         guest, self._guest = self._guest, None
         if guest is not None:
             guest.kill()

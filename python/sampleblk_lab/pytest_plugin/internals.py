@@ -197,6 +197,20 @@ def own_input(config: pytest.Config) -> Iterator[None]:
         capture.suspend_global_capture(in_=False)
 
 
+@contextlib.contextmanager
+def no_capture(config: pytest.Config) -> Iterator[None]:
+    """Has no file open of those that pytest captures output in, for the block."""
+    capture: Any = config.pluginmanager.get_plugin("capturemanager")
+    captures = capture is not None and capture._global_capturing is not None
+    if captures:
+        capture.stop_global_capturing()
+    try:
+        yield
+    finally:
+        if captures:
+            capture.start_global_capturing()
+
+
 def early_options(config: pytest.Config) -> argparse.Namespace:
     """The options that pytest read before it loaded plugins."""
     return config.known_args_namespace

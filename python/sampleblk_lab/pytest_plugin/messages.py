@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Messages between a session and its guest: tuples, pickled, over two descriptors.
 
-From the session: ``("path", …)``, ``("setup", …)``, ``("run", test, next)``, ``("input", bytes)``, ``("closed",)``,
-``("finish",)``. From the guest: ``("up",)``, ``("ready",)``, ``("collected", …)``, ``("report", …)``,
-``("warning", …)``, ``("text", …)``, ``("debugger", open)``, ``("output", bytes)``, ``("done", …)``,
+From the session: ``("path", …)``, ``("setup", …)``, ``("park",)``, ``("run", test, next)``, ``("input", bytes)``,
+``("closed",)``, ``("finish",)``. From the guest: ``("up",)``, ``("ready",)``, ``("collected", …)``, ``("awake",)``,
+``("report", …)``, ``("warning", …)``, ``("text", …)``, ``("debugger", open)``, ``("output", bytes)``, ``("done", …)``,
 ``("interrupted", …)``, ``("internal", …)``, ``("end", status)``.
 """
 

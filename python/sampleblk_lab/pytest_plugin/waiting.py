@@ -116,9 +116,14 @@ class Waiting:
     def _has_room(self) -> bool:
         """Whether one more leaves memory for the one that runs a test. Raises InputError."""
         if self._memory_mib is None:
-            memory = options.of(self._config).memory
-            _, self._memory_mib = vm_options.size_of(vm_options.parsed(["--memory", memory] if memory else ()))
+            self._memory_mib = memory_mib(self._config)
         return available_mib() >= 2 * (self._memory_mib + QEMU_MIB)
+
+
+def memory_mib(config: pytest.Config) -> int:
+    """What a guest has, in MiB. Raises InputError."""
+    memory = options.of(config).memory
+    return vm_options.size_of(vm_options.parsed(["--memory", memory] if memory else ()))[1]
 
 
 def is_disturbed(item: pytest.Item) -> bool:

@@ -8,6 +8,7 @@ import importlib
 import io
 import os
 import pickle
+import random
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +19,11 @@ import pytest
 from sampleblk_lab.pytest_plugin import artefacts, internals, kernel_log, places, residue, selection
 from sampleblk_lab.pytest_plugin.debugger import GuestTerminal, Shape
 from sampleblk_lab.pytest_plugin.messages import Link, can_be_sent
+from sampleblk_lab.vm.park import park
 
 if TYPE_CHECKING:
     import warnings
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
 
 _TMP_PATH = pytest.StashKey[Path]()
@@ -129,6 +131,7 @@ class Worker:
         self._kept: frozenset[str] = frozenset()
         self._kept_by: dict[pytest.FixtureDef[Any], frozenset[str]] = {}
         self._loading = contextlib.ExitStack()
+        self._numbers = _numbers()
 
     # --- configuration ------------------------------------------------------------------------------------------
 
@@ -208,6 +211,9 @@ class Worker:
         item = nextitem = None
         while True:
             message = self._link.receive()
+            if message[0] == "park":
+                self._park(session.config)
+                continue
             if message[0] != "run":
                 if item is not None and nextitem is not None:
                     self._end_with(item)
@@ -222,6 +228,15 @@ class Worker:
             shouldfail = not 0 < failures <= session.testsfailed and session.shouldfail
             left, spent = self._left_by(item)
             self._link.send("done", shouldfail, session.shouldstop, left, spent)
+
+    def _park(self, config: pytest.Config) -> None:
+        """Has this session saved; what comes after is each clone's own."""
+        with internals.no_capture(config):
+            park()
+        for name, (seed, state) in _numbers().items():
+            if name in self._numbers and self._numbers[name][1] == state:
+                seed()  # who has seeded them while tests were collected wants what comes of that
+        self._link.send("awake")
 
     @staticmethod
     def _end_with(item: pytest.Item) -> None:
@@ -342,6 +357,15 @@ class Worker:
     def pytest_runtest_logfinish(self) -> None:
         """Gives it back after a debugger that told nobody that it was left."""
         self._terminal.close()
+
+
+def _numbers() -> dict[str, tuple[Callable[[], object], object]]:
+    """How to seed the random numbers that a program has without a generator of its own, and their state."""
+    found: dict[str, tuple[Callable[[], object], object]] = {"random": (random.seed, random.getstate())}
+    if numbers := sys.modules.get("numpy.random"):
+        kind, keys, *rest = numbers.get_state()
+        found["numpy"] = (numbers.seed, (kind, keys.tobytes(), *rest))
+    return found
 
 
 def _plain(value: Any) -> Any:

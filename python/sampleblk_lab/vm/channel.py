@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Mapping
 
-PROTOCOL_VERSION = 7
+PROTOCOL_VERSION = 8
 
 CONTROL, STDIN, STDOUT, STDERR = (f"sampleblk.{name}" for name in ("control", "stdin", "stdout", "stderr"))
 PORTS = (CONTROL, STDIN, STDOUT, STDERR)
@@ -36,6 +36,10 @@ class Exited:
     status: int
     stdout_bytes: int
     stderr_bytes: int
+
+
+class Parked(Exited):
+    """The command has stopped, and the guest has nothing of the host's mounted: it can be saved."""
 
 
 @dataclass(frozen=True)
@@ -125,15 +129,28 @@ def begin(
 
 
 def execute(
-    argv: list[bytes], env: dict[bytes, bytes], cwd: bytes, umask: int, window: tuple[int, int] | None
+    argv: list[bytes],
+    env: dict[bytes, bytes],
+    cwd: bytes,
+    umask: int,
+    window: tuple[int, int] | None,
+    *,
+    parks: bool = False,
 ) -> bytes:
-    """Run one command; `window` (rows, columns) gives it a terminal."""
+    """Run one command; `window` (rows, columns) gives it a terminal; `parks`: it stops itself, to be saved."""
     fields = b"".join(_field("a", arg) for arg in argv)
     fields += b"".join(_field("v", name + b"=" + value) for name, value in env.items())
     fields += _field("d", cwd) + _field("m", struct.pack("<I", umask))
     if window is not None:
         fields += _field("w", struct.pack("<HH", *window))
+    if parks:
+        fields += _field("p", b"\1")
     return _frame("E", fields)
+
+
+def resume() -> bytes:
+    """Let the command go on that the machine was saved with."""
+    return _frame("C")
 
 
 def signal_frame(number: int) -> bytes:
@@ -229,9 +246,9 @@ def _decode(kind: str, payload: bytes) -> Message:
             return Begun(*struct.unpack("<I", payload))
         case "s":
             return Started(struct.unpack("<I", payload)[0])
-        case "x":
+        case "x" | "k":
             signaled, status, out, err = _EXITED.unpack(payload)
-            return Exited(-status if signaled else status, out, err)
+            return (Exited if kind == "x" else Parked)(-status if signaled else status, out, err)
         case "f":
             return Failed(struct.unpack_from("<i", payload)[0], payload[4:].decode(errors="replace"))
         case "t":

@@ -3,6 +3,10 @@
 
 A test that hangs in the guest would keep the VM when pytest is killed: its pipes tell only who reads and writes them.
 What is said of the VM itself goes to FD: standard error has what the guest's processes write and nothing else.
+
+Of an image (:mod:`sampleblk_lab.vm.image`), ARGS… are ``--make-image ARGS…`` or ``--image RAM STATE ARGS…``. Who makes
+one writes a line of its RAM and STATE to FD once the command has parked, closes standard output and has it until
+standard input ends.
 """
 
 from __future__ import annotations
@@ -27,9 +31,15 @@ def tied() -> None:
 def main() -> int:
     """Returns the exit status of sampleblk-python."""
     tied()
-    from sampleblk_lab.vm.python import main as sampleblk_python
+    from sampleblk_lab.vm import python
 
-    return sampleblk_python()
+    if sys.argv[1:2] == ["--make-image"]:
+        del sys.argv[1]
+        return python.main(python.make_image)
+    if sys.argv[1:2] == ["--image"]:
+        _, ram, state = (sys.argv.pop(1) for _ in range(3))
+        return python.main(python.from_image(ram, state))
+    return python.main()
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from sampleblk_lab.kernels import Kernel, resolve, store
 from sampleblk_lab.kernels.driver import module_tree
 from sampleblk_lab.paths import CacheError, cache_root, hold, remove_as, resource, scratch_directory, search_path, umask
 from sampleblk_lab.progress import note, step
-from sampleblk_lab.vm import channel, copies, initramfs, interpreter, outside, registers, template
+from sampleblk_lab.vm import channel, copies, image, initramfs, interpreter, outside, registers, template
 from sampleblk_lab.vm.accel import Verdict, choose
 from sampleblk_lab.vm.console import Console
 from sampleblk_lab.vm.errors import (
@@ -138,9 +138,10 @@ def _has_idle_processor() -> bool:
 
 
 class Completed(subprocess.CompletedProcess[bytes]):
-    """A command that has ended; ``interrupted``: Ctrl-C came, which was its own (`grace_s`)."""
+    """A command that has ended; ``interrupted``: Ctrl-C came, which was its own (`grace_s`); or that has parked."""
 
     interrupted = False
+    has_parked = False
 
 
 class VM(ClosesAtEnd):
@@ -201,6 +202,7 @@ class VM(ClosesAtEnd):
         self.memory_mib = memory_mib
         self.warm = warm
         self.restored = False
+        self._image: image.Image | None = None  # that it makes, or is a clone of
         self._was_killed = False
         self._is_twin = False  # of another one, for :mod:`.outside`
         self._hopeless: Callable[[], str] = str  # what :meth:`start` is told
@@ -289,7 +291,51 @@ class VM(ClosesAtEnd):
             self.console.clear()
             return boot()
 
+    def start_image(self, timeout_s: float | None = None) -> None:
+        """As :meth:`start`, in memory of its own: for :meth:`run` of a command that parks, and :meth:`save_image`.
+
+        Raises:
+            VMError: There is no template that it could be a clone of, or it did not become ready.
+            OSError: This machine has no memory for it.
+        """
+        self._check_not_running()
+        made_from, python = self._template()
+        # What a command maps of an interpreter that no template has would be in use.
+        if python is None or not (made_from.copy_on_write and made_from.exists()):
+            raise VMError("there is no template to make an image from")
+        self._image = image.begun_from(made_from)
+        with self._stopped_unless_well():
+            end = time.monotonic() + (boot_deadline() if timeout_s is None else timeout_s)
+            self._launch(self._image.options_to_make())
+            assert self._qmp is not None
+            made_from.load(self._qmp, end)
+            self._begin(end)
+
+    def cloned_from(self, ram: Path, state: Path) -> Self:
+        """This one, which will be a clone of an image when it starts, with a command to :meth:`resume`.
+
+        Args:
+            ram: The image's memory.
+            state: The rest of it.
+        """
+        self._image = image.Image(ram, state, self.memory_mib)
+        return self
+
+    def save_image(self, timeout_s: float | None = None) -> image.Image:
+        """Saves it, once the command has parked; ends this machine. Raises BootError."""
+        assert self._image is not None
+        assert self._qmp is not None
+        try:
+            self._image.save(self._qmp, time.monotonic() + (boot_deadline() if timeout_s is None else timeout_s))
+        finally:
+            self._stop()
+        return self._image
+
     def _start(self, timeout_s: float) -> None:
+        if self._image is not None:
+            self._clone(self._image, timeout_s)
+            self.restored = True
+            return
         if self.warm:
             made_from, python = self._template()
             if python is not None and not made_from.exists():
@@ -444,8 +490,8 @@ class VM(ClosesAtEnd):
         path.write_bytes(self._initramfs.read_bytes() + archive)
         return path
 
-    def _clone(self, made: template.Template, timeout_s: float) -> None:
-        rehearse = _has_idle_processor()
+    def _clone(self, made: template.Saved, timeout_s: float) -> None:
+        rehearse = self._image is None and _has_idle_processor()
         with self._stopped_unless_well():
             end = time.monotonic() + min(timeout_s, _CLONE_DEADLINE_S)
             self._launch(made.options_to_clone())
@@ -489,6 +535,9 @@ class VM(ClosesAtEnd):
     def close(self) -> None:
         """Ends the VM, at once; nothing of it stays. Idempotent."""
         self._stop(for_good=True)
+        if self._image is not None:
+            self._image.close()
+            self._image = None
         self._cleanup()
 
     def describe(self) -> str:
@@ -707,6 +756,7 @@ class VM(ClosesAtEnd):
         window: tuple[int, int] | None = None,
         forward_signals: Sequence[int] = (),
         grace_s: float | None = None,
+        parks: bool = False,
     ) -> Completed:
         """Runs one command in the guest and waits for it.
 
@@ -724,6 +774,8 @@ class VM(ClosesAtEnd):
                 becomes the new size of its terminal. Only from the main thread.
             grace_s: Ctrl-C is the command's, too: it has that many seconds to end as it likes, and nothing is raised
                 here until they are over, or Ctrl-C comes again; the result's ``interrupted`` is True.
+            parks: In a machine of :meth:`start_image`, the command stops itself (SIGSTOP) once nothing of the guest's
+                root is in use, and can be saved then: the result's ``has_parked`` is True.
 
         Returns:
             The exit status (minus the signal number, if one ended it) and what was collected.
@@ -748,8 +800,35 @@ class VM(ClosesAtEnd):
         environment["PATH"] = search_path(environment.get("PATH", ""))
         # libdevmapper leaves the names in /dev/mapper to udevd, which no guest has, unless it is told so (dmsetup(8)).
         environment.setdefault("DM_DISABLE_UDEV", "1")
-        frame = channel.execute(*_command_of(argv, environment, cwd), umask(), window)
+        frame = channel.execute(*_command_of(argv, environment, cwd), umask(), window, parks=parks)
         transfer = Transfer(self._link, stdin, stdout, stderr)
+        return self._carry(list(argv), frame, transfer, timeout, forward_signals, grace_s)
+
+    def resume(
+        self,
+        *,
+        stdin: int | bytes = b"",
+        stdout: int | None = None,
+        stderr: int | None = None,
+        forward_signals: Sequence[int] = (),
+    ) -> Completed:
+        """As :meth:`run`, with the command that the machine was saved with (:meth:`cloned_from`), which goes on."""
+        if self._link is None:
+            raise VMError("the virtual machine is not running")
+        transfer = Transfer(self._link, stdin, stdout, stderr)
+        return self._carry([], channel.resume(), transfer, None, forward_signals, None)
+
+    def _carry(
+        self,
+        argv: list[str | os.PathLike[str]],
+        frame: bytes,
+        transfer: Transfer,
+        timeout: float | None,
+        forward_signals: Sequence[int],
+        grace_s: float | None,
+    ) -> Completed:
+        """Has the guest do what a frame says, and carries the streams of its command until that has ended."""
+        assert self._link is not None
         interrupted = False
         if not self._runs.acquire(blocking=False):
             raise VMError("the virtual machine runs another command, and one at a time")
@@ -780,8 +859,8 @@ class VM(ClosesAtEnd):
             interrupted = True
         finally:
             self._runs.release()
-        done = Completed(list(argv), transfer.status(), *transfer.collected())
-        done.interrupted = interrupted
+        done = Completed(argv, transfer.status(), *transfer.collected())
+        done.interrupted, done.has_parked = interrupted, transfer.has_parked
         return done
 
     def _cut_short(self, transfer: Transfer, grace_s: float | None) -> None:

@@ -8,10 +8,12 @@ working directory. So whatever starts an interpreter (pytest-xdist, Jupyter, a s
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import SampleblkError
@@ -20,8 +22,12 @@ from sampleblk_lab.progress import occupy_standard_streams
 from sampleblk_lab.vm import options as vm_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import NoReturn
+
+    from sampleblk_lab.vm.machine import VM
+
+    _Work = Callable[[Sequence[str], argparse.Namespace], int]
 
 # What whoever started us may send on to the command; SIGKILL ends the VM with us.
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -39,8 +45,12 @@ VM options, some also environment variables:
 """
 
 
-def main() -> int:
-    """The command's entry point; returns the exit status."""
+def main(work: _Work | None = None) -> int:
+    """The command's entry point; returns the exit status.
+
+    Args:
+        work: What is done with the VM besides; None: it is started, and runs the command.
+    """
     occupy_standard_streams()
     try:
         mine, rest = vm_options.split(sys.argv[1:])
@@ -54,16 +64,17 @@ def main() -> int:
         ]
         print(_USAGE.format(options="\n".join(lines)))
         return 0
-    return run_in_vm([sys.executable, *rest], mine, "sampleblk-python")
+    return run_in_vm([sys.executable, *rest], mine, "sampleblk-python", work)
 
 
-def run_in_vm(command: Sequence[str], vm_argv: Sequence[str], program: str) -> int:
+def run_in_vm(command: Sequence[str], vm_argv: Sequence[str], program: str, work: _Work | None = None) -> int:
     """Runs a command in a new VM with our own standard streams.
 
     Args:
         command: The command; in a VM already, it replaces this process.
         vm_argv: VM options, as :mod:`sampleblk_lab.vm.options` has them.
         program: The name to complain under.
+        work: As for :func:`main`.
 
     Returns:
         The command's exit status; 122 to 127 when the VM failed (:mod:`sampleblk_lab.vm.errors`). A command that a
@@ -76,7 +87,7 @@ def run_in_vm(command: Sequence[str], vm_argv: Sequence[str], program: str) -> i
 
     signal.signal(GIVE_UP, _give_up)
     try:
-        status = _run(command, options)
+        status = (work or _run)(command, options)
     except VMError as error:
         if not options.quiet:
             print(f"{program}: {error}", file=sys.stderr)
@@ -97,9 +108,7 @@ def _run(command: Sequence[str], options: argparse.Namespace) -> int:
     machine = vm_options.build(options)
     terminal = os.isatty(0) and os.isatty(1)
     with machine:
-        environment = {**os.environ, IN_VM: machine.describe()}
-        if machine.run_dir is not None:
-            environment["SAMPLEBLK_RUN_DIR"] = str(machine.run_dir)
+        environment = _environment(machine)
         if terminal:
             from sampleblk_lab.vm.terminal import run_on_terminal
 
@@ -108,6 +117,38 @@ def _run(command: Sequence[str], options: argparse.Namespace) -> int:
             command, stdin=0, stdout=1, stderr=2, env=environment, timeout=timeout, forward_signals=_FORWARDED
         )
         return done.returncode
+
+
+def _environment(machine: VM) -> dict[str, str]:
+    environment = {**os.environ, IN_VM: machine.describe()}
+    if machine.run_dir is not None:
+        environment["SAMPLEBLK_RUN_DIR"] = str(machine.run_dir)
+    return environment
+
+
+def make_image(command: Sequence[str], options: argparse.Namespace) -> int:
+    """For :func:`main`: the command parks, and its machine is an image until standard input ends."""
+    with contextlib.closing(vm_options.build(options)) as machine:
+        machine.start_image()
+        done = machine.run(command, stdin=0, stdout=1, stderr=2, env=_environment(machine), parks=True)
+        if not done.has_parked:
+            return done.returncode
+        image = machine.save_image()
+        print(image.ram, image.state, file=sys.stderr)
+        os.dup2(2, 1)  # whose end tells that there is a line
+        while os.read(0, 1):
+            pass
+    return 0
+
+
+def from_image(ram: str, state: str) -> _Work:
+    """For :func:`main`: the command of an image goes on in a clone of it."""
+
+    def work(_command: Sequence[str], options: argparse.Namespace) -> int:
+        with vm_options.build(options).cloned_from(Path(ram), Path(state)) as machine:
+            return machine.resume(stdin=0, stdout=1, stderr=2, forward_signals=_FORWARDED).returncode
+
+    return work
 
 
 def _give_up(_number: int, _frame: object) -> NoReturn:

@@ -50,8 +50,77 @@ class SaveError(BootError):
     """The machine booted and could not be saved."""
 
 
+class Saved:
+    """A machine that is saved, for clones of it.
+
+    Attributes:
+        ram: Its memory, which clones map copy-on-write.
+        state: The rest of it.
+        memory_mib: The guest's memory.
+        copy_on_write: Whether clones map its memory; else they read it.
+    """
+
+    memory_mib: int
+    copy_on_write: bool
+
+    if TYPE_CHECKING:
+
+        @property
+        def ram(self) -> Path:
+            """Its memory."""
+
+        @property
+        def state(self) -> Path:
+            """The rest of it."""
+
+    # --- QEMU's options ---------------------------------------------------------------------------------------
+
+    def options_to_make(self) -> list[str]:
+        """Of the machine that is saved."""
+        return self._memory("share=on")
+
+    def options_to_clone(self) -> list[str]:
+        """Of a machine that :meth:`load` brings to life."""
+        return [*self._memory("share=off,readonly=on,rom=off"), "-incoming", "defer"]
+
+    def _memory(self, how: str) -> list[str]:
+        if not self.copy_on_write:
+            return []
+        path = option_value(self.ram)
+        backend = f"memory-backend-file,id=ram,size={self.memory_mib}M,mem-path={path},{how}"
+        return ["-object", backend, "-machine", "memory-backend=ram"]
+
+    # --- saving and loading -----------------------------------------------------------------------------------
+
+    def save(self, qmp: Qmp, end: float) -> None:
+        """Saves the machine behind `qmp`, which has no use after it. Raises SaveError."""
+        try:
+            self._prepare(qmp, end)
+            # Saved while it runs (there is next to nothing to do in it): a state saved stopped is restored stopped.
+            qmp.execute("migrate-set-parameters", end, **{"max-bandwidth": 1 << 34})
+            where = f"file:{self.state}" if self.copy_on_write else f"exec:cat > {shlex.quote(str(self.state))}"
+            qmp.execute("migrate", end, uri=where)
+            while (status := qmp.execute("query-migrate", end).get("status")) != "completed":
+                if status in ("failed", "cancelled"):
+                    raise BootError(f"QEMU could not save the machine's state: migration {status}")
+                time.sleep(0.002)
+        except (BootError, GuestLostError) as error:
+            raise SaveError(error.message) from None
+
+    def load(self, qmp: Qmp, end: float) -> None:
+        """Brings a machine with :meth:`options_to_clone` to life. Raises BootError."""
+        self._prepare(qmp, end)
+        where = f"file:{self.state}" if self.copy_on_write else f"exec:cat {shlex.quote(str(self.state))}"
+        qmp.execute("migrate-incoming", end, uri=where)
+
+    def _prepare(self, qmp: Qmp, end: float) -> None:
+        if self.copy_on_write:
+            capability: dict[str, Any] = {"capability": "x-ignore-shared", "state": True}
+            qmp.execute("migrate-set-capabilities", end, capabilities=[capability])
+
+
 @dataclass(frozen=True)
-class Template:
+class Template(Saved):
     """One template.
 
     Attributes:
@@ -65,6 +134,16 @@ class Template:
     memory_mib: int
     copy_on_write: bool
     made_of: str = ""
+
+    @property
+    def ram(self) -> Path:
+        """As :class:`Saved` has it."""
+        return self.folder / _RAM
+
+    @property
+    def state(self) -> Path:
+        """As :class:`Saved` has it."""
+        return self.folder / _STATE
 
     def exists(self) -> bool:
         """Whether it is there, as it was made."""
@@ -85,41 +164,6 @@ class Template:
         """Removes it; those who run from it keep what they have open."""
         remove(self.folder)
 
-    # --- QEMU's options ---------------------------------------------------------------------------------------
-
-    def options_to_make(self) -> list[str]:
-        """Of the machine that is saved."""
-        return self._memory("share=on")
-
-    def options_to_clone(self) -> list[str]:
-        """Of a machine that :meth:`load` brings to life."""
-        return [*self._memory("share=off,readonly=on,rom=off"), "-incoming", "defer"]
-
-    def _memory(self, how: str) -> list[str]:
-        if not self.copy_on_write:
-            return []
-        path = option_value(self.folder / _RAM)
-        backend = f"memory-backend-file,id=ram,size={self.memory_mib}M,mem-path={path},{how}"
-        return ["-object", backend, "-machine", "memory-backend=ram"]
-
-    # --- saving and loading -----------------------------------------------------------------------------------
-
-    def save(self, qmp: Qmp, end: float) -> None:
-        """Saves the machine behind `qmp`, which has no use after it. Raises SaveError."""
-        state = self.folder / _STATE
-        try:
-            self._prepare(qmp, end)
-            # Saved while it runs (there is next to nothing to do in it): a state saved stopped is restored stopped.
-            qmp.execute("migrate-set-parameters", end, **{"max-bandwidth": 1 << 34})
-            where = f"file:{state}" if self.copy_on_write else f"exec:cat > {shlex.quote(str(state))}"
-            qmp.execute("migrate", end, uri=where)
-            while (status := qmp.execute("query-migrate", end).get("status")) != "completed":
-                if status in ("failed", "cancelled"):
-                    raise BootError(f"QEMU could not save the machine's state: migration {status}")
-                time.sleep(0.002)
-        except (BootError, GuestLostError) as error:
-            raise SaveError(error.message) from None
-
     def seal(self) -> None:
         """Notes what the files are, once nobody writes to them any more."""
         for name in self._names():
@@ -127,18 +171,10 @@ class Template:
         (self.folder / _ABOUT).write_text(json.dumps(self._about()))
 
     def load(self, qmp: Qmp, end: float) -> None:
-        """Brings a machine with :meth:`options_to_clone` to life. Raises BootError."""
-        self._prepare(qmp, end)
-        state = str(self.folder / _STATE)
-        where = f"file:{state}" if self.copy_on_write else f"exec:cat {shlex.quote(state)}"
-        qmp.execute("migrate-incoming", end, uri=where)
+        """As :class:`Saved` has it."""
+        super().load(qmp, end)
         with contextlib.suppress(OSError):
             os.utime(self.folder)  # so that it is not the one to go
-
-    def _prepare(self, qmp: Qmp, end: float) -> None:
-        if self.copy_on_write:
-            capability: dict[str, Any] = {"capability": "x-ignore-shared", "state": True}
-            qmp.execute("migrate-set-capabilities", end, capabilities=[capability])
 
 
 def of(identity: str, memory_mib: int, qemu_version: tuple[int, ...]) -> Template:

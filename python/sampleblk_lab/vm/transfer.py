@@ -126,6 +126,11 @@ class Transfer:
         """The same, and all that it wrote has been passed on."""
         return self.is_over and not self._discarded
 
+    @property
+    def has_parked(self) -> bool:
+        """Whether the command has not ended but waits to be saved with its machine."""
+        return isinstance(self._exited, channel.Parked)
+
     def status(self) -> int:
         """The status of a command that has ended."""
         assert self._exited is not None
