@@ -129,7 +129,7 @@ class NotCollectedError(GuestLostError):
 
 
 @dataclass(frozen=True)
-class Image:
+class SavedGuest:
     """A guest that has collected its tests, saved for clones of it.
 
     Attributes:
@@ -206,7 +206,7 @@ class Guest:
         kernel: str | None,
         items: Sequence[pytest.Item],
         *,
-        image: Image | None = None,
+        image: SavedGuest | None = None,
         for_image: bool = False,
     ) -> None:
         self._config = config
@@ -302,7 +302,7 @@ class Guest:
             raise StartError(error.what, error.detail.strip(), killed=error.killed) from None
         self._collected = {tuple(test): number for number, test in enumerate(found)}
 
-    def make_image(self) -> Image:
+    def make_image(self) -> SavedGuest:
         """The guest with its tests collected, for clones of it; it runs none, and is there until :meth:`kill`.
 
         Raises GuestLostError where that cannot be, as with a file of the guest that is open or mapped.
@@ -320,7 +320,7 @@ class Guest:
         files = self._about_vm.said().split()
         if self._process.poll() is not None or len(files) != len(("ram", "state")):
             raise self._lost()
-        return Image((files[0], files[1]), self._collected, self._collect_errors)
+        return SavedGuest((files[0], files[1]), self._collected, self._collect_errors)
 
     def _tell(self) -> None:
         told, self._untold = self._untold, b""

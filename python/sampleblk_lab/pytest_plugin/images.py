@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from sampleblk_lab.pytest_plugin.guests import Guest, Image
+    from sampleblk_lab.pytest_plugin.guests import Guest, SavedGuest
 
 # An image takes as long as two or three tests would with guests of their own.
 _WORTH_IT = 5
@@ -39,18 +39,18 @@ class Images:
         self._config = config
         self._guest_for = guest_for
         self._making: dict[str | None, Guest] = {}
-        self._holding: list[Guest] = []
-        self._made: dict[str | None, Image | None] = {}
+        self._holding: dict[str | None, Guest] = {}
+        self._made: dict[str | None, SavedGuest | None] = {}
 
-    def of(self, item: pytest.Item) -> Image | None:
+    def of(self, item: pytest.Item) -> SavedGuest | None:
         """The image for a test's guest, once it is made; None: there is none, or it is begun only now."""
         kernel = selection.kernel_of(item)
         if kernel in self._making:
             self._finish(kernel)
         elif kernel not in self._made and self._is_possible():
             count, start = self._guest_for(item)
+            self._made[kernel] = None
             if count >= _WORTH_IT:
-                self._made[kernel] = None
                 with contextlib.suppress(OSError):
                     self._making[kernel] = start()
         return self._made.get(kernel)
@@ -62,11 +62,15 @@ class Images:
 
     def forget(self, kernel: str | None) -> bool:
         """Has none from now on; whether there was one."""
-        return self._made.pop(kernel, None) is not None
+        guest = self._holding.pop(kernel, None)
+        if guest is not None:
+            guest.kill()
+            self._made[kernel] = None
+        return guest is not None
 
     def kill(self) -> None:
         """Ends all of them, and with them what they have saved. Idempotent."""
-        for guest in (*self._making.values(), *self._holding):
+        for guest in (*self._making.values(), *self._holding.values()):
             guest.kill()
         self._making.clear()
         self._holding.clear()
@@ -79,12 +83,11 @@ class Images:
         try:
             guest.wait_until_ready()
             self._made[kernel] = guest.make_image()
-            self._holding.append(guest)
-        except GuestLostError:
+            self._holding[kernel] = guest
+        except BaseException as error:
             guest.kill()
-        except BaseException:
-            guest.kill()
-            raise
+            if not isinstance(error, GuestLostError):
+                raise
         finally:
             del self._making[kernel]
 

@@ -138,7 +138,7 @@ def _has_idle_processor() -> bool:
 
 
 class Completed(subprocess.CompletedProcess[bytes]):
-    """A command that has ended; ``interrupted``: Ctrl-C came, which was its own (`grace_s`); or that has parked."""
+    """A command that has ended; ``interrupted``: Ctrl-C came, which was its own (`grace_s`). Or it ``has_parked``."""
 
     interrupted = False
     has_parked = False
