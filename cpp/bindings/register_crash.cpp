@@ -95,6 +95,7 @@ void register_crash(py::module_& module) {
         .def("flush_orders", &flushes_of, "(submission, completion) of each that succeeded.")
         .def_property_readonly("end_sector", &crash::Log::end_sector)
         .def_property_readonly("file_bytes", &crash::Log::file_bytes)
+        .def_property_readonly("block_bytes", &crash::Log::block_bytes)
         .def_property_readonly("by_submission", &crash::Log::by_submission)
         .def_property_readonly("marks", &marks_of)
         .def("marks_set", &crash::marks_set, py::arg("state"), "How many of the marks, at the latest.")

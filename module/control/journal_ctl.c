@@ -31,6 +31,7 @@ static int journal_start(struct sblk_device *dev, u64 bytes)
 	err = sblk_journal_init(&journal, bytes);
 	if (err)
 		return err;
+	journal.header->logical_block_bytes = dev->config.logical_block_bytes;
 	sblk_slow_path_on(dev, SBLK_SLOW_LOG);
 	err = sblk_freeze(dev, &freeze);
 	if (err) {

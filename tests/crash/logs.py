@@ -60,11 +60,15 @@ class Op:
 _TYPES = {"write": 1, "discard": 2, "zeroes": 3, "flush": 4, "mark": 16, "power_cut": 17}
 
 
-def journal(ops: list[Op], *, overflow: int = 0) -> bytes:
-    """A journal of the driver, in the order of execution: uapi/linux/sampleblk.h, sampleblk_journal_header and on."""
+def journal(ops: list[Op], *, overflow: int = 0, block: int | None = None) -> bytes:
+    """A journal of the driver, in the order of execution: uapi/linux/sampleblk.h, sampleblk_journal_header and on.
+
+    Without a logical block it is one of an older driver, whose header is shorter.
+    """
     body = b""
     previous = 0
-    header_bytes = 9 * 8
+    last = b"" if block is None else struct.pack("<Q", block)
+    header_bytes = 9 * 8 + len(last)
     for sequence, op in enumerate(ops, 1):
         if op.kind == "mark":
             assert isinstance(op.data, bytes)
@@ -96,6 +100,7 @@ def journal(ops: list[Op], *, overflow: int = 0) -> bytes:
     end = header_bytes + len(body)
     return (
         struct.pack("<9Q", 0x324C4E4A4B4C4253, end, header_bytes, end, len(ops), overflow, len(ops) + 1, len(ops), 0)
+        + last
         + body
     )
 

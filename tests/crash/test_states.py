@@ -173,6 +173,28 @@ def test_torn_writes_are_those_of_plain_python(tmp_path: Path, ops: list[Op], bl
             assert all(at % block == 0 or at in (op.sector, op.sector + len(op.contents)) for at in ends)
 
 
+@pytest.mark.parametrize(("says", "block"), [(4096, 4096), (512, 512), (0, 512), (None, 512)])
+def test_writes_are_torn_between_the_blocks_that_the_log_knows(tmp_path: Path, says: int | None, block: int) -> None:
+    log = _log(tmp_path, journal([Op("write", 1, 2, 8, b"w" * (3 * 4096))], block=says))
+    assert log.block_bytes == (says or None)
+    ends = [sectors for state in log.states(crash.Torn(places=99)) for _, _, sectors in state.torn]
+    assert ends == list(range(block // SECTOR, 24, block // SECTOR))
+    drawn = itertools.islice(log.states(crash.Sample()), 300)
+    assert {at * SECTOR % block for state in drawn for _, *part in state.torn for at in part} == {0}
+    assert log.count(crash.Torn(512, places=99)) == 1 + 23
+
+
+def test_a_log_of_dm_log_writes_has_the_block_of_its_disk(tmp_path: Path) -> None:
+    log = _log(tmp_path, log_writes((0, 1, b"w" * 8192), sector_bytes=4096))
+    assert log.block_bytes == 4096
+    assert [state.torn for state in log.states(crash.Torn())] == [[], [(1, 0, 8)]]
+
+
+def test_a_block_that_no_disk_has_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="a logical block of a power of two"):
+        _log(tmp_path, journal([], block=3))
+
+
 @_HYPOTHESIS
 @given(ops=recordings(), at_most=st.integers(0, 2), complete_up_to=st.integers(0, 3))
 def test_bounded_models_are_subsets(tmp_path: Path, ops: list[Op], at_most: int, complete_up_to: int) -> None:

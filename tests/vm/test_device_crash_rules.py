@@ -167,6 +167,20 @@ def test_nothing_is_torn_within_a_logical_block(mode: str) -> None:
         dev.power_cut("explicit", survivors={volatile.id: 8})
 
 
+@pytest.mark.parametrize("block", [512, 2048, 4096])
+def test_recordings_are_torn_between_the_logical_blocks_of_their_device(block: int, tmp_path: Path) -> None:
+    device = lab.Device("1M", cache=True, logical_block=block)
+    with device as dev, lab.crash.recording(dev, tmp_path) as path:
+        write(dev.path, b"n" * 16384)
+        flush(dev.path)
+        dev.export_log_writes(tmp_path / "writes")
+    for file in (path, tmp_path / "writes"):
+        log = lab.crash.Log(file, base=tmp_path / "base.img")
+        assert log.block_bytes == block
+        torn = [sectors * 512 for state in log.states(lab.crash.Torn(places=99)) for _, _, sectors in state.torn]
+        assert torn == list(range(block, 16384, block))
+
+
 @both_modes
 @pytest.mark.parametrize("request_", [_BLKZEROOUT, _BLKDISCARD], ids=["write_zeroes", "discard"])
 def test_what_is_larger_than_a_request_is_cut_between_logical_blocks(mode: str, request_: int) -> None:

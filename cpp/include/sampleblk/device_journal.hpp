@@ -31,6 +31,9 @@ class DeviceJournal {
     // Operations that found no room.
     [[nodiscard]] std::uint64_t overflow() const noexcept { return overflow_; }
 
+    // The device's logical block; 0 where the journal is of a driver that did not say.
+    [[nodiscard]] std::uint32_t block_bytes() const noexcept { return block_bytes_; }
+
     // A run of sectors that an entry changed; no data: zeros.
     struct Chunk {
         std::uint64_t sector;
@@ -61,9 +64,9 @@ class DeviceJournal {
     // (Documentation/admin-guide/device-mapper/log-writes.rst): a superblock, then for each entry a sector that
     // describes it and its data, in the order that it has: by completion; a write without FUA only when a flush that
     // was submitted after its completion completes, and before that. What no flush covers comes last, and of that what
-    // had not completed. `sector_bytes` is the log's, 512 or 4096; entries must be multiples of it. Returns the entries
-    // written.
-    [[nodiscard]] std::uint64_t export_log_writes(const std::string& path, std::uint32_t sector_bytes = 512) const;
+    // had not completed. `sector_bytes` is the log's, a power of two from 512 to 65536, 0: the device's logical block;
+    // entries must be multiples of it. Returns the entries written.
+    [[nodiscard]] std::uint64_t export_log_writes(const std::string& path, std::uint32_t sector_bytes = 0) const;
 
   private:
     void parse(const std::string& source);
@@ -78,6 +81,7 @@ class DeviceJournal {
     std::vector<std::size_t> entries_;
     std::uint64_t overflow_ = 0;
     std::uint64_t epoch_ = 0;
+    std::uint32_t block_bytes_ = 0;
 };
 
 }  // namespace sampleblk

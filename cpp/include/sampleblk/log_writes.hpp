@@ -24,6 +24,11 @@ struct Super {
     std::uint32_t sectorsize;
 };
 
+// Whether a log, and so the disk whose logical block it is, may have sectors of so many bytes.
+[[nodiscard]] constexpr bool is_sector(std::uint64_t bytes) noexcept {
+    return bytes >= 512 && bytes <= 65536 && (bytes & (bytes - 1)) == 0;
+}
+
 // Sectors are of the log's size. A mark's text is within its sector, `data_len` bytes.
 struct Entry {
     std::uint64_t sector;

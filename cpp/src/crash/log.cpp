@@ -55,6 +55,7 @@ class LogReader {
         log_.format_ = "journal";
         log_.file_bytes_ = bytes.size();
         const auto journal = std::make_shared<const DeviceJournal>(std::move(bytes), path_);
+        log_.block_bytes_ = journal->block_bytes();
         if (journal->overflow() != 0) {
             throw InputError("the journal has no room for " + std::to_string(journal->overflow()) + " operations",
                              path_, 0, "a whole one: record with a larger one");
@@ -113,9 +114,10 @@ class LogReader {
             throw FormatError(path_, offsetof(log_writes::Super, version), "version 1 of dm-log-writes");
         }
         const std::uint64_t unit = super.sectorsize;
-        if (unit < sector_bytes || unit > 65536 || (unit & (unit - 1)) != 0) {
+        if (!log_writes::is_sector(unit)) {
             throw FormatError(path_, offsetof(log_writes::Super, sectorsize), "a power of two from 512 to 65536");
         }
+        log_.block_bytes_ = super.sectorsize;
         std::uint64_t offset = unit;
         // Four numbers for each entry: submission and completion of its flush, then of its write.
         for (std::uint64_t i = 0; i < super.nr_entries; ++i) {

@@ -83,14 +83,14 @@ constexpr std::size_t states_between_checks = 4096;
 class States::Source {
   public:
     Source(const Log& log, const Model& model) : log_(log), model_(model), random_(model.seed) {
-        if (model.unit_sectors == 0) {
-            throw InputError("a unit of 0 sectors", {}, 0, "1 or more");
-        }
         if (model.complete_up_to > 24) {
             throw InputError("all subsets of " + std::to_string(model.complete_up_to) + " writes", {}, 0, "at most 24");
         }
         if (model.kind == Model::Kind::torn && model.tears == 0) {
             throw InputError("no place to tear a write at", {}, 0, "tears of 1 or more");
+        }
+        if (model_.unit_sectors == 0) {
+            model_.unit_sectors = std::max<std::uint32_t>(log.block_bytes() / sector_bytes, 1);
         }
     }
 

@@ -159,15 +159,24 @@ std::span<const std::byte> DeviceJournal::redo(const sampleblk_journal_entry& en
 
 void DeviceJournal::parse(const std::string& source) {
     sampleblk_journal_header header{};
-    if (bytes_.size() < sizeof(header)) {
+    // An older header ends before its last field, and where its entries begin.
+    if (bytes_.size() < offsetof(sampleblk_journal_header, logical_block_bytes)) {
         throw FormatError(source, bytes_.size(), "a journal header");
     }
-    std::memcpy(&header, bytes_.data(), sizeof(header));
+    std::memcpy(&header, bytes_.data(), std::min(bytes_.size(), sizeof(header)));
     if (header.magic != SAMPLEBLK_JOURNAL_MAGIC) {
         throw FormatError(source, 0, "the magic number of a journal");
     }
     overflow_ = header.overflow;
     epoch_ = header.epoch;
+    if (header.first >= sizeof(header)) {
+        const std::uint64_t block = header.logical_block_bytes;
+        if (block != 0 && !log_writes::is_sector(block)) {
+            throw FormatError(source, offsetof(sampleblk_journal_header, logical_block_bytes),
+                              "a logical block of a power of two from 512 to 65536 bytes, or 0");
+        }
+        block_bytes_ = static_cast<std::uint32_t>(block);
+    }
     constexpr std::size_t alignment = 8;
     std::uint64_t offset = header.first;
     const std::uint64_t end = header.head;
@@ -461,8 +470,12 @@ std::vector<std::size_t> DeviceJournal::with_lower_ones_first(const std::vector<
 }
 
 std::uint64_t DeviceJournal::export_log_writes(const std::string& path, std::uint32_t sector_bytes) const {
-    if (sector_bytes != sector_bytes_fixed && sector_bytes != 4096) {
-        throw InputError("log sector of " + std::to_string(sector_bytes) + " bytes", {}, 0, "512 or 4096");
+    if (sector_bytes == 0) {
+        return export_log_writes(path, block_bytes_ != 0 ? block_bytes_ : sector_bytes_fixed);
+    }
+    if (!log_writes::is_sector(sector_bytes)) {
+        throw InputError("log sector of " + std::to_string(sector_bytes) + " bytes", {}, 0,
+                         "a power of two from 512 to 65536");
     }
     const std::uint64_t per_log_sector = sector_bytes / sector_bytes_fixed;
     LogWriter log(path, sector_bytes);

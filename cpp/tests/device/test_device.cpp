@@ -173,7 +173,7 @@ TEST(Device, StructuresHaveTheirPublishedSize) {
     EXPECT_EQ(sizeof(sampleblk_faults), 56U);
     EXPECT_EQ(sizeof(sampleblk_power), 104U);
     EXPECT_EQ(sizeof(sampleblk_volatile_list), 64U);
-    EXPECT_EQ(sizeof(sampleblk_journal_header), 72U);
+    EXPECT_EQ(sizeof(sampleblk_journal_header), 80U);
     EXPECT_EQ(sizeof(sampleblk_journal_entry), 96U);
     EXPECT_EQ(sizeof(sampleblk_journal), 96U);
     EXPECT_EQ(sizeof(sampleblk_mark), 144U);

@@ -50,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--at-most", type=int, default=2, metavar="N", help="reorder: of more, up to N lost or up to N kept (2)"
     )
     exploring.add_argument(
-        "--block", type=int, default=512, metavar="BYTES", help="torn, sample: what the disk writes whole (512)"
+        "--block", type=int, metavar="BYTES", help="torn, sample: what the disk writes whole (as the log says, or 512)"
     )
     exploring.add_argument("--seed", type=int, default=1, help="sample: the same seed draws the same states (1)")
     exploring.add_argument("--seconds", type=float, metavar="N", help="begin no check after N seconds")

@@ -158,6 +158,10 @@ class Log:
         flush: Believe that flushes make writes durable. False: a disk that ignores them.
         fua: The same of FUA.
 
+    Attributes:
+        block_bytes: The disk's logical block, which it writes whole or not at all; None where the log does not say: a
+            journal of an older driver.
+
     Raises:
         FormatError: The file is truncated or malformed, or the ``submitters.json`` beside it.
         InputError: A journal that overflowed, or that has a power cut; a base that is not known or too large; a
@@ -178,6 +182,7 @@ class Log:
         self.flush = flush
         self.fua = fua
         self.native = core.CrashLog.read(os.fspath(path), flush, fua)
+        self.block_bytes = self.native.block_bytes or None
         if base is None:
             raise InputError(
                 "what the disk held before is not known",

@@ -42,10 +42,11 @@ class Torn:
 
     Attributes:
         block_bytes: What is written whole or not at all: the disk's logical block, which begins at a multiple of it.
+            None: as the log says (:attr:`Log.block_bytes`), and 512 where it does not.
         places: Where a write is ended; evenly spread where it has more blocks.
     """
 
-    block_bytes: int = 512
+    block_bytes: int | None = None
     places: int = 16
 
     def native(self) -> core.CrashModel:
@@ -63,7 +64,7 @@ class Sample:
     """
 
     seed: int = 1
-    block_bytes: int = 512
+    block_bytes: int | None = None
 
     def native(self) -> core.CrashModel:
         """The model of the core. Raises InputError."""
@@ -80,7 +81,9 @@ def native_model(model: Model) -> core.CrashModel:
     return model.native()
 
 
-def _sectors(block_bytes: int) -> int:
+def _sectors(block_bytes: int | None) -> int:
+    if block_bytes is None:
+        return 0
     try:
         size = operator.index(block_bytes)
     except TypeError:

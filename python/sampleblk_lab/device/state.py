@@ -213,14 +213,16 @@ class State(Opened):
         """Writes the journal to a file as it is, for :class:`sampleblk_lab.crash.Log`. Raises OSError."""
         core.DeviceJournal(self._control, self.index).save(os.fspath(path))
 
-    def export_log_writes(self, path: str | os.PathLike[str], *, sector_bytes: int = 512) -> int:
+    def export_log_writes(self, path: str | os.PathLike[str], *, sector_bytes: int | None = None) -> int:
         """Writes the journal as dm-log-writes would have, for ``replay-log``; returns the number of entries.
 
         As there, a write comes when a flush makes it durable, just before that; one with FUA when it completes. What
-        another write lies over comes before that one in any case.
+        another write lies over comes before that one in any case. `sector_bytes` are the log's; None: the device's
+        logical block.
         """
+        wanted = 0 if sector_bytes is None else checked.count("sector_bytes", sector_bytes, 512, 65536)
         journal = core.DeviceJournal(self._control, self.index)
-        return journal.export_log_writes(os.fspath(path), checked.count("sector_bytes", sector_bytes, 512, 4096))
+        return journal.export_log_writes(os.fspath(path), wanted)
 
     def snapshot_take(self, sequence: int | None = None) -> int:
         """Remembers the device as it is now, or as it was after `sequence` of its journal; returns the id."""

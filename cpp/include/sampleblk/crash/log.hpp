@@ -85,6 +85,9 @@ class Log {
     [[nodiscard]] const std::vector<Flush>& flushes() const noexcept { return flushes_; }
     // One past the last sector that is written.
     [[nodiscard]] std::uint64_t end_sector() const noexcept { return end_sector_; }
+    // The disk's logical block, which it writes whole or not at all; 0 where the log does not know it: a journal of an
+    // older driver.
+    [[nodiscard]] std::uint32_t block_bytes() const noexcept { return block_bytes_; }
     // The bytes of the file that the log takes, from its begin: a device that was written to has more.
     [[nodiscard]] std::uint64_t file_bytes() const noexcept { return file_bytes_; }
     // Indices into writes(), by submission.
@@ -116,6 +119,7 @@ class Log {
     std::vector<std::uint64_t> rest_lost_until_;
     std::uint64_t end_sector_ = 0;
     std::uint64_t file_bytes_ = 0;
+    std::uint32_t block_bytes_ = 0;
 };
 
 }  // namespace sampleblk::crash

@@ -62,9 +62,9 @@ struct Model {
     std::uint32_t at_most = 2;
     // torn: places to tear a write at, evenly spread where it has more.
     std::uint32_t tears = 16;
-    // torn, sample: a write ends between two units of this many sectors (the logical block), which begin at its
-    // multiples.
-    std::uint32_t unit_sectors = 1;
+    // torn, sample: a write ends between two units of this many sectors, which begin at its multiples. 0: the log's
+    // logical block, and 1 where it does not know that.
+    std::uint32_t unit_sectors = 0;
     std::uint64_t seed = 1;
 };
 

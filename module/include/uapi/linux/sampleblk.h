@@ -443,6 +443,7 @@ struct sampleblk_journal_header {
 	__u64 next_sequence; /* counts on also while it overflows, so a gap shows */
 	__u64 position; /* the store is as after this sequence; next_sequence - 1 unless SAMPLEBLK_IOC_SEEK moved it */
 	__u64 epoch; /* the open one: what is of an epoch before it is durable */
+	__u64 logical_block_bytes; /* of the device; not there where `first` lies before its end, 0: not known */
 };
 
 /* sampleblk_journal_entry.type: SAMPLEBLK_OP_WRITE … SAMPLEBLK_OP_FLUSH, or */
