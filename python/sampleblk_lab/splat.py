@@ -3,7 +3,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 # The first lines of what the kernel prints when something in it went wrong. A WARNING begins the message: with a name
 # before it, it is what a file system says of its medium (zonefs: "zonefs (sda) WARNING: ...").
@@ -29,3 +34,24 @@ _SPLAT = re.compile(
 def is_splat(line: str) -> bool:
     """Whether a line of the kernel's log begins a panic, oops, warning, lockup, hung task or leak."""
     return _SPLAT.search(line) is not None
+
+
+def log_lines(fd: int, read: Callable[[int, int], bytes] = os.read) -> Iterator[str | None]:
+    """What has come of /dev/kmsg; None where records were overwritten before they were read.
+
+    Args:
+        fd: Of the log; it does not block.
+        read: Not what a test made of it.
+    """
+    while True:
+        try:
+            record = read(fd, 8192)
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            yield None
+            continue
+        # "priority,sequence,microseconds,flags;text", then continuation lines
+        prefix, _, text = record.decode(errors="replace").partition(";")
+        stamp = int(prefix.split(",")[2])
+        yield f"[{stamp // 1_000_000:5d}.{stamp % 1_000_000:06d}] {text.splitlines()[0] if text else ''}"

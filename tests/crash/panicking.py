@@ -9,7 +9,7 @@ from pathlib import Path
 from sampleblk_lab import crash
 
 
-def _there(path: Path) -> list[int]:
+def there(path: Path) -> list[int]:
     """The writes that an image holds."""
     data = path.read_bytes()
     return [number for number in (1, 2, 3, 4) if data[number * 512] == number]
@@ -17,9 +17,9 @@ def _there(path: Path) -> list[int]:
 
 def falls_over(path: Path, state: crash.State) -> None:
     """Panics where only the second write is missing, fails where the first and the third are and the fourth is not."""
-    there = _there(path)
-    if there == [1, 3, 4]:
+    found = there(path)
+    if found == [1, 3, 4]:
         if "SAMPLEBLK_VM" not in os.environ:
             raise RuntimeError("a panic")
         Path("/proc/sysrq-trigger").write_text("c")
-    assert 4 not in there or {1, 3} & set(there), state
+    assert 4 not in found or {1, 3} & set(found), state

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from crash.logs import SECTOR, log_writes
-from crash.panicking import falls_over
+from crash.panicking import falls_over, there
 from sampleblk_lab import InputError, crash
 from sampleblk_lab.paths import cache_root
 from sampleblk_lab.vm import GuestPanicError
@@ -114,6 +115,26 @@ def test_a_state_that_hangs_is_a_failure_and_the_rest_is_checked(log: crash.Log)
     assert "one state has been checked for 12 s" in failure.error.console
 
 
+def complains(path: Path, state: crash.State) -> None:
+    """The kernel warns where the third write is missing, once, and then of what it always says."""
+    said = Path("/tmp/warned")
+    if 3 not in there(path) and state.submitted == 4 and not said.exists():
+        said.touch()
+        Path("/dev/kmsg").write_text("WARNING: CPU: 0 PID: 1 at fs/own/inode.c:7 evict+0x1/0x2 [own]\n")
+    Path("/dev/kmsg").write_text("WARNING: CPU: 0 PID: 1 at fs/own/harmless.c:7 own+0x1/0x2 [own]\n")
+
+
+def test_a_state_of_which_the_kernel_complains_is_a_failure(log: crash.Log) -> None:
+    options = {"kernel": "6.1", "kernel_warning": [r"harmless\.c"]}
+    [failure] = log.explore(complains, workers=2, vm=options).failures
+    assert failure.reduced.lost == [3]
+    assert isinstance(failure.error, GuestPanicError)
+    said = r"the guest's kernel complained: \[ *[\d.]+\] WARNING: CPU: 0 PID: 1 at fs/own/inode\.c:7 .*"
+    assert re.fullmatch(said, failure.error.message)
+    passed = log.explore(complains, vm={**options, "kernel_warning": "at fs/own/"})
+    assert (passed.ok, passed.complete) == (True, True)
+
+
 def sometimes_falls_over(path: Path, _: crash.State) -> None:
     """Panics at the third of the states that a VM is given."""
     seen = Path("/tmp/states-seen")
@@ -137,6 +158,9 @@ def test_a_panic_that_no_state_makes_alone_ends_it_and_is_told(log: crash.Log) -
 def test_what_is_meant_by_no_vm_is_told(log: crash.Log, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="vm has 'processors'"):
         log.explore(falls_over, vm={"processors": 3})
+    for text in ("", "(", 5, b"WARNING"):
+        with pytest.raises(InputError, match=r"kernel_warning .* \(expected regular expressions"):
+            log.explore(falls_over, vm={"kernel_warning": text})
     with pytest.raises(InputError, match="a VM beside a client"):
         log.explore(falls_over, vm={}, client="tcp://127.0.0.1:1")
     with pytest.raises(InputError, match="deadline_s 0"):

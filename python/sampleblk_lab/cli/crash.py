@@ -76,6 +76,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="check in a VM, and after a panic in a fresh one: release or its beginning (6.1), path, Debian suite, or "
         "host",
     )
+    group.add_argument(
+        "--kernel-warning",
+        action="append",
+        default=[],
+        metavar="REGEX",
+        help="what the VM's kernel may complain of, such as 'at fs/btrfs/'; all else fails a state (repeatable)",
+    )
     add_shape(group, cpus=2, memory="1G", memory_help="memory")
     exploring.set_defaults(run=_explore)
 
@@ -144,7 +151,9 @@ def _vm(options: argparse.Namespace) -> dict[str, Any] | None:
     if options.kernel is None:
         return None
     cpus, memory_mib = size_of(options)
-    return {"kernel": options.kernel, "cpus": cpus, "memory_mib": memory_mib, "accel": options.accel}
+    allowed = options.kernel_warning
+    size = {"cpus": cpus, "memory_mib": memory_mib}
+    return {"kernel": options.kernel, **size, "accel": options.accel, "kernel_warning": allowed}
 
 
 def _explore(options: argparse.Namespace) -> int:

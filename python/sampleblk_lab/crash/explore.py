@@ -255,6 +255,7 @@ class Bench:
     Args:
         board: Where its tools tell others what they have learned, and hear it.
         before_each: Called before each check.
+        after_each: And after it, however it ended.
     """
 
     def __init__(
@@ -264,11 +265,13 @@ class Bench:
         disk: Disk,
         board: core.CrashVerdictBoard | None = None,
         before_each: Callable[[], object] | None = None,
+        after_each: Callable[[], object] | None = None,
     ) -> None:
         self._log = log
         self._check = check
         self._disk = disk
         self._before_each = before_each
+        self._after_each = after_each
         self._tools = ResidentTools(board)
 
     def close(self) -> None:
@@ -301,6 +304,8 @@ class Bench:
             return error if isinstance(error, Exception) else SampleblkError(said)
         finally:
             self._disk.restore(failed=failed)
+            if self._after_each is not None:
+                self._after_each()
         return None
 
     def check_built(self, state: State) -> Exception | None:
@@ -541,7 +546,8 @@ class Walker:
         self._share = share or Share()
         disk: Disk = task.clones[self._share.number] if task.clones else ImageFile(task.log, folder)
         self._number = 0
-        self._bench = Bench(task.log, task.check, disk, board, None if task.under_way is None else self._note)
+        calls = () if task.under_way is None else (self._note, task.under_way.judge)
+        self._bench = Bench(task.log, task.check, disk, board, *calls)
         self._contents = Contents(task, disk.image)
         self.looked_at = 0
         self.complete = False

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import pickle
+import re
 import threading
 import time
 from dataclasses import replace
@@ -36,7 +37,7 @@ from sampleblk_lab.crash.explore import (
 from sampleblk_lab.crash.log import Bare, Log, State
 from sampleblk_lab.crash.parcel import check_by_value
 from sampleblk_lab.crash.resume import Notes, about
-from sampleblk_lab.crash.under_way import HANGS, UnderWay
+from sampleblk_lab.crash.under_way import COMPLAINS, HANGS, UnderWay
 from sampleblk_lab.crash.workers import Sent, packed, packed_failure, unpacked, unpacked_failure
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.paths import scratch_directory
@@ -46,16 +47,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from sampleblk_lab.progress import Line
+    from sampleblk_lab.vm.errors import GuestPanicError
     from sampleblk_lab.vm.machine import VM
 
 _SHAPE = ("cpus", "memory_mib", "accel")
-_OPTIONS = frozenset({"kernel", *_SHAPE})
+_OPTIONS = ("deadline_s", "kernel", "kernel_warning", *_SHAPE)
 
 #: Seconds that a state may take.
 DEADLINE_S = 300.0
 
 # Between two looks at how far the guest has come.
 _LOOK_S = 0.5
+
+# What UnderWay is made of.
+_Watch = tuple[Path, float, list[str]]
 
 
 # --- in the guest
@@ -67,7 +72,7 @@ def _explore(
     wanted: Wanted,
     known: dict[int, tuple[int, Sent]],
     about: dict[str, Any],
-    watch: tuple[Path, float],
+    watch: _Watch,
 ) -> tuple[dict[str, Any], list[Sent]]:
     """Explores, but for what is known. Returns facts, and the failures."""
     log, check = opened(), pickle.loads(sent_check)
@@ -79,7 +84,11 @@ def _explore(
 
 
 def _check(
-    opened: Callable[[], Log], sent_check: bytes, clones: bool | None, bare: Bare, watch: tuple[Path, float]
+    opened: Callable[[], Log],
+    sent_check: bytes,
+    clones: bool | None,
+    bare: Bare,
+    watch: _Watch,
 ) -> Exception | tuple[str, str] | None:
     """What the check says of one state, packed; None where it passes."""
     log, check = opened(), pickle.loads(sent_check)
@@ -87,7 +96,9 @@ def _check(
         contextlib.closing(UnderWay(*watch)) as under_way,
         clones_for(log, check, clones, 1) as made,
         scratch_directory("crash-images", folder_for(log.size_bytes)) as folder,
-        contextlib.closing(Bench(log, check, made[0] if made else ImageFile(log, folder))) as bench,
+        contextlib.closing(
+            Bench(log, check, made[0] if made else ImageFile(log, folder), after_each=under_way.judge)
+        ) as bench,
     ):
         under_way.note(0, 0)
         error = bench.check_built(State.of(log, bare))
@@ -155,6 +166,7 @@ class _Exploration:
     Args:
         path: How far it has come; the guest writes there.
         deadline_s: How long a state may take.
+        allowed: What the kernel may complain of.
         kernel: What tells it from others.
     """
 
@@ -165,6 +177,7 @@ class _Exploration:
         wanted: Wanted,
         path: Path,
         deadline_s: float,
+        allowed: list[str],
         guests: _Guests,
         kernel: str,
     ) -> None:
@@ -174,7 +187,7 @@ class _Exploration:
         self._about = about(log, check, wanted.model, wanted.order, kernel)
         self._path = path
         self._under_way = path.with_name(f"{path.name}.under-way")
-        self._watch = self._under_way, deadline_s
+        self._watch = self._under_way, deadline_s, allowed
         self._hangs = f"a state was checked for more than {deadline_s:g} s, and the guest ended for it"
         self._line = wanted.line()
         self._guests = guests
@@ -219,7 +232,7 @@ class _Exploration:
                 with _shown(self._line, self._under_way):
                     answer = self._guests.call(_explore, *self._sent, left, known, self._about, self._watch)
             except GuestPanicError as panic:
-                if lost := self._explain(panic):
+                if lost := self._explain(self._why(panic)):
                     return self._so_far(lost)
             else:
                 return self._found(*answer)
@@ -269,7 +282,7 @@ class _Exploration:
         if explained:
             return ""
         which = f" under contents {', '.join(map(str, numbers))}, but under none of them alone" if numbers else ""
-        return f"the guest's kernel panicked{which}: {panic}"
+        return f"the guest ended{which}: {panic}"
 
     def _panic_of(self, state: State) -> Exception | None:
         from sampleblk_lab.vm import GuestPanicError
@@ -296,8 +309,30 @@ class _Exploration:
         try:
             said = self._guests.call(_check, *self._sent, self._wanted.clones, state.bare, self._watch)
         except GuestPanicError as panic:
-            return panic if HANGS not in panic.console else GuestPanicError(self._hangs, panic.console)
+            return self._why(panic)
         return None if said is None else unpacked(said)
+
+    def _why(self, panic: GuestPanicError) -> GuestPanicError:
+        """The same panic, and if we made it, why."""
+        if HANGS in panic.console:
+            return type(panic)(self._hangs, panic.console)
+        if complaint := re.search(f"{re.escape(COMPLAINS)}(.*)", panic.console):
+            return type(panic)(f"the guest's kernel complained: {complaint[1]}", panic.console)
+        return panic
+
+
+def _regular(warnings: Any) -> list[str]:
+    """Regular expressions. Raises InputError for what is none, and for one that is in every line."""
+    found = list(warnings) if isinstance(warnings, (list, tuple)) else [warnings]
+    for text in found:
+        try:
+            if re.compile(text).search("") is None:
+                continue
+            why = "it is in every line"
+        except (re.error, TypeError) as error:
+            why = str(error)
+        raise InputError(f"kernel_warning {text!r}: {why}", expected="regular expressions, such as 'at fs/btrfs/'")
+    return found
 
 
 def explore_in_vms(
@@ -310,8 +345,9 @@ def explore_in_vms(
     deadline_s = options.pop("deadline_s", DEADLINE_S)
     if checked.seconds("deadline_s", deadline_s) == 0:
         raise InputError(f"deadline_s {deadline_s}", expected="seconds that a state may take")
-    if unknown := sorted(set(options) - _OPTIONS):
-        raise InputError(f"vm has {unknown[0]!r}", expected=f"deadline_s, {', '.join(sorted(_OPTIONS))}")
+    allowed = _regular(options.pop("kernel_warning", ()))
+    if unknown := sorted(set(options) - set(_OPTIONS)):
+        raise InputError(f"vm has {unknown[0]!r}", expected=", ".join(sorted(_OPTIONS)))
     shape = Shape.of({name: options[name] for name in _SHAPE if options.get(name) is not None})
     for file in filter(None, (log.path, log.base)):
         if file.resolve().parts[1] in OWN_FOLDERS:
@@ -327,5 +363,5 @@ def explore_in_vms(
             kernel = " ".join([release, *(digest[:16] for digest in made_of)])
         guests = stack.enter_context(contextlib.closing(_Guests(options.get("kernel"), shape, path.parent)))
         wanted = replace(wanted, workers=wanted.workers or shape.cpus)
-        made = _Exploration(log, check, wanted, path, deadline_s, guests, kernel)
+        made = _Exploration(log, check, wanted, path, deadline_s, allowed, guests, kernel)
         return stack.enter_context(contextlib.closing(made)).run()

@@ -386,8 +386,9 @@ class Log:
                 :class:`sampleblk_lab.vm.VM`; `workers` are as many as it has CPUs, unless said. A state with which its
                 kernel panics is a failure, whose error is a :class:`sampleblk_lab.vm.GuestPanicError` with the console;
                 it is reduced, and the rest is checked in a fresh VM. So is one that takes longer than ``deadline_s``
-                (300), whose kernel is made to panic, with its blocked tasks on the console. A log in ``/dev/shm`` or
-                ``/run`` is refused: a VM has these for itself.
+                (300), or of which the kernel complains, by a warning, an oops or a report of KASAN: the kernel is made
+                to panic. ``kernel_warning`` has regular expressions of what it may complain of, such as
+                ``"at fs/btrfs/"``. A log in ``/dev/shm`` or ``/run`` is refused: a VM has these for itself.
             clones: Whether the driver builds the states, on clones of a device that has the log: the check is then
                 called with the path of a block device. Nothing is copied but what lies over the first state, nothing
                 has to be undone, and mounting takes no loop device. None: where the check is one of

@@ -7,15 +7,11 @@ import functools
 import os
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import pytest
 
 from sampleblk_lab.pytest_plugin import artefacts, options, residue
-from sampleblk_lab.splat import is_splat
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from sampleblk_lab.splat import is_splat, log_lines
 
 
 @dataclass
@@ -83,28 +79,12 @@ def is_spent(item: pytest.Item) -> bool:
     return _WATCH in item.stash and item.stash[_WATCH].allowed and not item.stash[_WATCH].complaints
 
 
-def _lines(fd: int, read: Callable[[int, int], bytes] = os.read) -> Iterator[str | None]:
-    """What has come; None where records were overwritten before they were read. `read`: not what a test made of it."""
-    while True:
-        try:
-            record = read(fd, 8192)
-        except BlockingIOError:
-            return
-        except BrokenPipeError:
-            yield None
-            continue
-        # "priority,sequence,microseconds,flags;text", then continuation lines
-        prefix, _, text = record.decode(errors="replace").partition(";")
-        stamp = int(prefix.split(",")[2])
-        yield f"[{stamp // 1_000_000:5d}.{stamp % 1_000_000:06d}] {text.splitlines()[0] if text else ''}"
-
-
 def check(item: pytest.Item, report: pytest.TestReport) -> None:
     """Fails the report of a phase under which the kernel panicked, oopsed, warned, locked up, hung or leaked."""
     watch, fd = item.stash.get(_WATCH, None), _log()
     if watch is None or fd is None:
         return
-    read = list(_lines(fd))
+    read = list(log_lines(fd))
     lines = [line for line in read if line is not None]
     if len(lines) != len(read):
         # What does not taint the kernel, such as a hung task, may be missing.

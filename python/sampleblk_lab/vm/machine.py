@@ -732,7 +732,8 @@ class VM(ClosesAtEnd):
         if words := self.console.last_words():
             return BootError(words, tail)
         if self.console.has_panic():
-            return GuestPanicError(f"the guest's kernel panicked ({self.kernel.release})", tail)
+            # What it panicked of may have a stack of its own, before the panic's.
+            return GuestPanicError(f"the guest's kernel panicked ({self.kernel.release})", self.console.tail(120))
         if log:
             # As QEMU 10 rarely does where it emulates two CPUs (iotlb_to_section()).
             others = GuestLostError if self._runs.locked() else BootError
