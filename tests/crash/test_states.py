@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import itertools
 import os
@@ -26,6 +27,7 @@ from crash.logs import DISCARD, FLUSH, FUA, MARK, SECTOR, Op, journal, log_write
 from sampleblk_lab import FormatError, InputError, SampleblkError, ToolError, UnsupportedError, crash
 from sampleblk_lab._native import core
 from sampleblk_lab.crash import reproduce, workers
+from sampleblk_lab.crash.explore import reduce
 
 SECTORS = 6
 
@@ -831,6 +833,49 @@ def test_what_a_worker_s_check_raises_is_told(tmp_path: Path, images: Path) -> N
         log.explore(dies, workers=2)
     assert time.monotonic() - begin < 20
     assert list(images.iterdir()) == []
+
+
+@pytest.mark.parametrize("workers_", [None, 2])
+def test_what_was_found_is_told_where_the_exploration_cannot_go_on(tmp_path: Path, workers_: int | None) -> None:
+    log = _log(tmp_path, log_writes(*((0, number, _fill(number, 1)) for number in range(1, 5))))
+
+    def missing(_image: Path, state: crash.State) -> None:
+        if state.submitted == 4 or len(state.lost) == 1:
+            raise UnsupportedError("fsck", "it is not installed", "install it")
+        assert state.submitted != 1
+
+    def killed(_image: Path, state: crash.State) -> None:
+        if state.submitted == 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+        assert state.submitted != 1
+
+    asked: dict[str, Any] = {"failures": 9, "workers": workers_, "order": "log", "progress": False}
+    for check in (missing, killed) if workers_ else (missing,):
+        found = log.explore(check, model=crash.Prefix(), **asked)
+        assert [(one.state.submitted, found.complete, found.ok) for one in found.failures] == [(1, False, False)]
+    assert f"ended early ({found.lost})" in found.text()
+    assert found.lost == ("SampleblkError: a worker ended by itself, with signal 9" if workers_ else
+                          "UnsupportedError: fsck: it is not installed; install it")  # fmt: skip
+    # Also where it is found out when the failure is reduced.
+    state = log.state(3, lost=[1, 2])
+    reduced, said, _ = reduce(lambda _: missing(tmp_path, log.state(4)), state, AssertionError("found"))
+    assert (reduced.lost, str(said)) == ([1, 2], "found")
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOMEM])
+def test_a_check_that_cannot_fork_has_found_nothing(tmp_path: Path, number: int) -> None:
+    log = _two_transfers(tmp_path)
+
+    def forks(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    def opens(path: Path, _: object) -> None:
+        raise OSError(number, os.strerror(number), str(path))
+
+    for workers_ in (None, 2):
+        with pytest.raises(OSError, match=os.strerror(number)):
+            log.explore(forks, workers=workers_, progress=False)
+        assert log.explore(opens, workers=workers_, progress=False).failures
 
 
 @pytest.mark.parametrize("workers_", [None, 2])

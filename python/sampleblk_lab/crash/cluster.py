@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab import by_value
 from sampleblk_lab.crash import host
-from sampleblk_lab.crash.explore import Contents, Exploration, Failure, Position, Task, settle
+from sampleblk_lab.crash.explore import (
+    Contents,
+    Exploration,
+    Failure,
+    Position,
+    Task,
+    keep_found,
+    note_last,
+    settle,
+)
 from sampleblk_lab.crash.log import Bare, State
 from sampleblk_lab.crash.parcel import Parcel, check_by_value, packed
 from sampleblk_lab.crash.workers import unpacked
@@ -143,6 +152,8 @@ class _Cluster:
                     self._found.lost = self._found.lost or self._place.lost()
                     if self._found.lost:
                         break
+            except (OSError, SampleblkError) as error:
+                keep_found(self._found, self._reached, error)
             finally:
                 self._end(pressed)
                 self._line.clear()
@@ -151,7 +162,7 @@ class _Cluster:
         if self._at_end and checked == self._handed_out:
             looked_at, complete = max(looked_at, self._contents.looked_at), self._contents.complete
         settle(self._found, self._reached, self._failures, checked, looked_at, complete=complete)
-        self._note(Position(self._settled(), looked_at, self._reached, is_last=True))
+        note_last(self._found, self._note, Position(self._settled(), looked_at, self._reached, is_last=True))
 
     def _settled(self) -> int:
         """The first contents that a run that goes on from here has to check."""
@@ -255,6 +266,8 @@ class _Cluster:
             return
         found: host.Found = by_value.loads(outcome.values["value"])
         if found.error is not None:
+            if self._is_ending:
+                return
             raise unpacked(found.error)
         self._hosts.add(outcome.facts["host"])
         self._setups_s.append(found.setup_s)

@@ -33,7 +33,7 @@ from sampleblk_lab.progress import Line
 from sampleblk_lab.texts import count_text, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from sampleblk_lab.crash.disks import Clone, Disk
     from sampleblk_lab.crash.log import Log
@@ -170,7 +170,7 @@ class Exploration:
         total: How many the model has; infinity where that is too many to say, or has no end.
         complete: Whether that were all.
         interrupted: Whether Ctrl-C ended it.
-        lost: Why it could not go on, of a cluster or a VM, or nothing; what was found until then is here.
+        lost: Why it could not go on, or nothing; what was found until then is here.
         elapsed_s: Seconds it took.
         failures: What did not pass.
         log: What was explored.
@@ -249,6 +249,13 @@ class Exploration:
         return f"<Exploration {self.text().splitlines()[0]}>"
 
 
+def _is_ours(error: OSError) -> bool:
+    """Whether it tells of this machine, and not of a state: no descriptor or no process was left."""
+    # fork(2) has no file. What has one may be damaged so that the kernel has not the memory for it.
+    forked = error.errno in (errno.EAGAIN, errno.ENOMEM) and error.filename is None
+    return forked or error.errno in (errno.EMFILE, errno.ENFILE)
+
+
 class Bench:
     """A disk, on which states are checked. To be closed by the thread that uses it.
 
@@ -293,7 +300,7 @@ class Bench:
             # Cannot be checked here, or now: that is no finding.
             raise
         except BaseException as error:
-            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            if isinstance(error, OSError) and _is_ours(error):
                 raise
             if isinstance(error, ToolError) and error.status == -signal.SIGKILL:
                 reason = f"{error.command[0]} was killed"
@@ -365,6 +372,8 @@ def reduce(check: Callable[[State], Exception | None], state: State, error: Exce
                 parts = min(parts * 2, len(missing))
     except KeyboardInterrupt:
         return best, said, True
+    except (OSError, SampleblkError):
+        pass  # it cannot be checked any more what could be spared: that the state failed stands
     return best, said, False
 
 
@@ -702,6 +711,19 @@ def settle(
         found.complete = complete
 
 
+def keep_found(found: Exploration, reached: Collection[Any], error: Exception) -> None:
+    """Says why the exploration cannot go on, where it has found something; raises the error otherwise."""
+    if not reached or isinstance(error, InputError):
+        raise error
+    found.lost = f"{type(error).__name__}: {error}".partition("\n")[0]
+
+
+def note_last(found: Exploration, note: Callable[[Position], None], last: Position) -> None:
+    """Notes where it ended. That this cannot be done may be why it did."""
+    with contextlib.suppress(*(OSError,) * bool(found.lost)):
+        note(last)
+
+
 def _explore_here(
     task: Task, found: Exploration, failures: int, folder: Path, line: Line, note: Callable[[Position], None]
 ) -> None:
@@ -721,10 +743,12 @@ def _explore_here(
             line.show(f"{checked} checked, {len(reached)} failed")
     except KeyboardInterrupt:
         found.interrupted = True
+    except (OSError, SampleblkError) as error:
+        keep_found(found, reached, error)
     finally:
         walker.close()
         line.clear()
     found.interrupted = found.interrupted or walker.interrupted
     looked_at = max(looked_at, walker.looked_at)
     settle(found, reached, failures, checked, looked_at, complete=walker.complete)
-    note(Position(number, looked_at, reached, is_last=True))
+    note_last(found, note, Position(number, looked_at, reached, is_last=True))

@@ -31,6 +31,7 @@ from sampleblk_lab.crash.explore import (
     clones_for,
     explore,
     folder_for,
+    keep_found,
     reduce,
     settle,
 )
@@ -39,7 +40,7 @@ from sampleblk_lab.crash.parcel import check_by_value
 from sampleblk_lab.crash.resume import Notes, about
 from sampleblk_lab.crash.under_way import COMPLAINS, HANGS, UnderWay
 from sampleblk_lab.crash.workers import Sent, packed, packed_failure, unpacked, unpacked_failure
-from sampleblk_lab.errors import InputError
+from sampleblk_lab.errors import InputError, SampleblkError
 from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.sweeps.trial import Machines, Shape
 
@@ -79,7 +80,7 @@ def _explore(
     failures = {number: (by_then, unpacked_failure(log, check, sent)) for number, (by_then, sent) in known.items()}
     with contextlib.closing(UnderWay(*watch)) as under_way:
         found = explore(log, check, wanted, led=Led(failures, under_way, about))
-    facts = {name: getattr(found, name) for name in ("states", "checked", "total", "complete", "interrupted")}
+    facts = {name: getattr(found, name) for name in ("states", "checked", "total", "complete", "interrupted", "lost")}
     return facts, [packed_failure(one) for one in found.failures]
 
 
@@ -212,6 +213,9 @@ class _Exploration:
         except KeyboardInterrupt:
             found = self._so_far("")
             found.interrupted = True
+        except (OSError, SampleblkError) as error:
+            found = self._so_far("")
+            keep_found(found, found.failures, error)
         found.log, found.model, found.check = self._log, self._wanted.model, self._check
         found.elapsed_s = before.elapsed_s + time.monotonic() - begin
         return found

@@ -411,7 +411,9 @@ class Log:
                 order or kernel, or the check cannot be told from others; `client` is none of these, or there are
                 `workers`, `clones` or a `vm` beside it; the check cannot be sent; the log or its base has changed
                 meanwhile.
-            OSError: The image cannot be written, or a check had no file descriptor left.
+            OSError: The image cannot be written, or a check had no file descriptor or process left. This and what
+                follows ends an exploration that has found something by then without being raised:
+                :attr:`Exploration.lost`.
             SampleblkError: A worker was killed; with `client`, a range of states could not be checked, however often it
                 was tried.
             UnsupportedError: An address was given, and distributed is not installed; or a check failed beside a disk of

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab._native import core
-from sampleblk_lab.crash.explore import Exploration, Failure, Position, Task, Walker, settle
+from sampleblk_lab.crash.explore import Exploration, Failure, Position, Task, Walker, keep_found, note_last, settle
 from sampleblk_lab.crash.log import Bare, Log, State
 from sampleblk_lab.crash.shares import Share
 from sampleblk_lab.errors import SampleblkError
@@ -238,13 +238,15 @@ def explore_in_processes(
             while crew.busy and time.monotonic() < deadline and pressed() < 2:
                 at, by_then = shared.all_before(task.after), shared.looked_at
                 ready = wait(crew.busy, timeout=_LOOK_S)
+                errors: list[Exception] = []
                 while ready:
                     for one in ready:
                         assert isinstance(one, Connection)
-                        _receive(task, one, crew, reached, ends)
+                        errors += _receive(task, one, crew, reached, ends)
                     ready = wait(crew.busy, timeout=0) if crew.busy else []
-                for one in crew.gone:
-                    raise _killed(one, crew)
+                # Only now: what the others had found by then has been received.
+                for error in (*errors, *(_killed(one, crew) for one in crew.gone)):
+                    raise error
                 # Only now: what failed before `at` has been received.
                 number, looked_at = at, max(looked_at, by_then)
                 note(Position(number, looked_at, reached))
@@ -255,6 +257,8 @@ def explore_in_processes(
                     found.interrupted = True
                     deadline = time.monotonic() + _GRACE_S
                     crew.interrupt()
+        except (OSError, SampleblkError) as error:
+            keep_found(found, reached, error)
         finally:
             crew.end()
             line.clear()
@@ -263,7 +267,7 @@ def explore_in_processes(
     looked_at = max([looked_at, shared.looked_at, *(looked_at for _, _, looked_at in ends)])
     complete = len(ends) == workers and all(complete for complete, _, _ in ends)
     settle(found, reached, failures, task.after + shared.checked, looked_at, complete=complete)
-    note(Position(number, looked_at, reached, is_last=True))
+    note_last(found, note, Position(number, looked_at, reached, is_last=True))
 
 
 def _receive(
@@ -272,13 +276,13 @@ def _receive(
     crew: _Crew,
     reached: dict[int, tuple[int, Failure]],
     ends: list[tuple[bool, bool, int]],
-) -> None:
-    """Takes what a worker has sent, or its end."""
+) -> list[Exception]:
+    """Takes what a worker has sent, or its end. Returns why it cannot go on, if so."""
     message: tuple[Any, ...]
     try:
         message = one.recv()
     except EOFError:
-        raise _killed(one, crew) from None
+        return [_killed(one, crew)]
     kind, *rest = message
     if kind == "failure":
         number, looked_at, sent = rest
@@ -288,10 +292,12 @@ def _receive(
         ends.append((complete, interrupted, looked_at))
         crew.ended(one)
     else:
-        raise unpacked(rest[0])
+        crew.ended(one)
+        return [unpacked(rest[0])]
+    return []
 
 
 def _killed(one: Connection, crew: _Crew) -> SampleblkError:
     status = os.waitstatus_to_exitcode(crew.ended(one))
     how = f"signal {-status}" if status < 0 else f"exit status {status}"
-    return SampleblkError(f"a worker ended by itself, with {how}: what was found is lost")
+    return SampleblkError(f"a worker ended by itself, with {how}")
