@@ -629,7 +629,7 @@ def test_a_driver_of_bios_has_their_depth(tmp_path: Path) -> None:
     ]
     tracks = {one["args"]["name"] for one in shown if one["name"] == "thread_name"}
     assert tracks == {"8,0 bios 0", "8,0 bios 1", "8,0 queue depth"}
-    assert [one["args"]["depth"] for one in shown if one["ph"] == "C"] == [1, 2, 1, 0]
+    assert [one["args"]["depth"] for one in shown if one["ph"] == "C"] == depth["depth"].codes.tolist()
     _, run = lived(tmp_path / "requests", *[event for event in bios if event[1] == "Q"], (60, "C", 0, 64, 8))
     with pytest.raises(lab.UnsupportedError, match="issues and completions were not both recorded"):
         run.block().queue_depth()
@@ -643,6 +643,8 @@ def test_parts_of_which_linux_5_10_tells_no_end_end_with_the_last(tmp_path: Path
     assert depth["depth"].codes.tolist() == [1, 2, 3, 4, 3, 2, 1, 0, 1, 2, 1]  # the one at 40 is another task's
     assert depth["least"].codes.tolist() == [0, 0, 1, 2, 2, 2, 1, 0, 0, 1, 0]
     assert depth.metadata["unfinished"] == "1"
+    shown = json.loads(run.export_chrome(tmp_path / "x.json").read_text())["traceEvents"]
+    assert [one["args"]["depth"] for one in shown if one["ph"] == "C"] == depth["depth"].codes.tolist()
 
 
 def test_an_append_completes_where_it_was_written(tmp_path: Path) -> None:

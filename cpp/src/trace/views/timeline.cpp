@@ -2,6 +2,7 @@
 #include "sampleblk/trace/timeline.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <string_view>
 #include <tuple>
 
@@ -164,11 +165,31 @@ class Builder {
     }
 
     // Whether what has one end in the recording was in flight as it began or ended.
-    [[nodiscard]] bool has_all() const {
+    [[nodiscard]] bool has_all(std::string_view begin, std::string_view end) const {
         const auto said = [this](const char* name) { return out_.metadata.contains(name); };
         return out_.metadata.at("lost_events") == "0" && !said("gaps") && !said("unread") &&
-               file_.find_event("block:block_rq_issue") != nullptr &&
-               file_.find_event("block:block_rq_complete") != nullptr;
+               file_.find_event(begin) != nullptr && file_.find_event(end) != nullptr;
+    }
+
+    // Of parts of a bio Linux 5.10 tells the end of the last alone: by row the end of what follows, else 0.
+    [[nodiscard]] std::vector<std::uint64_t> ends_of_parts(const std::vector<BlockRequest>& bios) const {
+        std::vector<std::uint64_t> ends(bios.size());
+        const std::size_t release = file_.uname().find(' ', file_.uname().find(' ') + 1) + 1;
+        if (std::atoi(file_.uname().c_str() + release) >= 6) {
+            return ends;
+        }
+        std::map<std::tuple<std::uint16_t, std::uint32_t, char, std::int32_t, std::uint64_t>, std::uint64_t> known;
+        for (std::size_t row = bios.size(); row-- > 0;) {
+            const BlockRequest& bio = bios[row];
+            const auto end = [&](std::uint64_t sector) -> std::uint64_t& {
+                return known[{bio.buffer, bio.dev, bio.operation, bio.pid, sector}];
+            };
+            check_row(bios.size() - row);
+            const bool begun = bio.queued != 0 && bio.completed == 0;
+            ends[row] = begun ? end(bio.sector + bio.sectors) : 0;
+            end(bio.sector) = begun ? ends[row] : bio.completed;
+        }
+        return ends;
     }
 
     using Steps = std::vector<std::pair<std::uint64_t, std::int64_t>>;
@@ -178,24 +199,33 @@ class Builder {
         Steps halves;  // of those with one end
         Steps unsure;  // the same of appends and flushes
         bool of_bios = true;
+        bool has_bios = false;  // one that was queued and completed
     };
 
     void devices(const BlockSink& sink) {
         std::map<std::pair<std::uint16_t, std::uint32_t>, Device> devices;
         std::vector<std::pair<std::uint16_t, std::uint32_t>> order;  // in which they appear
-        const bool all = has_all();
+        const bool all = has_all("block:block_rq_issue", "block:block_rq_complete");
+        const bool all_bios = has_all("block:block_bio_queue", "block:block_bio_complete");
         const bool bios = file_.find_event("block:block_bio_queue") != nullptr &&
                           file_.find_event("block:block_bio_complete") != nullptr;
         for (const BlockRequest& request : sink.requests) {
             Device& device = devices[{request.buffer, request.dev}];
             device.of_bios = device.of_bios && bios && (request.gotten | request.inserted | request.issued) == 0;
+            device.has_bios = device.has_bios || (request.queued != 0 && request.completed != 0);
         }
-        for (const BlockRequest& request : sink.requests) {
+        const bool begun_bios =
+            all_bios && std::ranges::any_of(devices, [](const auto& one) { return one.second.of_bios; });
+        const std::vector<std::uint64_t> ends =
+            begun_bios ? ends_of_parts(sink.requests) : std::vector<std::uint64_t>(sink.requests.size());
+        for (std::size_t row = 0; row < sink.requests.size(); ++row) {
+            const BlockRequest& request = sink.requests[row];
             const auto place = std::pair(request.buffer, request.dev);
             Device& device = devices.at(place);
             const std::uint64_t begin = device.of_bios ? request.queued : request.issued;
             const bool whole = begin != 0 && request.completed >= begin;
-            const bool half = all && (request.issued != 0 ? request.completed == 0 : request.only_completed());
+            const bool half = (device.of_bios ? all_bios && device.has_bios : all) &&
+                              (begin != 0 ? request.completed == 0 : request.only_completed());
             if (request.swallowed || !(whole || half)) {
                 continue;
             }
@@ -206,8 +236,12 @@ class Builder {
                 device.requests.emplace_back(begin, &request);
             } else {
                 const bool paired = std::string_view("RWD").find(request.operation) != std::string_view::npos;
-                (paired ? device.halves : device.unsure)
-                    .emplace_back(request.issued + request.completed, request.issued != 0 ? 1 : -1);
+                const std::uint64_t end = device.of_bios ? ends[row] : 0;
+                Steps& steps = paired && end == 0 ? device.halves : device.unsure;
+                steps.emplace_back(begin + request.completed, begin != 0 ? 1 : -1);
+                if (end >= begin && end != 0) {
+                    steps.emplace_back(end, -1);
+                }
             }
         }
         for (const auto& place : order) {
@@ -240,7 +274,7 @@ class Builder {
         }
     }
 
-    // As Block.queue_depth() of analysis/block.py counts, but for bios that did not complete.
+    // As Block.queue_depth() of analysis/block.py counts.
     void depth(const std::string& group, const std::string& device, Steps steps, const Steps& halves, Steps unsure) {
         // At one moment completions go first, so that the depth is never overstated.
         std::ranges::sort(unsure);
