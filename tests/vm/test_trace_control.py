@@ -300,8 +300,12 @@ def test_events_that_are_enabled_while_one_follows_are_followed():
         session.enable(["syscalls:sys_enter_getpgid"])
         os.getpgid(0)
         os.getppid()
+        seen += [next(events)["event"], next(events)["event"]]
+        Path(f"{session.path}/events/syscalls/sys_enter_getpriority/enable").write_text("1")  # not by us
+        os.getpriority(os.PRIO_PROCESS, 0)
+        os.getppid()
         seen += [next(events)["event"]]
-    assert seen == ["sys_enter_getppid", "sys_enter_getpgid"]
+    assert seen == ["sys_enter_getppid", "sys_enter_getpgid", "sys_enter_getppid", "sys_enter_getpriority"]
 
 
 def test_a_flight_recorder_keeps_the_end():

@@ -22,7 +22,6 @@ class Events(ControlFiles):
 
     def __init__(self, *, top_level: bool = False, name: str | None = None) -> None:
         self._probes: set[str] = set()
-        self._times_enabled = 0
         super().__init__(top_level=top_level, name=name)
 
     # -- which are on
@@ -42,7 +41,6 @@ class Events(ControlFiles):
                     f"no event {event!r} on this kernel",
                     expected="one of available_events, such as 'block:block_rq_issue'",
                 ) from error
-        self._times_enabled += 1
         return self.enabled()
 
     def _patterns(self, event: str) -> list[str]:

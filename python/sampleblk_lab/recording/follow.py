@@ -63,7 +63,6 @@ def follow(session: Session, idle: float) -> Generator[dict[str, Any], None, Non
     """See :meth:`Session.follow`."""
     root = Path(f"{session.path}/per_cpu")
     cpus = sorted(int(path.name[3:]) for path in root.iterdir() if path.name.startswith("cpu"))
-    enabled = session._times_enabled  # noqa: SLF001
     template = _Template(session, cpus)
     page_size = template.file({}).page_size
     files = {cpu: os.open(f"{root}/cpu{cpu}/trace_pipe_raw", os.O_RDONLY | os.O_NONBLOCK) for cpu in cpus}
@@ -88,11 +87,12 @@ def follow(session: Session, idle: float) -> Generator[dict[str, Any], None, Non
             if not pages:
                 time.sleep(idle)
                 continue
-            if enabled != session._times_enabled:  # noqa: SLF001
-                # Of events that are enabled meanwhile the template has no formats.
-                enabled = session._times_enabled  # noqa: SLF001
+            file = template.file(pages)
+            if any(name.startswith("unknown:") for name in file.count_events().columns[0].categories or []):
+                # Of events that are enabled meanwhile, whoever did it, the template has no formats.
                 template = _Template(session, cpus)
-            tables = template.file(pages).decode([])
+                file = template.file(pages)
+            tables = file.decode([])
             metadata = next(iter(tables.values())).metadata if tables else {}
             if "gaps" in metadata:
                 yield {"event": "lost", "count": int(metadata["lost_events"])}
