@@ -89,6 +89,12 @@ TEST(JobFile, ExpandsEnvironmentAndKeywords) {
     EXPECT_EQ(set.jobs[0].size.bytes, 3U << 20);
     EXPECT_EQ(set.jobs[0].bs[0] % 8192, 0U);
     EXPECT_EQ(refusal("[j]\nsize=${SBLK_NO_SUCH_VARIABLE}\n").line(), 2U);
+    // As bc, whatever the key: a file's name, too, and 3 / 2 is 1.
+    const std::string pages = "[j]\nsize=1M\nfilename=$pagesize/1000*2\nbs=$pagesize/2730*512\n";
+    const JobSet calculated = parse_job_text(pages, "x");
+    EXPECT_EQ(calculated.jobs[0].filename, std::to_string(::sysconf(_SC_PAGESIZE) / 1000 * 2));
+    EXPECT_EQ(calculated.jobs[0].bs[0], static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE) / 2730 * 512));
+    EXPECT_EQ(refusal("[j]\nsize=1M\nbs=$pagesize/0\n").line(), 3U);
 }
 
 TEST(JobFile, Includes) {
@@ -143,6 +149,7 @@ TEST(JobFile, PatternForms) {
         parse_job_text("[j]\nsize=1M\nrandom_distribution=zoned:60/10:30/20:8/30:2/40\n", "x").jobs[0];
     EXPECT_EQ(zoned.zones[1].size(), 4U);
     (void)refusal("[j]\nsize=1M\nrandom_distribution=zipf:1\n");
+    EXPECT_EQ(refusal("[j]\nsize=1M\nbsrange=8k\n").line(), 3U) << "as fio";
 }
 
 // lib/pattern.c of fio 3.33 has these in its own comments.

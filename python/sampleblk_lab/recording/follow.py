@@ -87,12 +87,12 @@ def follow(session: Session, idle: float) -> Generator[dict[str, Any], None, Non
             if not pages:
                 time.sleep(idle)
                 continue
-            file = template.file(pages)
-            if any(name.startswith("unknown:") for name in file.count_events().columns[0].categories or []):
+            found = template.file(pages)
+            if any(name.startswith("unknown:") for name in found.count_events().columns[0].categories or []):
                 # Of events that are enabled meanwhile, whoever did it, the template has no formats.
                 template = _Template(session, cpus)
-                file = template.file(pages)
-            tables = file.decode([])
+                found = template.file(pages)
+            tables = found.decode([])
             metadata = next(iter(tables.values())).metadata if tables else {}
             if "gaps" in metadata:
                 yield {"event": "lost", "count": int(metadata["lost_events"])}

@@ -22,6 +22,9 @@ enum class KbBase : std::uint16_t { si = 1000, binary = 1024 };
 // hexadecimal (0x), or an expression in parentheses over + - * / % ^. Throws InputError.
 [[nodiscard]] std::int64_t parse_number(std::string_view text, KbBase base = KbBase::binary);
 
+// An expression without units, as bc has it, which fio asks: quotients are whole. Throws InputError.
+[[nodiscard]] double calculate(std::string_view text);
+
 // parse_number, refused when negative.
 [[nodiscard]] std::uint64_t parse_unsigned(std::string_view text, KbBase base = KbBase::binary);
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <cstdlib>
 #include <optional>
 #include <span>
@@ -73,7 +74,12 @@ std::string expand_keywords(std::string text) {
     replace("$mb_memory", [] { return (::sysconf(_SC_PHYS_PAGES) / 1024) * (::sysconf(_SC_PAGESIZE) / 1024); });
     const bool calculates = text != before && text.find_first_of("+-*/") != std::string::npos &&
                             text.find_first_not_of("0123456789.+-*/%^() ") == std::string::npos;
-    return calculates ? "(" + text + ")" : text;
+    if (!calculates) {
+        return text;
+    }
+    char digits[512];  // room for any double
+    const auto end = std::to_chars(digits, digits + sizeof(digits), calculate(text), std::chars_format::fixed);
+    return {digits, end.ptr};
 }
 
 // Sections out of lines; what the keys mean is not looked at here.
@@ -178,9 +184,8 @@ void apply(JobOptions& options, const Assignment& at, std::vector<Notice>& notic
     if (at.value && trim(*at.value).empty() && !key->takes_nothing) {
         refuse(at, at.key + ": no value", at.key + "=VALUE" + (key->form == "bool" ? ", or the key alone" : ""));
     }
-    const std::string value = expand_keywords(at.value.value_or(""));
     try {
-        key->apply(options, value);
+        key->apply(options, expand_keywords(at.value.value_or("")));
     } catch (const InputError& error) {
         refuse(at, at.key + ": " + error.message(), error.expected());
     }

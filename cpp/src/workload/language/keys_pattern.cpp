@@ -54,6 +54,9 @@ void set_bsrange(JobOptions& options, std::string_view text) {
     std::string commas(text);
     std::ranges::replace(commas, '/', ',');
     std::ranges::replace(commas, ':', '-');
+    if (commas.find('-') == std::string::npos) {
+        out_of_range(text, "a range such as 4k-16k");
+    }
     each_of_triple(commas, [&](std::size_t i, std::string_view part) {
         const Range range = parse_range(part, options.kb_base);
         if (range.lower == 0 || range.upper > largest_block) {

@@ -64,6 +64,17 @@ class Expression {
   public:
     Expression(std::string_view text, KbBase base) : text_(text), base_(base) {}
 
+    // As bc, which cuts off what a division leaves.
+    double evaluate_as_bc() {
+        whole_quotients_ = true;
+        const double value = sum(0);
+        skip_blanks();
+        if (at_ != text_.size()) {
+            fail("has something after the expression");
+        }
+        return value;
+    }
+
     double evaluate() {
         // fio calculates in parentheses only: "4k-16k" is a range that stands where none may.
         const bool calculates = text_.starts_with('(');
@@ -113,6 +124,7 @@ class Expression {
                 value *= power(depth);
             } else if (take('/')) {
                 value /= divisor(depth);
+                value = whole_quotients_ ? std::trunc(value) : value;
             } else if (take('%')) {
                 value = std::fmod(value, divisor(depth));
             } else {
@@ -189,6 +201,7 @@ class Expression {
     std::string_view text_;
     KbBase base_;
     std::size_t at_ = 0;
+    bool whole_quotients_ = false;
 };
 
 std::int64_t to_whole(std::string_view text, double value) {
@@ -242,6 +255,10 @@ std::int64_t parse_number(std::string_view text, KbBase base) {
         return *plain;
     }
     return to_whole(text, Expression(text, base).evaluate());
+}
+
+double calculate(std::string_view text) {
+    return Expression(text, KbBase::binary).evaluate_as_bc();
 }
 
 std::uint64_t parse_unsigned(std::string_view text, KbBase base) {
