@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import sampleblk_lab as lab
 from sampleblk_lab import FormatError, InputError, crash, proc, tasks, trust
 from sampleblk_lab.cli.main import main
 from sampleblk_lab.device import latency
@@ -37,6 +38,13 @@ def test_text_that_is_not_utf_8_is_refused_with_its_line(tmp_path: Path, what: s
     path.write_bytes(b"# one\n# caf\xe9\n")
     with pytest.raises(InputError, match=r"/text:2: byte 0xe9 \(expected text in UTF-8\)$"):
         READERS[what](path)
+
+
+@pytest.mark.parametrize("read", [*READERS.values(), lab.read_folded, lab.read_strace, lab.read_bpftrace, lab.read_bcc])
+def test_a_file_that_cannot_be_read_is_named(read: Callable[[Path], object]) -> None:
+    """As one on a disk that fails: opened well, while read(2) knows no name."""
+    with pytest.raises(OSError, match=r"^\[Errno 5\] Input/output error: '/proc/self/mem'$"):
+        read(Path("/proc/self/mem"))
 
 
 def test_so_is_a_job_file_before_a_vm_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

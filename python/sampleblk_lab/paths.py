@@ -455,7 +455,7 @@ def write_atomically(target: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Has errors say what was written: those of write(2), such as that of a full disk, name no file."""
+    """Has errors say which file it was: those of read(2) and write(2), such as that of a full disk, do not."""
     try:
         yield
     except OSError as error:

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.errors import FormatError, InputError
+from sampleblk_lab.paths import naming
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,10 +75,17 @@ def read_text(path: Path) -> str:
         OSError: It cannot be read.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        with naming(path):
+            return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise InputError(f"byte {error.object[error.start]:#04x}", str(path), line, "text in UTF-8") from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """A file's content. Raises OSError, which says of which file."""
+    with naming(path):
+        return path.read_bytes()
 
 
 def read_json(path: Path, shape: Any = object) -> Any:
@@ -92,7 +100,7 @@ def read_json(path: Path, shape: Any = object) -> Any:
         FormatError: It is not.
         OSError: It cannot be read.
     """
-    data = path.read_bytes()
+    data = read_bytes(path)
     try:
         value = json.loads(data)
         if b"\\ud" in data.lower():

@@ -7,8 +7,11 @@ import errno
 import fcntl
 import os
 import random
+import shutil
 import struct
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from blockio import Background, aligned, flush, read, until, write
@@ -242,3 +245,25 @@ def test_what_is_refused_in_words_is_what_the_driver_refuses(monkeypatch: pytest
                 fault.raw()
         dev.set_faults([])
     assert min(taken, refused) > 200
+
+
+def test_a_recording_on_a_disk_that_fails_says_so(tmp_path: Path) -> None:
+    """It is read through a mapping, where an error is a signal, as is that of a file that was cut."""
+
+    def said(read: Callable[[], object]) -> str:
+        try:
+            return repr(read())
+        except OSError as error:
+            return str(error)
+
+    with lab.Device("64M") as dev, dev.mkfs("ext4").mount() as mount:
+        shutil.copyfile(Path(__file__).parents[1] / "data/trace/6.1-io.dat", mount / "trace.dat")
+        (mount / "events").write_text("no zeros\n" * 1000)
+        os.sync()
+        Path("/proc/sys/vm/drop_caches").write_text("1")
+        dev.set_faults([lab.Fault(action="error", ops="read")])
+        counts = said(lambda: lab.open_run(mount / "trace.dat").counts())
+        imported = said(lambda: lab.import_run(mount / "events", directory=tmp_path))
+        dev.set_faults([])
+    assert f"read '{mount}/trace.dat': Input/output error" in counts
+    assert f"read '{mount}/events': Input/output error" in imported

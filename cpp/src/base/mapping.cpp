@@ -171,7 +171,11 @@ void MappedFile::check() const {
     struct stat status{};
     const bool same = ::stat(path_.c_str(), &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
     const bool shorter = same && static_cast<std::size_t>(status.st_size) < mapping_.size();
-    if (shorter || watch_->hit.load(std::memory_order_acquire)) {
+    const bool hit = watch_->hit.load(std::memory_order_acquire);
+    if (hit && same && !shorter) {
+        throw SystemError("read", path_, EIO);  // the kernel says no more than that it could not read a page
+    }
+    if (shorter || hit) {
         throw FormatError(path_, shorter ? static_cast<std::uint64_t>(status.st_size) : 0,
                           "the " + std::to_string(mapping_.size()) +
                               " bytes that the file had when it was opened; it was truncated while it was read");

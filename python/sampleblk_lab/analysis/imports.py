@@ -14,6 +14,7 @@ from sampleblk_lab.analysis.run import Run, open_run
 from sampleblk_lab.analysis.syscalls import SyscallSummary
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.table import Table
+from sampleblk_lab.texts import read_bytes
 
 
 def read_funcgraph(path: str | os.PathLike[str], *, errors: str = "strict") -> Graph:
@@ -29,7 +30,7 @@ def read_funcgraph(path: str | os.PathLike[str], *, errors: str = "strict") -> G
     Raises:
         FormatError: There is such a line; says where.
     """
-    return Graph(core.read_graph_text(Path(path).read_bytes(), os.fspath(path), errors == "skip"))
+    return Graph(core.read_graph_text(read_bytes(Path(path)), os.fspath(path), errors == "skip"))
 
 
 def import_run(*sources: str | os.PathLike[str], directory: str | os.PathLike[str], errors: str = "strict") -> Run:
@@ -127,5 +128,5 @@ def read_strace(path: str | os.PathLike[str], *, errors: str = "strict") -> Stra
     Raises:
         FormatError: There is such a line; says where.
     """
-    text, name = Path(path).read_bytes(), os.fspath(path)
+    text, name = read_bytes(Path(path)), os.fspath(path)
     return StraceLog(core.read_strace_log(text, name, errors == "skip"), core.read_strace_summary(text, name))

@@ -25,6 +25,7 @@ from sampleblk_lab.bpftrace.printed import WHOLE, fit, lines_of, numbers, printe
 from sampleblk_lab.bpftrace.script import Key, Script, unit_of
 from sampleblk_lab.errors import FormatError, InputError
 from sampleblk_lab.table import Table
+from sampleblk_lab.texts import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -337,11 +338,11 @@ def read_bpftrace(path: str | os.PathLike[str], *, script: str | os.PathLike[str
         if (place / INCOMPLETE).exists():
             incomplete = (place / INCOMPLETE).read_text()
         if (place / ERRORS).exists():
-            messages = (place / ERRORS).read_bytes()
+            messages = read_bytes(place / ERRORS)
         if script is None and (place / SCRIPT).exists():
             script = place / SCRIPT
         place = place / OUTPUT
-    output = place.read_bytes()
+    output = read_bytes(place)
     found = BpfOutput(output, messages, script=None if script is None else find(script), incomplete=incomplete)
     records = found._records  # noqa: SLF001
     if output.strip() and records.probes is None and not (records.maps or records.texts or records.unknown):

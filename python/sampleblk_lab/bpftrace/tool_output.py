@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.bpftrace.printed import histograms, lines_of, printed_table
 from sampleblk_lab.errors import InputError
+from sampleblk_lab.texts import read_bytes
 
 if TYPE_CHECKING:
     from sampleblk_lab.table import Table
@@ -104,4 +105,4 @@ class BccOutput:
 
 def read_bcc(path: str | os.PathLike[str]) -> BccOutput:
     """Reads what a tool of bcc's printed elsewhere, kept in a file. Raises OSError."""
-    return BccOutput(Path(path).read_bytes(), tool=os.fspath(path))
+    return BccOutput(read_bytes(Path(path)), tool=os.fspath(path))

@@ -15,7 +15,7 @@ from sampleblk_lab.errors import InputError
 from sampleblk_lab.profiling.pictured import bundle
 from sampleblk_lab.profiling.still import still
 from sampleblk_lab.table import Table
-from sampleblk_lab.texts import utf8
+from sampleblk_lab.texts import read_bytes, utf8
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -279,7 +279,7 @@ def read_folded(path: str | PathLike[str], *, unit: str = "samples") -> Stacks:
         InputError: A line is no stack with a count; says which. Or each has two counts, as difffolded.pl prints them:
             read the two files, and draw ``after.flamegraph(before=before)``.
     """
-    text = Path(path).read_bytes()
+    text = read_bytes(Path(path))
     if b";" in text and all(_TWO_COUNTS.search(line) for line in io.BytesIO(text) if line.strip()):
         raise InputError(f"two counts in each line of {fspath(path)}", expected="a stack and its count: outer;inner 12")
     return Stacks(core.read_folded(text, fspath(path), unit), Path(path).name)

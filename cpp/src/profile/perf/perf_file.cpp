@@ -241,7 +241,12 @@ PerfFile::PerfFile(const std::string& path, OnDamage damage)
     contents_->path = mapping_.path();
     contents_->on_damage = damage;
     contents_->bytes = mapping_.bytes();
-    read();
+    try {
+        read();
+    } catch (const FormatError&) {
+        check_length();  // why, perhaps
+        throw;
+    }
 }
 
 PerfFile::PerfFile(std::vector<std::byte> bytes, std::string path, OnDamage damage)

@@ -810,25 +810,31 @@ std::map<std::string, std::string> import_events(const std::vector<std::string>&
                              "one file, or blktrace's files of one recording");
         }
         kind = here;
-        if (here == Kind::blktrace) {
-            binaries.push_back(source);
-        } else if (here == Kind::snoop) {
-            if (const auto lacking = SnoopText::lacks(*heading); !lacking.empty()) {
-                throw FormatError(source, static_cast<std::uint64_t>(heading->data() - text.data()),
-                                  "a heading that has " + lacking);
+        try {
+            if (here == Kind::blktrace) {
+                binaries.push_back(source);
+            } else if (here == Kind::snoop) {
+                if (const auto lacking = SnoopText::lacks(*heading); !lacking.empty()) {
+                    throw FormatError(source, static_cast<std::uint64_t>(heading->data() - text.data()),
+                                      "a heading that has " + lacking);
+                }
+                SnoopText snoop(import);
+                from = "biosnoop or iosnoop";
+                snoop.measure(text);
+                each_line(text, source, import, "a line of the columns of its heading",
+                          [&snoop](std::string_view line) { return snoop.line(line); });
+            } else {
+                EventText events(import);
+                from = "text of events";
+                each_line(
+                    text, source, import,
+                    "an event, such as \"fio 95069 [001] 12.345678: block:block_rq_issue: 253,1 W 4096 () 2048 + 8 "
+                    "[fio]\"",
+                    [&events](std::string_view line) { return events.line(line); });
             }
-            SnoopText snoop(import);
-            from = "biosnoop or iosnoop";
-            snoop.measure(text);
-            each_line(text, source, import, "a line of the columns of its heading",
-                      [&snoop](std::string_view line) { return snoop.line(line); });
-        } else {
-            EventText events(import);
-            from = "text of events";
-            each_line(text, source, import,
-                      "an event, such as \"fio 95069 [001] 12.345678: block:block_rq_issue: 253,1 W 4096 () 2048 + 8 "
-                      "[fio]\"",
-                      [&events](std::string_view line) { return events.line(line); });
+        } catch (const FormatError&) {
+            file.check();  // why, perhaps
+            throw;
         }
         file.check();
     }
