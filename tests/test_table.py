@@ -218,6 +218,8 @@ def test_columns_are_typed_by_what_they_hold() -> None:
     assert Table.of({"n": []}, units={"n": "ns"})["n"].unit == "ns"
     with pytest.raises(TypeError, match="'n' has values of int, str"):
         Table.of({"n": [1, "a"]})
+    with pytest.raises(lab.InputError, match=r"'n' has 'a\\ud800' \(expected text that UTF-8 has\)"):
+        Table.of({"n": [None, "\udc80", "a\ud800"]})
     with pytest.raises(lab.InputError, match="no column 'm'"):
         Table.of({"n": [1]}, units={"m": "ns"})
     with pytest.raises(lab.InputError, match="no column 'm'"):

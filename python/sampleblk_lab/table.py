@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import html
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self, overload
@@ -482,7 +483,13 @@ def _column(name: str, values: Any, unit: str) -> core.Column:
     if all(issubclass(kind, str) for kind in kinds):
         if unit and not listed:  # a column of no rows with a unit is one of numbers
             return core.Column(name, np.zeros(0), unit)
-        return core.Column.of_strings(name, listed)
+        try:
+            return core.Column.of_strings(name, listed)
+        except TypeError:  # half of a surrogate pair, which is of no file's name, and of no text in UTF-8
+            bad = next(
+                value for value in listed if value is not None and re.search("[\ud800-\udc7f\udd00-\udfff]", value)
+            )
+            raise InputError(f"column {name!r} has {bad!r}", expected="text that UTF-8 has") from None
     if all(issubclass(kind, (bool, np.bool_)) for kind in kinds):
         if None in listed:
             return core.Column(name, np.array([np.nan if v is None else float(v) for v in listed]), unit)
