@@ -44,6 +44,16 @@ def test_a_kernel_without_histograms_says_so_and_events_count_as_well():
     assert dict(zip(parents.tolist(), counts.tolist(), strict=True))[os.getpid()] == 24
 
 
+def test_a_kprobe_reads_an_array_of_strings():
+    """A place for each in one field, of which the kernel tells in the format as of no other event."""
+    with lab.Session() as session:
+        run = session.kprobe("sblk_exec", "__x64_sys_execve", argv="+0(+104($arg1)):ustring[3]")  # pt_regs.si
+        with lab.record(events=run) as rec:
+            subprocess.run(["/bin/echo", "a b", "é"], stdout=subprocess.DEVNULL, check=True)
+    argv = [[row[f"argv[{i}]"] for i in range(3)] for row in rec.events(run)]
+    assert argv[-1][1:] == ["a b", "é"]
+
+
 @needs_histograms
 def test_hist_by_parent_pid():
     with lab.Session() as session:

@@ -41,6 +41,13 @@ TEST(Format, NumbersArraysAndStringsAreTold) {
     EXPECT_EQ(format.find("nothing"), nullptr);
 }
 
+TEST(Format, AProbesStringsHaveAPlaceEach) {
+    const EventFormat format = parse("\tfield:__data_loc char[][2] argv;\toffset:8;\tsize:8;\tsigned:1;\n");
+    EXPECT_EQ(format.find("argv")->kind, FieldKind::data_loc);
+    EXPECT_TRUE(format.find("argv")->is_text);
+    EXPECT_THROW((void)parse("\tfield:__data_loc char[] x;\toffset:8;\tsize:6;\tsigned:1;\n"), FormatError);
+}
+
 TEST(Format, SymbolicArrayLengthsTakeTheSizeFromTheField) {
     const EventFormat format = parse("\tfield:char comm[TASK_COMM_LEN];\toffset:8;\tsize:16;\tsigned:0;\n");
     EXPECT_EQ(format.find("comm")->kind, FieldKind::text);

@@ -138,6 +138,18 @@ void EventPlan::add_field(const Field& field, const DecodeRequest& request) {
             break;
         case FieldKind::data_loc:
         case FieldKind::rel_loc:
+            for (std::uint32_t i = 0; field.size > 4 && i < field.size / 4; ++i) {
+                Field one = field;
+                one.name += "[" + std::to_string(i) + "]";
+                one.offset += 4 * i;
+                one.size = 4;
+                add_field(one, request);
+            }
+            if (field.size > 4) {
+                return;
+            }
+            builder.source = Source::dynamic;
+            break;
         case FieldKind::trailing_text:
             builder.source = Source::dynamic;
             break;

@@ -166,8 +166,12 @@ class FormatParser {
         out.is_text = array && (element == "char" || element == "unsigned char" || element == "const char");
         const std::uint32_t known = type_size(element, 8);
         if (data_loc || rel_loc) {
-            if (out.size != 4) {
-                fail(at, "a size of 4 for __data_loc");
+            // A probe's array of strings is "char[][2] name", with a place for each.
+            if (out.size == 0 || out.size % 4 != 0) {
+                fail(at, "a size of 4 for each __data_loc");
+            }
+            if (element.ends_with("[]")) {
+                element.remove_suffix(2);
             }
             out.kind = data_loc ? FieldKind::data_loc : FieldKind::rel_loc;
             out.element_size = known != 0 ? known : 1;
