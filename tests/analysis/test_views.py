@@ -534,6 +534,16 @@ class Perfetto:
         return found
 
 
+def test_calls_across_a_gap_are_counted(tmp_path):
+    """The end of one and the beginning of the next may be among what is lost, which then look like one long call."""
+    data = bytearray((DATA / "trace" / "7.2-syscalls.dat").read_bytes())
+    data[57344 + 11] |= 0x80  # RB_MISSED_EVENTS of a page in whose time only wait4 is under way
+    (tmp_path / "trace.dat").write_bytes(data)
+    whole, cut = (lab.open_run(path).syscalls().table() for path in (DATA / "trace/7.2-syscalls.dat", tmp_path))
+    assert "across_gaps" not in whole.metadata
+    assert (cut.metadata["across_gaps"], cut.metadata["gaps"], len(cut)) == ("1", "1", len(whole))
+
+
 def test_perfetto_has_tracks_of_cpus_tasks_and_devices(tmp_path):
     run = lab.open_run(DATA / "trace" / "7.2-io.dat")
     run.export_perfetto(tmp_path / "x.pftrace")

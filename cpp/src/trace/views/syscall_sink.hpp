@@ -78,6 +78,7 @@ class SyscallSink : public PlainSink {
           take_(std::move(take)),
           seen_(file.select(request.selection.buffer).size()) {}
 
+    void missed(Place place, std::uint64_t time, std::uint64_t /*count*/) { gaps_[gap_of(place)] = time; }
     void record(const Event& event) {
         if (!whole(event, kTypeSize)) [[unlikely]] {
             return;
@@ -135,6 +136,9 @@ class SyscallSink : public PlainSink {
             ++counts.unfinished;
             return;
         }
+        if (lost_since(call.time, call.place) || lost_since(call.time, event.place)) [[unlikely]] {
+            ++counts_[event.place.buffer << 1U | (role->raw ? 1U : 0U)].across_gaps;
+        }
         call.duration = event.time - call.time;
         call.ret = static_cast<std::int64_t>(role->value.get(event.data));
         take_(call);
@@ -164,10 +168,12 @@ class SyscallSink : public PlainSink {
     void describe(std::map<std::string, std::string>& metadata) const {
         std::uint64_t unpaired = 0;
         std::uint64_t unfinished = 0;
+        std::uint64_t across_gaps = 0;
         for (const auto& [key, value] : counts_) {
             if (counts(static_cast<std::uint16_t>(key >> 1U), (key & 1U) != 0)) {
                 unpaired += value.unpaired;
                 unfinished += value.unfinished;
+                across_gaps += value.across_gaps;
             }
         }
         for (const auto& [key, open] : open_) {
@@ -176,12 +182,24 @@ class SyscallSink : public PlainSink {
         if (unpaired != 0) {
             metadata["unpaired"] = std::to_string(unpaired);
         }
+        if (across_gaps != 0) {
+            metadata["across_gaps"] = std::to_string(across_gaps);
+        }
         if (unfinished != 0) {
             metadata["unfinished"] = std::to_string(unfinished);
         }
     }
 
   private:
+    [[nodiscard]] static std::uint32_t gap_of(Place place) noexcept {
+        return std::uint32_t{place.buffer} << 16U | place.cpu;
+    }
+    // Whether events were lost there: perhaps the end of a call, and the beginning of the next one of that name.
+    [[nodiscard]] bool lost_since(std::uint64_t time, Place place) const {
+        const auto gap = gaps_.empty() ? gaps_.end() : gaps_.find(gap_of(place));
+        return gap != gaps_.end() && gap->second > time;
+    }
+
     struct Open {
         SyscallRow call;
         bool live = false;
@@ -189,6 +207,7 @@ class SyscallSink : public PlainSink {
     struct Counts {
         std::uint64_t unpaired = 0;
         std::uint64_t unfinished = 0;
+        std::uint64_t across_gaps = 0;
     };
 
     bool swap_;
@@ -199,7 +218,8 @@ class SyscallSink : public PlainSink {
     Take take_;
     std::vector<std::array<bool, 2>> seen_;  // of each buffer: events of syscalls, of raw_syscalls
     std::unordered_map<std::uint64_t, Open> open_;
-    std::map<std::uint32_t, Counts> counts_;  // by buffer and system
+    std::map<std::uint32_t, Counts> counts_;       // by buffer and system
+    std::map<std::uint32_t, std::uint64_t> gaps_;  // by buffer and CPU: until when events were lost last
 };
 
 }  // namespace sampleblk::trace
