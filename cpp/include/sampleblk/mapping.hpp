@@ -71,8 +71,8 @@ class MappedFile {
     // Of a copy_on_write mapping.
     [[nodiscard]] std::span<std::byte> writable() noexcept { return {mapping_.data(), mapping_.size()}; }
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
-    // Throws FormatError when the file is shorter than it was, SystemError when the kernel could not read it: to be called when what was read of it is about to be
-    // believed. Any thread may call.
+    // Throws FormatError when the file is shorter than it was, SystemError when the kernel could not read it: to be
+    // called when what was read of it is about to be believed. Any thread may call.
     void check() const;
     void reset() noexcept;
 
