@@ -2,6 +2,7 @@
 """Tests that each have a fresh machine, with real ones: most begin in it with what was collected once."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -84,6 +85,10 @@ def test_what_is_collected_once_is_where_each_machine_begins(pytester: pytest.Py
             marks=pytest.mark.full,
         ),
         pytest.param("import ctypes; ctypes.CDLL(None).unshare(0x20000)", marks=pytest.mark.full),
+        pytest.param(
+            "import ctypes; c = ctypes.CDLL(None); c.inotify_add_watch(c.inotify_init(), b'/tmp', 2)",
+            marks=pytest.mark.full,
+        ),
     ],
 )
 @pytest.mark.usefixtures("no_leftovers")
@@ -93,6 +98,51 @@ def test_what_is_in_use_cannot_be_saved_and_each_test_collects_by_itself(
     pytester.makeconftest(conftest)
     collected, *_ = zip(*_drawn(pytester), strict=True)
     assert len(set(collected)) == COUNT
+
+
+BEGUN = """
+    import logging, os, random, signal
+    import pytest
+
+    logging.basicConfig(level="INFO")  # which keeps the file that standard error is captured in
+    random.random()
+    signals = set()
+
+    def handler(number, frame):
+        with open(__file__):
+            signals.add(number)
+
+    if "SAMPLEBLK_VM" in os.environ:
+        signal.signal(signal.SIGCONT, handler)
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+
+    def pytest_runtest_logstart(nodeid):
+        print("not of the test")
+
+    def pytest_runtest_setup(item):
+        logging.info("logged")
+        while not signals:
+            pass
+        assert signals == {signal.SIGALRM}
+
+    def pytest_runtest_logreport(report):
+        if report.when == "setup":
+            assert report.capstderr == "INFO:root:logged\\n"
+            assert report.capstdout == ""
+"""
+
+
+@pytest.mark.usefixtures("no_leftovers")
+def test_what_a_conftest_has_begun_goes_on_in_each_machine(
+    pytester: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    pytester.makeconftest(BEGUN)
+    collected, *random_ones = zip(*_drawn(pytester), strict=True)
+    assert len(set(collected)) == 2
+    for kind in random_ones:
+        assert len(set(kind)) == COUNT
 
 
 @pytest.mark.full

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import _pytest.config
 import _pytest.junitxml
 import pytest
+from _pytest.capture import FDCapture
 from _pytest.config import default_plugins
 
 if TYPE_CHECKING:
@@ -197,18 +198,18 @@ def own_input(config: pytest.Config) -> Iterator[None]:
         capture.suspend_global_capture(in_=False)
 
 
-@contextlib.contextmanager
-def no_capture(config: pytest.Config) -> Iterator[None]:
-    """Has no file open of those that pytest captures output in, for the block."""
+def capture_in_memory(config: pytest.Config) -> None:
+    """Has pytest capture output in files that lie on no disk, the same objects: handlers of logging keep them."""
     capture: Any = config.pluginmanager.get_plugin("capturemanager")
-    captures = capture is not None and capture._global_capturing is not None
-    if captures:
-        capture.stop_global_capturing()
-    try:
-        yield
-    finally:
-        if captures:
-            capture.start_global_capturing()
+    captures = capture and capture._global_capturing
+    for one in (captures.out, captures.err) if captures else ():
+        if isinstance(one, FDCapture):
+            fd = one.tmpfile.fileno()
+            memory = os.memfd_create("sampleblk-capture")
+            os.write(memory, os.pread(fd, os.fstat(fd).st_size, 0))
+            os.lseek(memory, os.lseek(fd, 0, os.SEEK_CUR), os.SEEK_SET)
+            os.dup2(memory, fd, inheritable=False)
+            os.close(memory)
 
 
 def early_options(config: pytest.Config) -> argparse.Namespace:

@@ -231,10 +231,10 @@ class Worker:
 
     def _park(self, config: pytest.Config) -> None:
         """Has this session saved; what comes after is each clone's own."""
-        with internals.no_capture(config):
-            park()
+        internals.capture_in_memory(config)
+        park()
         for name, (seed, state) in _numbers().items():
-            if name in self._numbers and self._numbers[name][1] == state:
+            if name in self._numbers and _were_only_drawn(self._numbers[name][1], state):
                 seed()  # who has seeded them while tests were collected wants what comes of that
         self._link.send("awake")
 
@@ -359,13 +359,24 @@ class Worker:
         self._terminal.close()
 
 
-def _numbers() -> dict[str, tuple[Callable[[], object], object]]:
+def _numbers() -> dict[str, tuple[Callable[[], object], tuple[int, ...]]]:
     """How to seed the random numbers that a program has without a generator of its own, and their state."""
-    found: dict[str, tuple[Callable[[], object], object]] = {"random": (random.seed, random.getstate())}
+    found: dict[str, tuple[Callable[[], object], tuple[int, ...]]] = {"random": (random.seed, random.getstate()[1])}
     if numbers := sys.modules.get("numpy.random"):
-        kind, keys, *rest = numbers.get_state()
-        found["numpy"] = (numbers.seed, (kind, keys.tobytes(), *rest))
+        _, words, at, *_ = numbers.get_state()
+        found["numpy"] = (numbers.seed, (*words.tolist(), at))
     return found
+
+
+def _were_only_drawn(before: tuple[int, ...], now: tuple[int, ...]) -> bool:
+    """Whether one state of a Mersenne Twister comes of the other, by some ten thousand numbers at most."""
+    numbers = random.Random()
+    numbers.setstate((3, before, None))
+    for _ in range(32):
+        if numbers.getstate()[1][:-1] == now[:-1]:
+            return True
+        numbers.getrandbits(32 * (len(before) - 1))  # the next of all words
+    return False
 
 
 def _plain(value: Any) -> Any:
