@@ -146,6 +146,38 @@ def test_what_a_conftest_has_begun_goes_on_in_each_machine(
 
 
 @pytest.mark.full
+def test_an_image_that_is_lost_is_not_made_again(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        import os, signal
+        from pathlib import Path
+
+        # The image is ready by the second test's end.
+        def pytest_runtest_logfinish(nodeid):
+            if "[0]" in nodeid or "SAMPLEBLK_VM" in os.environ:
+                return
+            for process in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+                if b"--make-image" in Path("/proc", process, "cmdline").read_bytes():
+                    os.kill(int(process), signal.SIGKILL)
+                    with open("killed", "a") as file:
+                        print(nodeid, file=file)
+        """
+    )
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.in_vm(fresh="test")
+        @pytest.mark.parametrize("number", range(14))
+        def test_it(number): pass
+        """
+    )
+    result = pytester.runpytest_subprocess(*QUICK, timeout=300)
+    result.assert_outcomes(passed=14)
+    assert len(set((pytester.path / "killed").read_text().splitlines())) == 1
+
+
+@pytest.mark.full
 def test_numbers_that_a_module_has_seeded_are_those_of_its_seed(pytester: pytest.Pytester) -> None:
     pytester.makeconftest("import random; random.seed(7)")
     *_, drawn, other = zip(*_drawn(pytester), strict=True)
