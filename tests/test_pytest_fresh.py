@@ -143,6 +143,7 @@ def test_what_a_conftest_has_begun_goes_on_in_each_machine(
     assert len(set(collected)) == 2
     for kind in random_ones:
         assert len(set(kind)) == COUNT
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.full
@@ -175,6 +176,26 @@ def test_an_image_that_is_lost_is_not_made_again(pytester: pytest.Pytester) -> N
     result = pytester.runpytest_subprocess(*QUICK, timeout=300)
     result.assert_outcomes(passed=14)
     assert len(set((pytester.path / "killed").read_text().splitlines())) == 1
+
+
+@pytest.mark.full
+def test_the_time_that_a_machine_may_take_is_that_of_a_clone(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAMPLEBLK_TIMEOUT", "10")
+    pytester.makepyfile(
+        """
+        import pytest, time
+
+        @pytest.mark.in_vm(fresh="test")
+        @pytest.mark.parametrize("number", range(6))
+        def test_it(number):
+            if number == 4:
+                time.sleep(40)
+        """
+    )
+    result = pytester.runpytest_subprocess(*QUICK, timeout=300)
+    result.assert_outcomes(passed=5, failed=1)
 
 
 @pytest.mark.full

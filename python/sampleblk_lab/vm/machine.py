@@ -328,7 +328,7 @@ class VM(ClosesAtEnd):
         try:
             self._image.save(self._qmp, time.monotonic() + (boot_deadline() if timeout_s is None else timeout_s))
         finally:
-            self._stop()
+            self._stop(for_good=True)  # who keeps the image may be killed
         return self._image
 
     def _start(self, timeout_s: float) -> None:
@@ -811,13 +811,14 @@ class VM(ClosesAtEnd):
         stdin: int | bytes = b"",
         stdout: int | None = None,
         stderr: int | None = None,
+        timeout: float | None = None,
         forward_signals: Sequence[int] = (),
     ) -> Completed:
         """As :meth:`run`, with the command that the machine was saved with (:meth:`cloned_from`), which goes on."""
         if self._link is None:
             raise VMError("the virtual machine is not running")
         transfer = Transfer(self._link, stdin, stdout, stderr)
-        return self._carry([], channel.resume(), transfer, None, forward_signals, None)
+        return self._carry([], channel.resume(), transfer, timeout, forward_signals, None)
 
     def _carry(
         self,
