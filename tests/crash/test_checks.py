@@ -546,7 +546,7 @@ def test_a_check_that_mounts_is_run_in_the_vm(transfer: crash.Log, tmp_path: Pat
     failure = transfer.explore(check, failures=9).failures[-1]
     text = (failure.save(tmp_path / "saved") / "test_crash_state.py").read_text()
     assert "CHECK = crash.mounted('ext4', checked_accounts.same, options='nobarrier')" in text
-    assert "pytestmark = pytest.mark.in_vm" in text
+    assert "pytestmark = [pytest.mark.in_vm]" in text
 
 
 async def _awaited(path: Path, _: object) -> None:

@@ -70,6 +70,14 @@ def test_what_was_checked_by_one_kernel_is_not_checked_by_another(log: crash.Log
         log.explore(falls_over, model=crash.Prefix(), failures=9, resume=resume, vm={"kernel": "6.1"})
 
 
+def test_a_saved_failure_allows_what_was_allowed(log: crash.Log, tmp_path: Path) -> None:
+    state = log.state(4, lost=[2])
+    error = GuestPanicError("the guest's kernel panicked")
+    found = crash.Failure(state, state, error, falls_over, "6.1.0", ("at fs/own/", "it's"))
+    text = (found.save(tmp_path / "saved") / "test_crash_state.py").read_text()
+    assert """pytestmark = [pytest.mark.in_vm, pytest.mark.kernel_warning('at fs/own/', "it's")]\n""" in text
+
+
 @pytest.mark.full
 def test_a_saved_panic_panics_again(
     log: crash.Log, tmp_path: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
@@ -127,7 +135,7 @@ def complains(path: Path, state: crash.State) -> None:
 def test_a_state_of_which_the_kernel_complains_is_a_failure(log: crash.Log) -> None:
     options = {"kernel": "6.1", "kernel_warning": [r"harmless\.c"]}
     [failure] = log.explore(complains, workers=2, vm=options).failures
-    assert failure.reduced.lost == [3]
+    assert (failure.reduced.lost, failure.kernel_warning) == ([3], (r"harmless\.c",))
     assert isinstance(failure.error, GuestPanicError)
     said = r"the guest's kernel complained: \[ *[\d.]+\] WARNING: CPU: 0 PID: 1 at fs/own/inode\.c:7 .*"
     assert re.fullmatch(said, failure.error.message)

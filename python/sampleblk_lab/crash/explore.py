@@ -59,6 +59,7 @@ class Failure:
         error: What the check raised for the reduced state.
         check: The check.
         kernel: The release that it was found with, where that was in a VM.
+        kernel_warning: Regular expressions of what that kernel was allowed to complain of.
     """
 
     state: State
@@ -66,6 +67,7 @@ class Failure:
     error: Exception
     check: Callable[[Path, State], object]
     kernel: str = ""
+    kernel_warning: tuple[str, ...] = ()
 
     def text(self) -> str:
         """The reduced state, its missing writes, and what the check said."""

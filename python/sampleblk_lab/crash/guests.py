@@ -253,7 +253,7 @@ class _Exploration:
         return found
 
     def _here(self, failure: Failure) -> Failure:
-        return replace(failure, kernel=self._guests.release)
+        return replace(failure, kernel=self._guests.release, kernel_warning=tuple(self._watch[2]))
 
     def _so_far(self, lost: str) -> Exploration:
         """What the guests have left, where nothing more is done."""

@@ -46,6 +46,9 @@ def save(failure: Failure, folder: str | os.PathLike[str]) -> Path:
     said = [readable(line, keep="\t") for line in failure.text().splitlines()]
     # The size: zeros after the base's end are part of the disk.
     given = f"size_bytes={log.size_bytes}, flush={log.flush}, fua={log.fua}"
+    marks = ["pytest.mark.in_vm"] if program.mounts or failure.kernel else []
+    if failure.kernel_warning:
+        marks.append(f"pytest.mark.kernel_warning({', '.join(map(repr, failure.kernel_warning))})")
     text = "\n".join(
         [
             *(f"# {line}".rstrip() for line in said),
@@ -56,7 +59,7 @@ def save(failure: Failure, folder: str | os.PathLike[str]) -> Path:
             *(f"import {name}" for name in sorted(program.imports)),
             "from sampleblk_lab import crash",
             "",
-            *(["pytestmark = pytest.mark.in_vm", ""] if program.mounts or failure.kernel else []),
+            *([f"pytestmark = [{', '.join(marks)}]", ""] if marks else []),
             f"CHECK = {check}",
             "",
             "",
