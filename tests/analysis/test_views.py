@@ -601,6 +601,22 @@ def test_chrome_json_has_every_call(tmp_path):
     assert {"CPU 0", "CPU 1"} <= {event["args"]["name"] for event in trace["traceEvents"] if event["ph"] == "M"}
 
 
+def test_no_task_runs_across_a_gap(tmp_path):
+    """Who ran there, and until when, is among what was lost."""
+    data = bytearray((DATA / "trace" / "6.1-switch.dat").read_bytes())
+    data[16384 + 11] |= 0x80  # RB_MISSED_EVENTS of CPU 0's second page
+    (tmp_path / "trace.dat").write_bytes(data)
+    begin = int.from_bytes(data[16384 : 16384 + 8], "little")
+
+    def ran(path):
+        lab.open_run(path).export_chrome(tmp_path / "x.json")
+        shown = json.loads((tmp_path / "x.json").read_text())["traceEvents"]
+        return [(e["name"], round(e["ts"] * 1000), round(e["dur"] * 1000)) for e in shown if e["ph"] == "X"]
+
+    gone = set(ran(DATA / "trace" / "6.1-switch.dat")) - set(ran(tmp_path))
+    assert [start + duration for _, start, duration in gone] == [begin]
+
+
 def test_csv_and_parquet_hold_the_table(tmp_path):
     run = lab.open_run(DATA / "trace" / "6.1-switch.dat")
     table = run.events("sched_switch")

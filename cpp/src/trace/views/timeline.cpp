@@ -64,7 +64,14 @@ class SwitchSink : public PlainSink {
         }
         switches.push_back(one);
     }
+    // Who ran before, and until when, may be among what was lost.
+    void missed(Place place, std::uint64_t time, std::uint64_t /*count*/) {
+        if (id_ >= 0) {
+            switches.push_back({time, kUnknown, -1, place});
+        }
+    }
 
+    static constexpr std::int32_t kUnknown = -1;
     std::vector<Switch> switches;
     Dictionary names;
 
@@ -139,7 +146,8 @@ class Builder {
             }
             auto& [index, before] = entry->second;
             const SwitchSink::Switch& was = sink.switches[before];
-            if (was.pid != 0 && now.time >= was.time) {  // else of a damaged page, whose time nobody can tell
+            const bool known = was.pid != SwitchSink::kUnknown && now.pid != SwitchSink::kUnknown;
+            if (known && was.pid != 0 && now.time >= was.time) {  // else of a damaged page, whose time nobody can tell
                 Track& track = out_.tracks[index];
                 const std::string who =
                     (was.comm < 0 ? std::string("?") : sink.names.pool()->at(was.comm)) + "-" + std::to_string(was.pid);
