@@ -84,6 +84,7 @@ class MappedFile {
     Watch* watch_ = nullptr;
     std::uint64_t device_ = 0;
     std::uint64_t inode_ = 0;
+    std::int64_t changed_ns_ = 0;
 };
 
 }  // namespace sampleblk

@@ -124,6 +124,14 @@ MappedFile::Watch* MappedFile::Watch::begin(const Mapping& mapping, int protecti
     return watch;
 }
 
+namespace {
+
+std::int64_t changed_ns(const struct stat& status) {
+    return std::int64_t{status.st_ctim.tv_sec} * 1'000'000'000 + status.st_ctim.tv_nsec;
+}
+
+}  // namespace
+
 MappedFile::MappedFile(const std::string& path, Access access) : path_(path) {
     // A pipe without a writer would let it wait for one.
     const Fd fd = open_file(path, O_RDONLY | O_NONBLOCK);
@@ -141,6 +149,7 @@ MappedFile::MappedFile(const std::string& path, Access access) : path_(path) {
     mapping_ = Mapping(static_cast<std::size_t>(status.st_size), protection, MAP_PRIVATE, fd.get(), 0, path);
     device_ = status.st_dev;
     inode_ = status.st_ino;
+    changed_ns_ = changed_ns(status);
     watch_ = Watch::begin(mapping_, protection);
 }
 
@@ -149,7 +158,8 @@ MappedFile::MappedFile(MappedFile&& other) noexcept
       mapping_(std::move(other.mapping_)),
       watch_(std::exchange(other.watch_, nullptr)),
       device_(other.device_),
-      inode_(other.inode_) {}
+      inode_(other.inode_),
+      changed_ns_(other.changed_ns_) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
     if (this != &other) {
@@ -159,6 +169,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
         watch_ = std::exchange(other.watch_, nullptr);
         device_ = other.device_;
         inode_ = other.inode_;
+        changed_ns_ = other.changed_ns_;
     }
     return *this;
 }
@@ -172,8 +183,10 @@ void MappedFile::check() const {
     const bool same = ::stat(path_.c_str(), &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
     const bool shorter = same && static_cast<std::size_t>(status.st_size) < mapping_.size();
     const bool hit = watch_->hit.load(std::memory_order_acquire);
-    if (hit && same && !shorter) {
-        throw SystemError("read", path_, EIO);  // the kernel says no more than that it could not read a page
+    // One that was truncated may have grown again since; what has not changed could not be read, of which the kernel
+    // says no more.
+    if (hit && same && !shorter && changed_ns(status) == changed_ns_) {
+        throw SystemError("read", path_, EIO);
     }
     if (shorter || hit) {
         throw FormatError(path_, shorter ? static_cast<std::uint64_t>(status.st_size) : 0,
