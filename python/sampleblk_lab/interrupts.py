@@ -222,6 +222,19 @@ def counted_ctrl_c() -> Iterator[Callable[[], int]]:
 
 
 @contextlib.contextmanager
+def held_ctrl_c() -> Iterator[None]:
+    """Ctrl-C waits for the block's end, at which what was made within is known, and can be undone.
+
+    Raises:
+        KeyboardInterrupt: It came.
+    """
+    with counted_ctrl_c() as pressed:
+        yield
+    if pressed():
+        raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
 def ended_like_ctrl_c() -> Iterator[list[int]]:
     """SIGTERM and SIGHUP are Ctrl-C within the block: nothing is left behind, and what was measured is shown.
 

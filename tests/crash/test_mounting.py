@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import subprocess
@@ -211,3 +212,19 @@ def test_states_of_a_btrfs_are_mounted_one_at_a_time_whatever_tmpdir_is(
         with checks._only_btrfs():
             pass
     assert len(locked) == 1
+
+
+def test_ctrl_c_just_after_the_mount_leaves_nothing(
+    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = tmp_path / "folders"
+    folders.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folders))
+
+    def pressed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(leftovers, "note", pressed)
+    with contextlib.closing(resident.ResidentTools()) as tools, tools.used(), pytest.raises(KeyboardInterrupt):
+        crash.mounted("ext4")(image, STATE)
+    assert list(folders.iterdir()) == []

@@ -9,11 +9,13 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from blockio import Background, aligned, discard, flush, read, until, write
 
 import sampleblk_lab as lab
+from sampleblk_lab import leftovers
 from sampleblk_lab.crash.disks import ImageFile, cloned
 
 BYTES = 1 << 20
@@ -250,6 +252,26 @@ def test_memory_is_taken_for_what_differs_only_and_comes_back() -> None:
                 dev.state_give(snapshot, range(1, 17), clone)
             # These are 250 MiB, freed after a grace period, which takes its time on a busy or a debug kernel.
             until(lambda: left - free() < 64 << 20)
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_ctrl_c_while_devices_are_made_leaves_none(after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with lab.Device(BYTES, cache=True) as dev, lab.crash.recording(dev, tmp_path) as path:
+        write(dev.path, b"w" * 4096)
+    note, made = leftovers.note, 0
+
+    def pressed(kind: str, key: str, **detail: Any) -> None:
+        nonlocal made
+        if kind == "device" and made == after:
+            signal.raise_signal(signal.SIGINT)
+        made += kind == "device"
+        note(kind, key, **detail)
+
+    monkeypatch.setattr(leftovers, "note", pressed)
+    with pytest.raises(KeyboardInterrupt), cloned(lab.crash.Log(path, base=tmp_path / "base.img"), 2):
+        pass
+    assert made == max(after + 1, 3 * (after > 0))
+    assert lab.devices() == []
 
 
 def test_clones_hold_what_image_files_hold(tmp_path: Path) -> None:

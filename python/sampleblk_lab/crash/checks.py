@@ -279,8 +279,9 @@ def _mounted(image: Path, fstype: str, options: str) -> Iterator[Path]:
     """An image's files, for the block. Raises BusyError where somebody still uses them at its end, unless it raised."""
     with resident.mount_point(f"{image.name}-") as place:
         mount = _mount(image, place, fstype, options)
-        leftovers.note("mount", str(place), device=mount.device, made=True)
         try:
+            # Within: as long as Ctrl-C has this frame, it has the mount.
+            leftovers.note("mount", str(place), device=mount.device, made=True)
             yield place
         except BaseException as error:
             # Such as of a check whose assertion failed while its server ran: what it said is the verdict.

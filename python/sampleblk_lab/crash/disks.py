@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import SampleblkError
+from sampleblk_lab.interrupts import held_ctrl_c
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,7 +148,9 @@ def cloned(log: Log, count: int) -> Iterator[list[Clone]]:
         log.native.replay(device.path)
         replayed = core.CrashReplayed(_entries(log, device))
         snapshot = device.snapshot_take(0)
-        yield [stack.enter_context(Clone(log, device, replayed, snapshot)) for _ in range(count)]
+        with held_ctrl_c():
+            clones = [stack.enter_context(Clone(log, device, replayed, snapshot)) for _ in range(count)]
+        yield clones
 
 
 def _fill(log: Log, device: Device) -> int:

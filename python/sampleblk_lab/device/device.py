@@ -17,6 +17,7 @@ from sampleblk_lab.device.filesystem import BusyError, Filesystem
 from sampleblk_lab.device.state import State
 from sampleblk_lab.device.tuning import Tuning
 from sampleblk_lab.errors import InputError, UnsupportedError
+from sampleblk_lab.interrupts import held_ctrl_c
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -238,6 +239,7 @@ class Device(Tuning, State, ClosesAtEnd):
         adopt: int | None = None,
     ) -> None:
         self._filesystems: list[Filesystem] = []
+        self._open = False
         if adopt is not None:
             self.index = names.index(adopt)
             self._driver = control.acquire()
@@ -287,6 +289,14 @@ class Device(Tuning, State, ClosesAtEnd):
             "max_active_zones": max_active_zones,
         }
         self._driver = control.acquire()
+        try:
+            with held_ctrl_c():
+                self._add(fields, zone=bool(zone), integrity=integrity)
+        except KeyboardInterrupt:
+            self.close(force=True)
+            raise
+
+    def _add(self, fields: dict[str, Any], *, zone: bool, integrity: bool) -> None:
         try:
             made = self._driver.add(**fields)
         except OSError as error:
