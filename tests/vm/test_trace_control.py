@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import time
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -316,6 +316,17 @@ def test_events_that_are_enabled_while_one_follows_are_followed():
         os.getppid()
         seen += [next(events)["event"]]
     assert seen == ["sys_enter_getppid", "sys_enter_getpgid", "sys_enter_getppid", "sys_enter_getpriority"]
+
+
+def test_events_that_were_disabled_since_are_followed():
+    with lab.Session() as session:
+        session.pids(os.getpid())
+        session.enable(["syscalls:sys_enter_getppid"])
+        os.getppid()
+        session.set("events/syscalls/sys_enter_getppid/enable", "0")
+        session.mark("behind")
+        seen = list(takewhile(lambda row: row["event"] != "print", session.follow()))
+    assert [row["event"] for row in seen] == ["sys_enter_getppid"]
 
 
 def test_a_flight_recorder_keeps_the_end():

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sampleblk_lab._native import core
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Collection, Generator, Iterator
 
     from sampleblk_lab.recording.session import Session
 
@@ -26,13 +26,17 @@ _BURST = 64
 class _Template:
     """The head of a trace.dat for this session, onto which pages are put."""
 
-    def __init__(self, session: Session, cpus: list[int]) -> None:
+    def __init__(self, session: Session, cpus: list[int], ids: Collection[int] = ()) -> None:
+        known = set(session.enabled())
+        if ids:  # of events that were disabled since
+            found = Path(f"{session.path}/events").glob("*/*/id")
+            known |= {f"{one.parts[-3]}:{one.parts[-2]}" for one in found if int(one.read_text()) in ids}
         with tempfile.TemporaryDirectory() as directory:
             empty = Path(directory, "empty")
             empty.touch()
             path = Path(directory, "head")
             spool = [core.SpoolFile(cpu, str(empty), 0) for cpu in cpus]
-            core.write_trace_file(str(path), session.path, session.enabled(), False, spool)
+            core.write_trace_file(str(path), session.path, sorted(known), False, spool)
             head = path.read_bytes()
         self._count = cpus[-1] + 1
         self._table = head.index(b"flyrecord\0") + 10
@@ -63,6 +67,7 @@ def follow(session: Session, idle: float) -> Generator[dict[str, Any], None, Non
     """See :meth:`Session.follow`."""
     root = Path(f"{session.path}/per_cpu")
     cpus = sorted(int(path.name[3:]) for path in root.iterdir() if path.name.startswith("cpu"))
+    ids: set[int] = set()
     template = _Template(session, cpus)
     page_size = template.file({}).page_size
     files = {cpu: os.open(f"{root}/cpu{cpu}/trace_pipe_raw", os.O_RDONLY | os.O_NONBLOCK) for cpu in cpus}
@@ -88,9 +93,12 @@ def follow(session: Session, idle: float) -> Generator[dict[str, Any], None, Non
                 time.sleep(idle)
                 continue
             found = template.file(pages)
-            if any(name.startswith("unknown:") for name in found.count_events().columns[0].categories or []):
+            words = found.count_events().columns[0].categories or []
+            unknown = {int(word.removeprefix("unknown:")) for word in words if word.startswith("unknown:")}
+            if unknown - ids:
                 # Of events that are enabled meanwhile, whoever did it, the template has no formats.
-                template = _Template(session, cpus)
+                ids |= unknown
+                template = _Template(session, cpus, ids)
                 found = template.file(pages)
             tables = found.decode([])
             metadata = next(iter(tables.values())).metadata if tables else {}
