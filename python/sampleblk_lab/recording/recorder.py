@@ -381,10 +381,14 @@ class Recorder(StopsAtEnd):
         return self._asked.until is not None and self._session.read("tracing_on").strip() == "0"
 
     def mark(self, text: str) -> None:
-        """Writes a line into the trace, an ``ftrace:print`` event."""
+        """Writes a line into the trace, an ``ftrace:print`` event; after `until` came true none, as of other events."""
         if self._session is None:
             raise RuntimeError("mark() is for a recording that runs")
-        self._session.mark(text)
+        try:
+            self._session.mark(text)
+        except OSError as error:
+            if error.errno != errno.EBADF or not self.triggered:  # what the kernel says of a buffer that is off
+                raise
 
     # -- stopping
 
