@@ -69,6 +69,12 @@ def test_any_kernel_that_a_vm_takes_can_be_a_notebook_s_and_no_other(
 
     assert told("6.12.0+mine") == ("sampleblk-vm-6.12.0-mine", "6.12.0+mine")
     assert told(f"./{image.name}")[1] == str(image)
+    names = set()
+    for path in ("b-c", "b/c", "B/c"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).symlink_to(image)
+        names.add(told(str(tmp_path / path))[0].lower())
+    assert len(names) == 3
     for wrong in ("", "nix", "./nix", "nix.deb"):
         with pytest.raises(InputError):
             install(wrong, prefix=str(tmp_path))

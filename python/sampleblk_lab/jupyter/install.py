@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import os
 import re
 import sys
 import tempfile
@@ -53,8 +55,10 @@ def install(kernel: str, *, prefix: str | None = None) -> Path:
     if packed or "/" in kernel:  # notebooks are elsewhere
         parts = kernel.split(packages.SEPARATOR) if packed else [kernel]
         kernel = packages.SEPARATOR.join(str(in_home(part).absolute()) for part in parts)
-    # What Jupyter takes as a name.
+    # What Jupyter takes as a name, in which '/' and '-' are one, and of which it makes small letters.
     name = re.sub(r"[^\w.-]", "-", f"sampleblk-vm-{kernel}", flags=re.ASCII)
+    if "/" in kernel:
+        name += f"-{hashlib.sha256(os.fsencode(kernel)).hexdigest()[:8]}"
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch, "kernel")
         folder.mkdir()  # its mode is installed too, and the scratch folder is for its owner only
