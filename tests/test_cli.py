@@ -84,6 +84,15 @@ def test_doctor_tells_of_a_device_that_is_not_for_us(monkeypatch: pytest.MonkeyP
     assert "emulated (TCG)" in _checked("acceleration").found
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
+@pytest.mark.parametrize("change", ["umount -l /proc", "mount --bind /etc/hostname /dev/null"])
+def test_doctor_tells_of_a_system_that_lacks_what_programs_rely_on(change: str) -> None:
+    command = ["unshare", "-m", "sh", "-ec", f'{change}; exec "$@"', "sh", *COMMAND, "doctor"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "failed  system" in done.stdout
+
+
 def test_doctor_tells_of_too_little_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_CACHE_BYTES", 1 << 60)
     monkeypatch.setattr(doctor, "_MEMORY_BYTES", 1 << 60)

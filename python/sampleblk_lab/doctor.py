@@ -9,6 +9,7 @@ import importlib.util
 import os
 import platform
 import shutil
+import stat
 import sys
 import tempfile
 import time
@@ -95,6 +96,14 @@ def _qemu() -> str:
     qemu = find(download=False)
     single = "" if "multi" in qemu.tcg else ", too old to run two CPUs in two threads"
     return f"{qemu.version_text} ({qemu.program}){single}"
+
+
+def _system() -> str:
+    """What programs rely on, and a chroot may lack."""
+    with open("/proc/self/stat"), open("/dev/null", "r+b") as null:  # noqa: PTH123
+        if not stat.S_ISCHR(os.fstat(null.fileno()).st_mode):
+            raise OSError("/dev/null is a file that keeps what is written to it")
+    return "/proc is mounted, and there is a /dev/null"
 
 
 def _driver_source() -> str:
@@ -282,6 +291,7 @@ def examine(*, host: bool = False, vm: bool = False) -> list[Check]:
         _attempt(
             "C++ core", _core, "install what the message names, then: pip install --force-reinstall sampleblk-lab"
         ),
+        _attempt("system", _system, "mount -t proc proc /proc; mount -t devtmpfs devtmpfs /dev"),
         _attempt("driver source", _driver_source, "pip install --force-reinstall sampleblk-lab"),
         _attempt("QEMU", _qemu, "apt-get install qemu-system-x86"),
         _accelerator(),
