@@ -28,6 +28,7 @@ from sampleblk_lab import FormatError, InputError, SampleblkError, ToolError, Un
 from sampleblk_lab._native import core
 from sampleblk_lab.crash import reproduce, workers
 from sampleblk_lab.crash.explore import reduce
+from sampleblk_lab.crash.resident import ResidentTools
 
 SECTORS = 6
 
@@ -860,6 +861,20 @@ def test_what_was_found_is_told_where_the_exploration_cannot_go_on(tmp_path: Pat
     state = log.state(3, lost=[1, 2])
     reduced, said, _ = reduce(lambda _: missing(tmp_path, log.state(4)), state, AssertionError("found"))
     assert (reduced.lost, str(said)) == ([1, 2], "found")
+
+
+def test_ctrl_c_at_the_end_of_an_exploration_leaves_no_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    close, closed = ResidentTools.close, []
+
+    def pressed(self: ResidentTools) -> None:
+        signal.raise_signal(signal.SIGINT)
+        close(self)
+        closed.append(self)
+
+    monkeypatch.setattr(ResidentTools, "close", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        _two_transfers(tmp_path).explore(_both_or_none, progress=False)
+    assert len(closed) == 1
 
 
 @pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOMEM])

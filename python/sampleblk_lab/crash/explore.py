@@ -28,6 +28,7 @@ from sampleblk_lab.crash.timeline import by_text, missing, missing_table
 from sampleblk_lab.crash.under_way import MOST_WORKERS
 from sampleblk_lab.device.filesystem import ToolError
 from sampleblk_lab.errors import InputError, SampleblkError, UnsupportedError
+from sampleblk_lab.interrupts import held_ctrl_c
 from sampleblk_lab.paths import scratch_directory
 from sampleblk_lab.progress import Line
 from sampleblk_lab.texts import count_text, counted
@@ -748,7 +749,8 @@ def _explore_here(
     except (OSError, SampleblkError) as error:
         keep_found(found, reached, error)
     finally:
-        walker.close()
+        with held_ctrl_c():
+            walker.close()
         line.clear()
     found.interrupted = found.interrupted or walker.interrupted
     looked_at = max(looked_at, walker.looked_at)
