@@ -153,6 +153,7 @@ class _Crew:
 
     def __init__(self, task: Task, folder: Path, workers: int, shared: _Shared) -> None:
         self._ids: dict[Connection, int] = {}
+        self._pidfds: dict[Connection, int] = {}
         parent = os.getpid()
         try:
             for share in range(workers):
@@ -179,6 +180,7 @@ class _Crew:
                 with contextlib.suppress(OSError):  # it has done so itself, or has ended
                     os.setpgid(child, child)
                 self._ids[here] = child
+                self._pidfds[here] = os.pidfd_open(child)
         except BaseException:
             self.end()
             raise
@@ -191,13 +193,20 @@ class _Crew:
     @property
     def gone(self) -> list[Connection]:
         """Those that have ended without a word: what they have forked keeps their end of the pipe open."""
-        now = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return [one for one, child in self._ids.items() if os.waitid(os.P_PID, child, now) and not one.poll()]
+        ended = wait(self._pidfds.values(), timeout=0)
+        return [one for one, pidfd in self._pidfds.items() if pidfd in ended and not one.poll()]
+
+    def wait(self) -> list[Connection]:
+        """Those that have said something, as soon as one has, or has ended, or it is time to look at Ctrl-C."""
+        ready = wait([*self._ids, *self._pidfds.values()], timeout=_LOOK_S)
+        return [one for one in self._ids if one in ready]
 
     def ended(self, one: Connection) -> int:
         """Waits for the end of a worker; returns its wait status."""
-        child = self._ids.pop(one)
+        child, pidfd = self._ids.pop(one), self._pidfds.pop(one, None)
         one.close()
+        if pidfd is not None:
+            os.close(pidfd)
         return os.waitpid(child, 0)[1]
 
     def interrupt(self) -> None:
@@ -237,13 +246,12 @@ def explore_in_processes(
             # The second time it ends at once.
             while crew.busy and time.monotonic() < deadline and pressed() < 2:
                 at, by_then = shared.all_before(task.after), shared.looked_at
-                ready = wait(crew.busy, timeout=_LOOK_S)
+                ready = crew.wait()
                 errors: list[Exception] = []
                 while ready:
                     for one in ready:
-                        assert isinstance(one, Connection)
                         errors += _receive(task, one, crew, reached, ends)
-                    ready = wait(crew.busy, timeout=0) if crew.busy else []
+                    ready = [one for one in crew.busy if one.poll()]
                 # Only now: what the others had found by then has been received.
                 for error in (*errors, *(_killed(one, crew) for one in crew.gone)):
                     raise error
