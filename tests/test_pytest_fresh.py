@@ -182,7 +182,7 @@ def test_an_image_that_is_lost_is_not_made_again(pytester: pytest.Pytester) -> N
 def test_the_time_that_a_machine_may_take_is_that_of_a_clone(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SAMPLEBLK_TIMEOUT", "10")
+    monkeypatch.setenv("SAMPLEBLK_TIMEOUT", "30")
     pytester.makepyfile(
         """
         import pytest, time
@@ -191,7 +191,7 @@ def test_the_time_that_a_machine_may_take_is_that_of_a_clone(
         @pytest.mark.parametrize("number", range(6))
         def test_it(number):
             if number == 4:
-                time.sleep(40)
+                time.sleep(200)
         """
     )
     result = pytester.runpytest_subprocess(*QUICK, timeout=300)
