@@ -13,7 +13,7 @@ from support import QUICK
 COUNT = 7
 
 TESTS = f"""
-    import os, random, secrets, subprocess, time, uuid
+    import asyncio, os, random, secrets, statistics, subprocess, time, uuid
     from pathlib import Path
     import numpy, pytest
 
@@ -40,7 +40,8 @@ TESTS = f"""
         capfd.readouterr()
         os.system("echo by a process")
         assert capfd.readouterr().out == "by a process\\n"
-        drawn = (os.urandom(8).hex(), uuid.uuid4().hex, random.random(), numpy.random.random())
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        drawn = (boot, os.urandom(8).hex(), uuid.uuid4().hex, random.random(), numpy.random.random())
         with capfd.disabled():
             print(f"\\n{{number}} drew", COLLECTED, *drawn, flush=True)
         print("the output of", number)

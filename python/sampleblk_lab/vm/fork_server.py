@@ -53,8 +53,8 @@ _OURS = (
     *("tasks", "workload", "workload.run"),
 )
 _OTHERS = (
-    *("numpy", "pytest", "_pytest._argcomplete", "cloudpickle", "execnet.gateway_base", "csv", "faulthandler", "pdb"),
-    *("platform", "uuid"),
+    *("numpy", "pytest", "_pytest._argcomplete", "asyncio", "cloudpickle", "execnet.gateway_base", "csv"),
+    *("faulthandler", "pdb", "platform", "statistics", "uuid"),
 )
 
 # What the interpreter imports before its first line, wherever sys.path has it (site).
