@@ -811,14 +811,14 @@ class VM(ClosesAtEnd):
         stdin: int | bytes = b"",
         stdout: int | None = None,
         stderr: int | None = None,
-        timeout: float | None = None,
+        timeout_s: float | None = None,
         forward_signals: Sequence[int] = (),
     ) -> Completed:
         """As :meth:`run`, with the command that the machine was saved with (:meth:`cloned_from`), which goes on."""
         if self._link is None:
             raise VMError("the virtual machine is not running")
         transfer = Transfer(self._link, stdin, stdout, stderr)
-        return self._carry([], channel.resume(), transfer, timeout, forward_signals, None)
+        return self._carry([], channel.resume(), transfer, timeout_s, forward_signals, None)
 
     def _carry(
         self,

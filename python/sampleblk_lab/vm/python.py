@@ -145,9 +145,11 @@ def from_image(ram: str, state: str) -> _Work:
     """For :func:`main`: the command of an image goes on in a clone of it."""
 
     def work(_command: Sequence[str], options: argparse.Namespace) -> int:
-        timeout = vm_options.timeout_of(options)
+        timeout_s = vm_options.timeout_of(options)
         with vm_options.build(options).cloned_from(Path(ram), Path(state)) as machine:
-            return machine.resume(stdin=0, stdout=1, stderr=2, timeout=timeout, forward_signals=_FORWARDED).returncode
+            return machine.resume(
+                stdin=0, stdout=1, stderr=2, timeout_s=timeout_s, forward_signals=_FORWARDED
+            ).returncode
 
     return work
 
