@@ -141,7 +141,9 @@ static bool enter_root(const char *modules)
 	char path[PATH_MAX];
 
 	first_root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (first_root < 0 || !do_mounts(steps, COUNT(steps)))
+	if (first_root < 0)
+		die("open the root");
+	if (!do_mounts(steps, COUNT(steps)))
 		return false;
 	if (run_dir[0]) {
 		/* mmap: writable shared mappings work, and the host sees every write by the time that we sync. */

@@ -782,30 +782,26 @@ class Guests:
 
     def _started(self, item: pytest.Item) -> Guest:
         """A guest on its way, for a test and those that share it."""
-        unit = self._unit_of(item)
-        mine = [
-            one
-            for one in item.session.items
-            if selection.needs_guest(one)
-            and self._unit_of(one) == unit
-            and (one is item or one.nodeid not in self._done)  # --keep-duplicates has one twice
-        ]
-        kernel = selection.kernel_of(item)
+        unit, kernel = self._unit_of(item), selection.kernel_of(item)
+        mine = self._coming(item, lambda one: self._unit_of(one) == unit)
         image = self._images.of(item) if _fresh_of(item) == "test" else None
         return Guest(self._config, kernel, mine, image=image)
 
     def _for_image(self, item: pytest.Item) -> tuple[int, Callable[[], Guest]]:
         """How many tests could do with an image of a test's kernel, and how the guest for it is started."""
         kernel = selection.kernel_of(item)
-        coming = [
+        coming = self._coming(item, lambda one: selection.kernel_of(one) == kernel and _fresh_of(one) == "test")
+        return len(coming), lambda: Guest(self._config, kernel, coming, for_image=True)
+
+    def _coming(self, item: pytest.Item, is_meant: Callable[[pytest.Item], bool]) -> list[pytest.Item]:
+        """Of the VM tests that are meant a test that begins, and those that have not run."""
+        return [
             one
             for one in item.session.items
             if selection.needs_guest(one)
-            and selection.kernel_of(one) == kernel
-            and one.nodeid not in self._done
-            and _fresh_of(one) == "test"
+            and (one is item or one.nodeid not in self._done)  # --keep-duplicates has one twice
+            and is_meant(one)
         ]
-        return len(coming), lambda: Guest(self._config, kernel, coming, for_image=True)
 
     def _keep_console(self, item: pytest.Item, guest: Guest) -> None:
         folder = artefacts.directory_of(item)

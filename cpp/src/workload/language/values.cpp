@@ -67,27 +67,26 @@ class Expression {
     // As bc, which cuts off what a division leaves.
     double evaluate_as_bc() {
         whole_quotients_ = true;
-        const double value = sum(0);
-        skip_blanks();
-        if (at_ != text_.size()) {
-            fail("has something after the expression");
-        }
-        return value;
+        return all_of(sum(0), "expression");
     }
 
     double evaluate() {
         // fio calculates in parentheses only: "4k-16k" is a range that stands where none may.
         const bool calculates = text_.starts_with('(');
-        const double value = calculates ? sum(0) : atom(0);
-        skip_blanks();
-        if (at_ != text_.size()) {
-            fail(calculates ? "has something after the expression" : "has something after the number");
-        }
-        return value;
+        return calculates ? all_of(sum(0), "expression") : all_of(atom(0), "number");
     }
 
   private:
     [[noreturn]] void fail(std::string_view why) const { refuse(text_, why, number_form); }
+
+    // What was read, if the text ends behind it.
+    double all_of(double value, const std::string& what) {
+        skip_blanks();
+        if (at_ != text_.size()) {
+            fail("has something after the " + what);
+        }
+        return value;
+    }
 
     void skip_blanks() {
         while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_])) != 0) {
