@@ -14,7 +14,8 @@ import pytest
 from sampleblk_lab import kernels
 from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.kernels import Kernel, debian, driver, packages, store
-from sampleblk_lab.vm import VM, initramfs
+from sampleblk_lab.vm import VM
+from sampleblk_lab.vm.contents import initramfs
 
 VERSION = "6.1.999-1"
 

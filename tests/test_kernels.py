@@ -19,7 +19,8 @@ from sampleblk_lab import kernels
 from sampleblk_lab.cli.main import main
 from sampleblk_lab.errors import FormatError, InputError, UnsupportedError
 from sampleblk_lab.kernels import config, debian, driver, image, store
-from sampleblk_lab.vm import VM, initramfs
+from sampleblk_lab.vm import VM
+from sampleblk_lab.vm.contents import initramfs
 from support import copy_sources
 
 

@@ -10,7 +10,7 @@ from nbclient import NotebookClient
 
 from sampleblk_lab.jupyter import host
 from sampleblk_lab.jupyter.install import install
-from sampleblk_lab.vm import interpreter
+from sampleblk_lab.vm.contents import interpreter
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 

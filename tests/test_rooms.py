@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -236,3 +237,33 @@ def test_no_two_packages_import_each_other() -> None:
 )
 def test_a_circle_is_found(graph: Graph, expected: list[str]) -> None:
     assert circles(graph) == expected
+
+
+# --- the map
+
+
+def not_there(text: str, files: list[str]) -> list[str]:
+    """The files and folders that a text names by `backticks` and which do not exist."""
+    names = sorted(set(re.findall(r"`([\w.*/<>-]+(?:\.(?:py|c|h|cpp|hpp|txt)|/))`", text)))
+    assert names
+    patterns = {name: re.sub(r"<\w+>", "*", name) for name in names}
+    return [
+        name
+        for name, pattern in patterns.items()
+        if not fnmatch.filter(files, f"*/{pattern}" + ("*" if name.endswith("/") else ""))
+    ]
+
+
+def test_the_map_names_all_rooms_and_nothing_else() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    files = [path for top in ("cpp", "module", "packaging", "python", "tests") for path in (ROOT / top).rglob("*")]
+    assert not_there(text, [f"/{path.relative_to(ROOT)}" for path in files]) == []
+    packages = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
+    assert len(packages) > 15
+    assert [name for name in packages if not re.search(rf"`(?:[\w/]+/)?{name}/", text)] == []
+
+
+def test_a_name_of_the_map_that_is_not_there_is_found() -> None:
+    files = ["/cpp/src/base/fd.cpp", "/python/vm/machine.py"]
+    assert not_there("`fd.cpp` `src/<room>/` `vm/` `machine.py` `vm/*.py`", files) == []
+    assert not_there("`fd.hpp` `src/<room>/` `bench/` `chine.py`", files) == ["bench/", "chine.py", "fd.hpp"]

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from sampleblk_lab.errors import InputError
-from sampleblk_lab.vm import VM, copies, interpreter, programs
+from sampleblk_lab.vm import VM
+from sampleblk_lab.vm.contents import copies, interpreter, programs
 from support import use_own_cache
 
 # Runs each of some programs twice, and says how many messages the second run of it sent to the host; the shell's own

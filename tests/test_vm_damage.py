@@ -18,7 +18,8 @@ from sampleblk_lab.cli.main import main
 from sampleblk_lab.errors import FormatError, UnsupportedError
 from sampleblk_lab.kernels import Kernel, config, driver, image, store
 from sampleblk_lab.paths import CacheError, cache_root, write_atomically
-from sampleblk_lab.vm import VM, BootError, GuestLostError, accel, initramfs, qemu, template
+from sampleblk_lab.vm import VM, BootError, GuestLostError, accel, qemu, template
+from sampleblk_lab.vm.contents import initramfs
 from support import RunsInVM
 
 

@@ -20,7 +20,9 @@ from pathlib import Path
 import pytest
 
 from sampleblk_lab.jupyter import host
-from sampleblk_lab.vm import VM, CommandError, background, fork_server, interpreter, read_once
+from sampleblk_lab.vm import VM, CommandError, background
+from sampleblk_lab.vm.contents import interpreter
+from sampleblk_lab.vm.guest import fork_server, read_once
 
 # Its command line tells a fork from a process that has started by itself; this text is in that of the latter.
 FORKED = "b'fork' b'_server' in open('/proc/self/cmdline', 'rb').read()"
@@ -346,7 +348,8 @@ def test_what_is_preloaded_is_there_and_sees_what_is_installed() -> None:
 # The guest's init, as far as rehearsals go: it has a process go through a command, or ends it.
 REHEARSAL = """
 import contextlib, ctypes, os, socket, struct, sys
-from sampleblk_lab.vm import fork_server, interpreter
+from sampleblk_lab.vm.contents import interpreter
+from sampleblk_lab.vm.guest import fork_server
 
 path, number = sys.argv[1], int(sys.argv[2])
 ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER, as init is
@@ -469,7 +472,7 @@ def told(function):
 
 kind = type(os.environ)
 kind.__getitem__, kind.__contains__ = told(kind.__getitem__), told(kind.__contains__)
-from sampleblk_lab.vm import fork_server
+from sampleblk_lab.vm.guest import fork_server
 fork_server.import_all(sys.argv[1:])
 import hashlib
 hashlib.sha256(b"")

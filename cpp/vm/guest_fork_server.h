@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A Python process that has imported what commands will, and forks one of itself for each of them
- * (python/sampleblk_lab/vm/fork_server.py): starting Python and importing numpy and pytest takes seconds under
+ * (python/sampleblk_lab/vm/guest/fork_server.py): starting Python and importing numpy and pytest takes seconds under
  * emulation. It runs from copies of the host's files, which the initramfs brought to the same paths: a mounted 9p share
  * would keep the machine from being saved.
  *

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Recovering and checking crash states of an ext4 in the guest: on clones, in image files, and a loop as generic/482's.
 
-The programs that the loop starts are in the guest's memory, as on a machine that has run them before (vm/programs.py).
+The programs that the loop starts are in the guest's memory, as on a machine that has run them before.
 
 That test, one thing after another, replays the log up to each flush, mounts, unmounts and asks fsck. Its replaying is
 $REPLAY_LOG here, or without it one pwrite(2) for each write from the start of the log in this process, into a copy

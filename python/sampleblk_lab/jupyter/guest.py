@@ -122,7 +122,7 @@ def _become(command: list[str]) -> None:
     os.environ["JPY_PARENT_PID"] = str(os.getppid())
     match command:
         case [sys.executable, "-m", name, *arguments]:
-            from sampleblk_lab.vm import fork_server
+            from sampleblk_lab.vm.guest import fork_server
 
             fork_server.run_module(name, arguments)
         case _:

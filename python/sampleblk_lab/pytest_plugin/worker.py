@@ -19,7 +19,7 @@ import pytest
 from sampleblk_lab.pytest_plugin import artefacts, internals, kernel_log, places, residue, selection
 from sampleblk_lab.pytest_plugin.debugger import GuestTerminal, Shape
 from sampleblk_lab.pytest_plugin.messages import Link, can_be_sent
-from sampleblk_lab.vm.park import park
+from sampleblk_lab.vm.guest.park import park
 
 if TYPE_CHECKING:
     import warnings

@@ -28,9 +28,10 @@ from sampleblk_lab.kernels import Kernel, resolve, store
 from sampleblk_lab.kernels.driver import module_tree
 from sampleblk_lab.paths import CacheError, cache_root, hold, remove_as, resource, scratch_directory, search_path, umask
 from sampleblk_lab.progress import note, step
-from sampleblk_lab.vm import channel, copies, image, initramfs, interpreter, outside, registers, template
+from sampleblk_lab.vm import channel, image, outside, registers, template
 from sampleblk_lab.vm.accel import Verdict, choose
 from sampleblk_lab.vm.console import Console
+from sampleblk_lab.vm.contents import copies, initramfs, interpreter
 from sampleblk_lab.vm.errors import (
     BootError,
     BootTimeoutError,

@@ -4,7 +4,7 @@
 A VM is a clone of one. Its memory is the template's file, mapped copy-on-write, so that starting it reads next to
 nothing and VMs share what none of them changed; the state of CPUs and devices is half a megabyte beside it. What QEMU
 before 8.2 cannot map so is a stream that each VM reads. There is a template for each kernel, initramfs, QEMU and
-machine shape, and for each Python that it has ready (:mod:`sampleblk_lab.vm.interpreter`), in the cache.
+machine shape, and for each Python that it has ready (:mod:`sampleblk_lab.vm.contents.interpreter`), in the cache.
 """
 
 from __future__ import annotations

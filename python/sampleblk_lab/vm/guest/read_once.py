@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The environment's variables that are read when an interpreter starts and never again.
 
-What has forked from one (:mod:`sampleblk_lab.vm.fork_server`) heeds those of the one it forked from.
+What has forked from one (:mod:`sampleblk_lab.vm.guest.fork_server`) heeds those of the one it forked from.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from sampleblk_lab.vm import channel
-from sampleblk_lab.vm.read_once import read_at_start
+from sampleblk_lab.vm.guest.read_once import read_at_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The Python that a template has ready (:mod:`sampleblk_lab.vm.fork_server`): the files that it is made of.
+"""The Python that a template has ready (:mod:`sampleblk_lab.vm.guest.fork_server`): the files that it is made of.
 
-They are in the guest's memory (:mod:`sampleblk_lab.vm.copies`), with the programs that are started most. A template is
-only good as long as none of them changes; who edits one at every turn would have a new template made at every turn, so
-there is one only from the second time on that they are found as they were.
+They are in the guest's memory (:mod:`sampleblk_lab.vm.contents.copies`), with the programs that are started most. A
+template is only good as long as none of them changes; who edits one at every turn would have a new template made at
+every turn, so there is one only from the second time on that they are found as they were.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.paths import CacheError, cache_root, write_atomically
-from sampleblk_lab.vm import copies
-from sampleblk_lab.vm.read_once import read_at_start
+from sampleblk_lab.vm.contents import copies
+from sampleblk_lab.vm.guest.read_once import read_at_start
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ class Last:
         if path is None:
             cls.not_found.add(name)
 sys.meta_path.append(Last)
-import sampleblk_lab.vm.fork_server as server
+import sampleblk_lab.vm.guest.fork_server as server
 server.main(Last.not_found, {preload!r})
 """
 
@@ -140,7 +140,8 @@ def of_modules() -> set[str]:
 
 def print_parts(preload: Sequence[str]) -> None:
     """Prints the files of an interpreter which imports all that, those of programs, and the folders of its modules."""
-    from sampleblk_lab.vm import fork_server, programs
+    from sampleblk_lab.vm.contents import programs
+    from sampleblk_lab.vm.guest import fork_server
 
     fork_server.import_all(preload)
     files = {sys.executable, "/etc/ld.so.cache", "/etc/localtime", "/lib64/ld-linux-x86-64.so.2"}

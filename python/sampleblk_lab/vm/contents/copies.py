@@ -14,7 +14,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sampleblk_lab.vm import initramfs
+from sampleblk_lab.vm.contents import initramfs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The programs that tests start most, which a template has in its memory (:mod:`sampleblk_lab.vm.interpreter`).
+"""The programs that tests start most, which a template has in its memory with its Python.
 
 Emulated, half of what it takes to start one is to open it and its libraries over 9p: some seventy messages for gawk.
 """
