@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "sampleblk/error.hpp"
+
 namespace sampleblk {
 
 // What mmap(2) returned: unmapped once, never copied. Its thread safety is that of the memory.
@@ -86,5 +88,18 @@ class MappedFile {
     std::uint64_t inode_ = 0;
     std::int64_t changed_ns_ = 0;
 };
+
+// Calls `read`, then `check`, which is MappedFile::check() of the files that it reads: also where it finds them
+// malformed, since a file that is no longer what it was is why.
+template <typename Read, typename Check>
+void read_checked(Read read, Check check) {
+    try {
+        read();
+    } catch (const FormatError&) {
+        check();
+        throw;
+    }
+    check();
+}
 
 }  // namespace sampleblk

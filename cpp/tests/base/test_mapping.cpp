@@ -70,6 +70,31 @@ TEST_F(MappingTest, AFileThatGetsShorterIsAnError) {
     }
 }
 
+TEST_F(MappingTest, WhatAReaderFindsMalformedIsOfAFileThatGotShorter) {
+    const auto said = [this](bool cut, bool malformed) -> std::string {
+        write_file(path_, std::string(4 * kPage, 'x'), O_CREAT | O_TRUNC);
+        const MappedFile mapped(path_);
+        const auto read = [&] {
+            if (cut) {
+                EXPECT_EQ(::truncate(path_.c_str(), 0), 0);
+            }
+            if (malformed) {
+                throw FormatError(path_, 7, "an x");
+            }
+        };
+        try {
+            read_checked(read, [&mapped] { mapped.check(); });
+        } catch (const FormatError& error) {
+            return error.what();
+        }
+        return "";
+    };
+    EXPECT_EQ(said(false, false), "");
+    EXPECT_NE(said(false, true).find("an x"), std::string::npos);
+    EXPECT_NE(said(true, false).find("it was truncated while it was read"), std::string::npos);
+    EXPECT_NE(said(true, true).find("it was truncated while it was read"), std::string::npos);
+}
+
 TEST_F(MappingTest, OneThatGrewAgainIsAnErrorToo) {
     write_file(path_, std::string(4 * kPage, 'x'), O_CREAT | O_TRUNC);
     const MappedFile mapped(path_);

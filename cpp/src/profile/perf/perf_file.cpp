@@ -241,12 +241,7 @@ PerfFile::PerfFile(const std::string& path, OnDamage damage)
     contents_->path = mapping_.path();
     contents_->on_damage = damage;
     contents_->bytes = mapping_.bytes();
-    try {
-        read();
-    } catch (const FormatError&) {
-        check_length();  // why, perhaps
-        throw;
-    }
+    read_checked([this] { read(); }, [this] { check_length(); });
 }
 
 PerfFile::PerfFile(std::vector<std::byte> bytes, std::string path, OnDamage damage)

@@ -169,13 +169,7 @@ const Damage& TraceFile::header_damage() const noexcept {
 }
 
 void TraceFile::read() {
-    try {
-        read_header(*contents_);
-    } catch (const FormatError&) {
-        check_length();  // why, perhaps
-        throw;
-    }
-    check_length();
+    read_checked([this] { read_header(*contents_); }, [this] { check_length(); });
     for (std::size_t i = 0; i < contents_->formats.size(); ++i) {
         by_id_.try_emplace(contents_->formats[i].id, i);
     }

@@ -584,6 +584,31 @@ class BinaryTrace {
                 learn_names(files.back()->file.bytes(), source);
             }
         }
+        read_checked([&] { merge(files, sources); },
+                     [&files] {
+                         for (const auto& one : files) {
+                             one->file.check();
+                         }
+                     });
+        for (const auto& one : files) {
+            if (one->reader.cut_off()) {
+                import_.count("cut_off");
+            }
+            if (one->reader.gaps() != 0) {
+                import_.count("gaps", one->reader.gaps());
+            }
+        }
+    }
+
+  private:
+    struct Source {
+        explicit Source(const std::string& name) : file(name), reader(file.bytes(), name) {}
+        MappedFile file;
+        blktrace::Reader reader;
+        blktrace::Record record;
+    };
+
+    void merge(const std::vector<std::unique_ptr<Source>>& files, const std::vector<std::string>& sources) {
         using Head = std::pair<std::uint64_t, std::size_t>;
         std::priority_queue<Head, std::vector<Head>, std::greater<>> heads;
         const auto advance = [&](std::size_t at) {
@@ -603,24 +628,7 @@ class BinaryTrace {
             take(files[at]->record, sources[at]);
             advance(at);
         }
-        for (const auto& one : files) {
-            if (one->reader.cut_off()) {
-                import_.count("cut_off");
-            }
-            if (one->reader.gaps() != 0) {
-                import_.count("gaps", one->reader.gaps());
-            }
-            one->file.check();
-        }
     }
-
-  private:
-    struct Source {
-        explicit Source(const std::string& name) : file(name), reader(file.bytes(), name) {}
-        MappedFile file;
-        blktrace::Reader reader;
-        blktrace::Record record;
-    };
 
     void take(const blktrace::Record& record, const std::string& source) {
         if ((record.categories & blktrace::category_notify) != 0) {
@@ -810,33 +818,31 @@ std::map<std::string, std::string> import_events(const std::vector<std::string>&
                              "one file, or blktrace's files of one recording");
         }
         kind = here;
-        try {
-            if (here == Kind::blktrace) {
-                binaries.push_back(source);
-            } else if (here == Kind::snoop) {
-                if (const auto lacking = SnoopText::lacks(*heading); !lacking.empty()) {
-                    throw FormatError(source, static_cast<std::uint64_t>(heading->data() - text.data()),
-                                      "a heading that has " + lacking);
+        read_checked(
+            [&] {
+                if (here == Kind::blktrace) {
+                    binaries.push_back(source);
+                } else if (here == Kind::snoop) {
+                    if (const auto lacking = SnoopText::lacks(*heading); !lacking.empty()) {
+                        throw FormatError(source, static_cast<std::uint64_t>(heading->data() - text.data()),
+                                          "a heading that has " + lacking);
+                    }
+                    SnoopText snoop(import);
+                    from = "biosnoop or iosnoop";
+                    snoop.measure(text);
+                    each_line(text, source, import, "a line of the columns of its heading",
+                              [&snoop](std::string_view line) { return snoop.line(line); });
+                } else {
+                    EventText events(import);
+                    from = "text of events";
+                    each_line(
+                        text, source, import,
+                        "an event, such as \"fio 95069 [001] 12.345678: block:block_rq_issue: 253,1 W 4096 () 2048 + 8 "
+                        "[fio]\"",
+                        [&events](std::string_view line) { return events.line(line); });
                 }
-                SnoopText snoop(import);
-                from = "biosnoop or iosnoop";
-                snoop.measure(text);
-                each_line(text, source, import, "a line of the columns of its heading",
-                          [&snoop](std::string_view line) { return snoop.line(line); });
-            } else {
-                EventText events(import);
-                from = "text of events";
-                each_line(
-                    text, source, import,
-                    "an event, such as \"fio 95069 [001] 12.345678: block:block_rq_issue: 253,1 W 4096 () 2048 + 8 "
-                    "[fio]\"",
-                    [&events](std::string_view line) { return events.line(line); });
-            }
-        } catch (const FormatError&) {
-            file.check();  // why, perhaps
-            throw;
-        }
-        file.check();
+            },
+            [&file] { file.check(); });
     }
     if (!binaries.empty()) {
         BinaryTrace(import).read(binaries);

@@ -194,13 +194,8 @@ ReplayLog read_replay_log(const std::string& path) {
     const auto bytes = file.bytes();
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     ReplayLog log;
-    try {
-        log = text.starts_with("fio version") ? parse_iolog(text, path) : parse_blktrace(bytes, path);
-    } catch (const FormatError&) {
-        file.check();  // why, perhaps
-        throw;
-    }
-    file.check();
+    read_checked([&] { log = text.starts_with("fio version") ? parse_iolog(text, path) : parse_blktrace(bytes, path); },
+                 [&file] { file.check(); });
     if (log.empty()) {
         throw FormatError(path, bytes.size(), "at least one read, write, trim or sync");
     }
