@@ -583,5 +583,21 @@ TEST(JobControl, TellsTheParentOnlyWhatItCannotSee) {
     EXPECT_TRUE(told(true, Phase::finished));
 }
 
+// A busy machine lets time pass between the moment that rates count from and the reading of the other clock.
+TEST(Accounting, TheRuntimeBeginsWhereTheScheduleDoes) {
+    JobPlan plan;
+    plan.options = parse_job_text("[j]\nrw=read\nsize=4k\nfilename=/dev/null\n", "test").jobs.at(0);
+    for (const Clock& clock : {Clock(), Clock::best()}) {
+        const SharedMemory shared(std::vector<std::uint64_t>{0});
+        Accounting accounting(plan, shared.job(0), shared.log(0), clock, false, false);
+        const std::uint64_t before_ns = Clock::monotonic_ns();
+        accounting.start(clock.ticks() - clock.ticks_for(10'000'000'000));
+        const std::uint64_t since_ns = shared.state(0).measured_since_ns.load();
+        EXPECT_NEAR(static_cast<double>(before_ns - since_ns), 10e9, 5e9);
+        accounting.finish();
+        EXPECT_GE(shared.state(0).measured.runtime_ns, 9'999'000'000U);
+    }
+}
+
 }  // namespace
 }  // namespace sampleblk::workload

@@ -3,6 +3,7 @@
 // CLOCK_MONOTONIC. Both give ticks; ns() turns differences of ticks into nanoseconds.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <ctime>
 #include <string>
@@ -76,6 +77,10 @@ struct ClockMark {
     std::uint64_t monotonic_ns = 0;
     std::uint64_t error_ticks = 0;  // how far apart the two may have been read
     [[nodiscard]] static ClockMark take(const Clock& clock) noexcept;
+    // CLOCK_MONOTONIC at a tick, which is not after this one.
+    [[nodiscard]] std::uint64_t ns_at(const Clock& clock, std::uint64_t tick) const noexcept {
+        return monotonic_ns - clock.ns(ticks - std::min(tick, ticks));
+    }
     // How far the clock has drifted from CLOCK_MONOTONIC since `start`, in parts per million: by what the two
     // readings cannot explain, which in an emulated guest take microseconds each.
     [[nodiscard]] double drift_ppm(const Clock& clock, const ClockMark& start) const noexcept;

@@ -104,9 +104,9 @@ void Accounting::log_entry(const Io& io, std::uint64_t latency_ns) noexcept {
 void Accounting::start(std::uint64_t now) {
     measuring_ = true;
     began_ = now;
-    began_mark_ = ClockMark::take(clock_);
+    began_mark_ = ClockMark::take(clock_);  // on a busy machine much later
     usage_ = usage_now(options_.thread);
-    state_.measured_since_ns.store(began_mark_.monotonic_ns, std::memory_order_relaxed);
+    state_.measured_since_ns.store(began_mark_.ns_at(clock_, now), std::memory_order_relaxed);
     const auto in = [&](std::uint64_t ns) { return clock_.after(now, ns); };
     last_bw_ = last_iops_ = now;
     if (!options_.disable_bw && options_.stats) {
@@ -128,7 +128,8 @@ void Accounting::start(std::uint64_t now) {
         std::uint64_t epoch = 0;
         if (options_.log_unix_epoch) {
             const auto wall = std::chrono::system_clock::now().time_since_epoch();
-            epoch = static_cast<std::uint64_t>(std::chrono::nanoseconds(wall).count());
+            epoch =
+                static_cast<std::uint64_t>(std::chrono::nanoseconds(wall).count()) - clock_.ns(clock_.ticks() - now);
         }
         logs_->begin(epoch);
         next_log_ = in(logs_->next_ns());
@@ -239,7 +240,7 @@ void Accounting::finish() {
     const std::uint64_t now = clock_.ticks();
     take_usage();
     const ClockMark end = ClockMark::take(clock_);
-    measured_.runtime_ns = end.monotonic_ns - began_mark_.monotonic_ns;
+    measured_.runtime_ns = end.ns_at(clock_, now) - began_mark_.ns_at(clock_, began_);
     measured_.clock_gettime_jobs = clock_.uses_tsc() ? 0 : 1;
     measured_.clock_drift_ppm = end.drift_ppm(clock_, began_mark_);
     if (next_series_ != UINT64_MAX) {

@@ -96,7 +96,8 @@ void Worker::run_passes() {
             }
         }
         const std::uint64_t issued_before = job_->budget.issued_ios();
-        const std::uint64_t begin = clock_.ticks();
+        // Rates and runtime count from one moment.
+        const std::uint64_t begin = first ? job_->accounting.began() : clock_.ticks();
         shared_.state.pass_since_ns.store(Clock::monotonic_ns(), std::memory_order_relaxed);
         run_pass();
         const std::uint64_t spent = measured_since(begin);
