@@ -76,6 +76,33 @@ def test_what_is_collected_once_is_where_each_machine_begins(pytester: pytest.Py
         assert len(set(kind)) == COUNT
 
 
+@pytest.mark.usefixtures("no_leftovers")
+def test_each_worker_of_xdist_has_its_own_image(pytester: pytest.Pytester) -> None:
+    test = """
+        import secrets
+        from pathlib import Path
+        import pytest
+
+        pytestmark = pytest.mark.in_vm(fresh="test")
+        COLLECTED = secrets.token_hex(8)
+
+        @pytest.mark.parametrize("number", range(6))
+        def test_it(number, worker_id):
+            print("drew", worker_id, COLLECTED, Path("/proc/sys/kernel/random/boot_id").read_text())
+            assert number != 5
+        """
+    pytester.makepyfile(test_a=test, test_b=test)
+    result = pytester.runpytest_subprocess(*QUICK, "-n2", "--dist=loadfile", "-rP", timeout=300)
+    result.assert_outcomes(passed=10, failed=2)
+    drawn = [text.split() for text in re.findall(r"^drew (.*)$", result.stdout.str(), re.MULTILINE)]
+    workers, _, boots = zip(*drawn, strict=True)
+    assert workers.count("gw0") == workers.count("gw1") == 6
+    assert len(set(boots)) == 12
+    for own in set(workers):
+        # Its first test, those that machines of the pool were started for meanwhile, and the image's.
+        assert len({collected for worker, collected, _ in drawn if worker == own}) < 5
+
+
 @pytest.mark.parametrize(
     "conftest",
     [

@@ -791,7 +791,9 @@ class Guests:
         """How many tests could do with an image of a test's kernel, and how the guest for it is started."""
         kernel = selection.kernel_of(item)
         coming = self._coming(item, lambda one: selection.kernel_of(one) == kernel and _fresh_of(one) == "test")
-        return len(coming), lambda: Guest(self._config, kernel, coming, for_image=True)
+        # A worker of xdist's runs about its part of them.
+        count = len(coming) // waiting.workers(self._config)
+        return count, lambda: Guest(self._config, kernel, coming, for_image=True)
 
     def _coming(self, item: pytest.Item, is_meant: Callable[[pytest.Item], bool]) -> list[pytest.Item]:
         """Of the VM tests that are meant a test that begins, and those that have not run."""

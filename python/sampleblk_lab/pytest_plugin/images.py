@@ -93,7 +93,7 @@ class Images:
 
     def _is_possible(self) -> bool:
         """Whether a session of this kind can be gone on with in clones, and there is memory for it."""
-        if options.of(self._config).scheduler is not None or hasattr(self._config, "workerinput"):
+        if options.of(self._config).scheduler is not None:
             return False
         if coverage.is_measured(self._config):
             return False

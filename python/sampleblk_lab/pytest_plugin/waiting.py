@@ -99,7 +99,7 @@ class Waiting:
         processors = len(os.sched_getaffinity(0))
         if hasattr(self._config, "workerinput"):
             # xdist's workers are as many guests as run at a time.
-            return min(AT_MOST, processors // int(self._config.workerinput["workercount"]) - 1)
+            return min(AT_MOST, processors // workers(self._config) - 1)
         return min(AT_MOST, processors)
 
     @staticmethod
@@ -118,6 +118,11 @@ class Waiting:
         if self._memory_mib is None:
             self._memory_mib = memory_mib(self._config)
         return available_mib() >= 2 * (self._memory_mib + QEMU_MIB)
+
+
+def workers(config: pytest.Config) -> int:
+    """How many processes run the session's tests: xdist's workers, or this one."""
+    return int(getattr(config, "workerinput", {"workercount": 1})["workercount"])
 
 
 def memory_mib(config: pytest.Config) -> int:
