@@ -154,8 +154,7 @@ def _command(argv: list[str]) -> int:
         raise
     options.words = words
     with ended_like_ctrl_c() as came:
-        quiet = "cold" in options and options.quiet  # the VM's own option: others have one of that name
-        status = status_of(lambda: int(options.run(options)), quiet=quiet)
+        status = status_of(lambda: int(options.run(options)), quiet=getattr(options, "quiet", False))
     return 128 + came[0] if came and status == INTERRUPTED else status
 
 

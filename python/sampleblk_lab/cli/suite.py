@@ -87,7 +87,7 @@ def _configure(parser: argparse.ArgumentParser, suite: str, example: str) -> Non
         help="release or its beginning (6.1), path, Debian suite, or host; $SAMPLEBLK_KERNEL",
     )
     add_shape(group, cpus=1, memory="2G", memory_help="memory; devices take what is written of it")
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    parser.add_argument("--quiet", dest="progress", action="store_false", help="show no progress")
     add_json(parser)
     # What is not asked for is a run's that goes on, or as its help says.
     parser.set_defaults(run=_run, suite=suite, cpus=None, memory=None)
@@ -159,7 +159,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.list:
         show_table(options, prepared.requirements(), "no test")
         return 0
-    if not options.quiet:
+    if options.progress:
         _say_lacking(prepared, [package.name for package in lacking])
     ran = running.run(
         prepared,
@@ -168,7 +168,7 @@ def _run(options: argparse.Namespace) -> int:
         known_failures=known_failures,
         before=before,
         beside=beside,
-        progress=not options.quiet,
+        progress=options.progress,
     )
     show(options, ran.json(), ran.text())
     if ran.interrupted:

@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster to run on: tcp://host:8786")
         action.add_argument("--revision", metavar="NAME", help="of what is measured; 'git': the function's commit")
         action.add_argument("--dry-run", action="store_true", help="say what would be run, and how long it would take")
-        action.add_argument("--quiet", action="store_true", help="show no progress")
+        action.add_argument("--quiet", dest="progress", action="store_false", help="show no progress")
     running.set_defaults(run=_run)
     resuming.set_defaults(run=_resume)
 
@@ -88,7 +88,7 @@ def _run(options: argparse.Namespace) -> int:
         found = look(file.spec, workers=workers, client=client)
         show(options, found.json(), found.text())
         return 0
-    made = run(file.spec, workers=workers, client=client, progress=not options.quiet)
+    made = run(file.spec, workers=workers, client=client, progress=options.progress)
     show(options, made.json(), made.text())
     if made.interrupted:
         return INTERRUPTED
