@@ -205,6 +205,10 @@ def test_refusals_point_at_the_mistake():
             session.filter("no:such", "1")
         with pytest.raises(lab.InputError, match="no trace option"):
             session.option("nonesuch")
+        for cpus, said in (([], "no CPU"), ([-1], "no CPU -1"), ([0, 64], "no CPU 64")):
+            with pytest.raises(lab.InputError, match=rf"^{said} \(expected some of 0"):
+                session.cpus(cpus)
+        session.cpus([0])
 
 
 def test_what_was_there_before_stays():

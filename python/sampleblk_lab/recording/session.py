@@ -162,8 +162,18 @@ class Session(Events):
         self.set(f"options/{name}", "1" if value else "0")
 
     def cpus(self, cpus: Iterable[int]) -> None:
-        """Traces on these CPUs only (``tracing_cpumask``)."""
-        mask = sum(1 << cpu for cpu in set(cpus))
+        """Traces on these CPUs only (``tracing_cpumask``).
+
+        Raises:
+            InputError: None, or one that this machine does not have.
+        """
+        wanted = set(cpus)
+        there = sorted(int(path.name[3:]) for path in Path(f"{self.path}/per_cpu").glob("cpu*"))
+        if not wanted or not wanted.issubset(there):
+            # The kernel takes both, and traces nothing.
+            what = f"no CPU {min(wanted.difference(there))}" if wanted else "no CPU"
+            raise InputError(what, expected="some of " + ", ".join(map(str, there)))
+        mask = sum(1 << cpu for cpu in wanted)
         words: list[str] = []
         while mask or not words:
             words.append(f"{mask & 0xFFFFFFFF:08x}")
