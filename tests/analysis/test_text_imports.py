@@ -428,7 +428,7 @@ def test_what_ends_among_lost_events_has_the_time_of_no_other(tmp_path):
         ("g", 1, 1000, 1),
         ("h", 0, 2000, 1),
     ]
-    assert table.metadata["unpaired"] == "1"
+    assert (table.metadata["unpaired"], table.metadata["across_gaps"]) == ("1", "1")
 
 
 def test_what_the_articles_strace_kept_is_still_read():

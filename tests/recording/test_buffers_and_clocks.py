@@ -320,6 +320,77 @@ def test_incomplete_calls_have_no_duration_to_count(tmp_path):
     assert (calls["minimum"].codes[calls["timed"].codes > 0] > 0).all()
 
 
+@pytest.mark.parametrize("one_call", [True, False])
+def test_a_graph_never_joins_two_calls_across_a_gap(tmp_path, one_call):
+    """The end says when its call began: among what was lost, or where its entry is."""
+    file = version6.read(DATA / "6.1-graph.dat")
+    format_of = lab.open_run(DATA / "6.1-graph.dat").file.format
+    records: list[tuple[int, bytes]] = []
+
+    def record(name: str, time: int, **values: int) -> None:
+        layout = format_of(f"ftrace:{name}")
+        fields = {field["name"]: field for field in layout["fields"]}
+        data = bytearray(-(-max(field["offset"] + field["size"] for field in fields.values()) // 4) * 4)
+        for field, value in {"common_type": layout["id"], "common_pid": 7, **values}.items():
+            at, size = fields[field]["offset"], fields[field]["size"]
+            data[at : at + size] = value.to_bytes(size, "little")
+        records.append((time, bytes(data)))
+
+    def page(missed: bool) -> bytes:
+        start = last = records[0][0]
+        body = b""
+        for time, data in records:
+            body += struct.pack("<I", len(data) // 4 | (time - last) << 5) + data
+            last = time
+        records.clear()
+        return (struct.pack("<QQ", start, len(body) | missed << 31) + body).ljust(version6.PAGE, b"\0")
+
+    def inner(time: int) -> None:
+        record("funcgraph_entry", time, func=2, depth=1)
+        record("funcgraph_exit", time + 100, func=2, depth=1, calltime=time, rettime=time + 100)
+
+    record("funcgraph_entry", 1000, func=1, depth=0)
+    inner(1100)
+    first = page(missed=False)
+    inner(1_000_000)
+    began = 1000 if one_call else 900_000
+    record("funcgraph_exit", 1_100_000, func=1, depth=0, calltime=5, rettime=5 + 1_100_000 - began)
+    file.cpus = [first + page(missed=True), b""]
+    file.write(tmp_path / "trace.dat")
+    table = lab.open_run(tmp_path / "trace.dat").graph().table()
+    names = ("time", "duration", "self", "parent", "complete")
+    rows = list(zip(*(table[name].values.tolist() for name in names), strict=True))
+    if one_call:
+        assert rows == [(1000, 1_099_000, 1_098_800, -1, 1), (1100, 100, 100, 0, 1), (1_000_000, 100, 100, 0, 1)]
+        assert "across_gaps" not in table.metadata
+    else:
+        assert rows[:2] == [(1000, 0, 0, -1, 0), (1100, 100, 100, 0, 1)]
+        assert rows[2:] == [(900_000, 200_000, 199_900, -1, 0), (1_000_000, 100, 100, 2, 1)]
+        assert table.metadata["across_gaps"] == "1"
+
+
+def test_requests_across_a_gap_are_counted(tmp_path):
+    requests = lab.open_run(DATA / "6.1-io.dat").block().table()
+    assert "across_gaps" not in requests.metadata
+    file = version6.read(DATA / "6.1-io.dat")
+    starts = [
+        (int.from_bytes(pages[at : at + 8], "little"), cpu, at)
+        for cpu, pages in enumerate(file.cpus)
+        for at in range(4096, len(pages), 4096)
+    ]
+    under_way = {
+        at: sum(begin < at[0] < end for begin, end in zip(requests["queued"], requests["completed"], strict=True))
+        for at in starts
+    }
+    (_, cpu, at), expected = max(under_way.items(), key=lambda item: item[1])
+    assert expected > 0
+    pages = bytearray(file.cpus[cpu])
+    pages[at + 11] |= 0x80  # RB_MISSED_EVENTS
+    file.cpus[cpu] = bytes(pages)
+    file.write(tmp_path / "trace.dat")
+    assert lab.open_run(tmp_path / "trace.dat").block().table().metadata["across_gaps"] == str(expected)
+
+
 def test_core_says_the_unit_of_a_selection():
     file = core.TraceFile(str(DATA / "6.1-io.dat"))
     assert file.time_unit() == "ns"

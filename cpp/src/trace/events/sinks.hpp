@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -76,6 +77,24 @@ class Together {
 
   private:
     std::tuple<Sinks&...> sinks_;
+};
+
+// Until when events were lost last, by buffer and CPU.
+class Gaps {
+  public:
+    void add(Place place, std::uint64_t time) { until_[key(place)] = time; }
+    // Whether events were lost there: perhaps the end of one thing, and the beginning of the next that looks like it.
+    [[nodiscard]] bool since(std::uint64_t time, Place place) const {
+        const auto gap = until_.empty() ? until_.end() : until_.find(key(place));
+        return gap != until_.end() && gap->second > time;
+    }
+
+  private:
+    [[nodiscard]] static std::uint32_t key(Place place) noexcept {
+        return std::uint32_t{place.buffer} << 16U | place.cpu;
+    }
+
+    std::map<std::uint32_t, std::uint64_t> until_;
 };
 
 // For sinks that copy what they need of each event, and leave the counting of losses to the walk.

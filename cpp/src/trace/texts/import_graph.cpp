@@ -109,8 +109,8 @@ class GraphText {
         }
         arrange_graph(out_, std::vector<std::uint8_t>(out_.size(), 1));
         out_.metadata["lost_events"] = std::to_string(lost_);
-        for (const auto& [name, count] : {std::pair{"unpaired", unpaired_}, std::pair{"comment_lines", comments_},
-                                          std::pair{"unread_lines", unread_}}) {
+        for (const auto& [name, count] : {std::pair{"unpaired", unpaired_}, std::pair{"across_gaps", across_gaps_},
+                                          std::pair{"comment_lines", comments_}, std::pair{"unread_lines", unread_}}) {
             if (count != 0) {
                 out_.metadata[name] = std::to_string(count);
             }
@@ -134,6 +134,7 @@ class GraphText {
     struct Open {
         std::size_t row = 0;
         std::size_t indent = 0;
+        std::uint64_t lost = 0;  // events until it began
     };
     // A task; the idle one is another on each CPU, and so is whoever runs there before a line says who.
     struct Task {
@@ -309,6 +310,7 @@ class GraphText {
                 return true;
             }
             const std::size_t row = stack.back().row;
+            across_gaps_ += stack.back().lost != lost_ ? 1 : 0;
             stack.pop_back();
             out_.duration[row] = prologue.duration.value_or(0);
             out_.complete[row] = prologue.duration ? 1 : 0;
@@ -347,7 +349,7 @@ class GraphText {
             unknown->rows.push_back(out_.size() - 1);
         }
         if (opens) {
-            stack.push_back({out_.size() - 1, indent});
+            stack.push_back({out_.size() - 1, indent, lost_});
         }
         return true;
     }
@@ -368,6 +370,7 @@ class GraphText {
     std::uint64_t lost_ = 0;
     bool indented_ = false;  // callees are further to the right than their callers, as the kernel prints them
     std::uint64_t unpaired_ = 0;
+    std::uint64_t across_gaps_ = 0;
     std::uint64_t comments_ = 0;
     std::uint64_t unread_ = 0;
     Damage damage_;

@@ -284,6 +284,9 @@ void BlockSink::complete(Action action, const BlockRequest& now, std::uint64_t t
     }
     request.completed = time;
     request.completer = now.pid;
+    if (const auto gap = gaps_.find(request.buffer); gap != gaps_.end() && gap->second > request.began()) {
+        ++across_gaps;
+    }
 }
 
 // dm and md send a bio on piece by piece: what they do not take yet remains the bio, and ends it, last of all.
@@ -388,6 +391,9 @@ Table block_table(const TraceFile& file, const Selection& selection) {
           std::pair{"requeues", sink.requeues}, std::pair{"merges", sink.merges}, std::pair{"unpaired", sink.unpaired},
           std::pair{"appends", sink.appends}, std::pair{"flush_sequences", sink.flush_sequences}}) {
         metadata[name] = std::to_string(count);
+    }
+    if (sink.across_gaps != 0) {
+        metadata["across_gaps"] = std::to_string(sink.across_gaps);
     }
     std::erase_if(sink.requests, [](const BlockRequest& request) { return request.swallowed; });
     const auto numbers = [&sink](const char* name, auto member, const std::string& unit = {}) {

@@ -2,6 +2,7 @@
 // Block requests joined of the block:* events of their lives.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -31,6 +32,14 @@ struct BlockRequest {
     std::uint16_t buffer = 0;
     bool swallowed = false;  // merged into another: no row of its own
 
+    // The first step that was seen, before it completed; UINT64_MAX: none.
+    [[nodiscard]] std::uint64_t began() const noexcept {
+        std::uint64_t first = UINT64_MAX;
+        for (const std::uint64_t step : {queued, gotten, inserted, issued}) {
+            first = step != 0 ? std::min(first, step) : first;
+        }
+        return first;
+    }
     [[nodiscard]] bool only_completed() const noexcept {
         return completed != 0 && (queued | gotten | inserted | issued) == 0;
     }
@@ -43,12 +52,17 @@ class BlockSink : public PlainSink {
   public:
     explicit BlockSink(const TraceFile& file);
 
+    // On whichever CPU: a request's steps are taken on several.
+    void missed(Place place, std::uint64_t time, std::uint64_t /*count*/) {
+        std::uint64_t& until = gaps_[place.buffer];
+        until = std::max(until, time);
+    }
     void record(const Event& event);
 
     std::vector<BlockRequest> requests;  // by the time of their first event
     std::shared_ptr<StringPool> names = std::make_shared<StringPool>();
     std::uint64_t plugs = 0, unplugs = 0, splits = 0, requeues = 0, merges = 0, unpaired = 0, appends = 0,
-                  flush_sequences = 0;
+                  flush_sequences = 0, across_gaps = 0;
 
   private:
     enum class Action : std::uint8_t {
@@ -101,6 +115,7 @@ class BlockSink : public PlainSink {
     std::vector<std::unique_ptr<Role>> roles_;
     Open waiting_;  // for the driver
     Open issued_;
+    std::map<std::uint16_t, std::uint64_t> gaps_;  // by buffer: until when events were lost last
 };
 
 }  // namespace sampleblk::trace

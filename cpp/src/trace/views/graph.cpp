@@ -11,6 +11,13 @@
 
 namespace sampleblk::trace {
 
+namespace {
+
+// ns between a call's time stamp and its event's, with an interrupt between them.
+constexpr std::uint64_t kReading = 20'000;
+
+}  // namespace
+
 GraphSink::GraphSink(const TraceFile& file, const GraphRequest& request, CallGraph& out)
     : PlainSink(file),
       swap_(swap_needed(file.big_endian())),
@@ -65,14 +72,21 @@ void GraphSink::record(const Event& event) {
 }
 
 // The idle task has pid 0 on every CPU; each buffer has the calls of its own events.
-GraphSink::Task& GraphSink::task(std::int32_t pid, Place place) {
+GraphSink::Task& GraphSink::task(std::int32_t pid, const Event& event) {
+    const Place place = event.place;
     const std::uint64_t own = pid != 0 ? static_cast<std::uint32_t>(pid) : std::uint64_t{1} << 32U | place.cpu;
     const std::uint64_t key = std::uint64_t{place.buffer} << 33U | own;
     if (key != last_key_ || last_ == nullptr) {
         last_key_ = key;
         last_ = &tasks_[key];
     }
-    return *last_;
+    Task& out = *last_;
+    if (gaps_.since(out.last, out.place) || gaps_.since(out.last, place)) [[unlikely]] {
+        out.known = out.last;
+    }
+    out.last = event.time;
+    out.place = place;
+    return out;
 }
 
 GraphSink::Name GraphSink::name_of(std::uint64_t address) {
@@ -118,7 +132,7 @@ void GraphSink::enter(const Event& event, const Entry& entry) {
     if (!pids_.empty() && !pids_.contains(pid)) {
         return;
     }
-    Task& here = task(pid, event.place);
+    Task& here = task(pid, event);
     const auto depth = static_cast<std::int32_t>(entry.depth.get(event.data));
     if (!plausible(depth, event)) {
         return;
@@ -139,7 +153,7 @@ void GraphSink::leave(const Event& event) {
     if (!pids_.empty() && !pids_.contains(pid)) {
         return;
     }
-    Task& here = task(pid, event.place);
+    Task& here = task(pid, event);
     const auto depth = static_cast<std::int32_t>(exit_.depth.get(event.data));
     if (!plausible(depth, event)) {
         return;
@@ -154,7 +168,14 @@ void GraphSink::leave(const Event& event) {
     const std::uint64_t called = timed ? exit_.call.get(event.data) : 0;
     const std::uint64_t returned = timed ? exit_.ret.get(event.data) : 0;
     const std::uint64_t duration = returned > called ? returned - called : 0;
-    if (!here.stack.empty() && here.stack.back().depth == depth && here.stack.back().function == function) {
+    const std::uint64_t began = ns_ && duration <= event.time ? event.time - duration : event.time;
+    const bool open = !here.stack.empty() && here.stack.back().depth == depth;
+    const bool same = open && here.stack.back().function == function;
+    const bool doubtful = same && here.known >= out_.time[here.stack.back().row];
+    // One that began after the last event before the gap is another call, whose entry was lost.
+    const bool other = doubtful && timed && ns_ && began > here.known + kReading;
+    across_gaps_ += other || (doubtful && !(timed && ns_)) ? 1 : 0;
+    if (same && !other) {
         const std::size_t row = here.stack.back().row;
         here.stack.pop_back();
         const bool known = timed ? returned >= called : event.time >= out_.time[row];
@@ -162,9 +183,14 @@ void GraphSink::leave(const Event& event) {
         out_.complete[row] = known ? 1 : 0;
         return;
     }
-    const std::uint64_t began = ns_ && duration <= event.time ? event.time - duration : event.time;
     const std::size_t row = add_row(began, event.place, pid, function, -1, 0);
     out_.duration[row] = duration;
+    if (open) {
+        end_lost(here, began, row);
+    }
+    if (!here.stack.empty() && here.stack.back().depth == depth - 1) {
+        out_.parent[row] = static_cast<std::int64_t>(here.stack.back().row);
+    }
     // Callees end before their caller does: those one level down since it began are its own.
     while (!here.orphans.empty() && here.orphans.back().depth > depth &&
            (!ns_ || out_.time[here.orphans.back().row] >= began)) {
@@ -174,6 +200,16 @@ void GraphSink::leave(const Event& event) {
         here.orphans.pop_back();
     }
     here.orphans.push_back({row, depth, function});
+}
+
+void GraphSink::end_lost(Task& task, std::uint64_t began, std::size_t row) {
+    const std::size_t ended = task.stack.back().row;
+    task.stack.pop_back();
+    for (std::size_t i = ended + 1; i < row && ns_; ++i) {
+        if (out_.parent[i] == static_cast<std::int64_t>(ended) && out_.time[i] >= began) {
+            out_.parent[i] = static_cast<std::int64_t>(row);
+        }
+    }
 }
 
 namespace {
@@ -262,6 +298,9 @@ void GraphSink::arrange() {
         }
     }
     arrange_graph(out_, keep);
+    if (across_gaps_ != 0) {
+        out_.metadata["across_gaps"] = std::to_string(across_gaps_);
+    }
 }
 
 void arrange_graph(CallGraph& graph, const std::vector<std::uint8_t>& keep) {

@@ -18,6 +18,7 @@ class GraphSink : public PlainSink {
   public:
     GraphSink(const TraceFile& file, const GraphRequest& request, CallGraph& out);
 
+    void missed(Place place, std::uint64_t time, std::uint64_t /*count*/) { gaps_.add(place, time); }
     void record(const Event& event);
     // Depth first, roots by time, with self times; to be called once, after the walk.
     void arrange();
@@ -40,18 +41,23 @@ class GraphSink : public PlainSink {
         std::vector<Frame> stack;
         // Rows made of an exit alone, whose caller is still to come (tracing_thresh records no entries).
         std::vector<Frame> orphans;
+        std::uint64_t last = 0;   // its last event
+        Place place;              // where that was
+        std::uint64_t known = 0;  // its last event before some were lost
     };
     struct Name {
         std::int32_t function = 0;
         std::int32_t module = -1;
     };
 
-    [[nodiscard]] Task& task(std::int32_t pid, Place place);
+    [[nodiscard]] Task& task(std::int32_t pid, const Event& event);
     [[nodiscard]] Name name_of(std::uint64_t address);
     std::size_t add_row(std::uint64_t time, Place place, std::int32_t pid, std::uint64_t function, std::int64_t parent,
                         std::int32_t depth);
     void enter(const Event& event, const Entry& entry);
     void leave(const Event& event);
+    // The innermost call ended among lost events: those that it seems to have called since `began` go to `row`.
+    void end_lost(Task& task, std::uint64_t began, std::size_t row);
     // Whether calls can nest so deep; else it is damage.
     [[nodiscard]] bool plausible(std::int32_t depth, const Event& event);
 
@@ -70,6 +76,8 @@ class GraphSink : public PlainSink {
     std::uint64_t last_key_ = 0;
     Task* last_ = nullptr;
     std::unordered_map<std::uint64_t, Name> names_;
+    Gaps gaps_;
+    std::uint64_t across_gaps_ = 0;
 };
 
 // Brings rows that come in the order of their entries, each behind its caller, into that of a CallGraph: depth first,

@@ -78,7 +78,7 @@ class SyscallSink : public PlainSink {
           take_(std::move(take)),
           seen_(file.select(request.selection.buffer).size()) {}
 
-    void missed(Place place, std::uint64_t time, std::uint64_t /*count*/) { gaps_[gap_of(place)] = time; }
+    void missed(Place place, std::uint64_t time, std::uint64_t /*count*/) { gaps_.add(place, time); }
     void record(const Event& event) {
         if (!whole(event, kTypeSize)) [[unlikely]] {
             return;
@@ -136,7 +136,7 @@ class SyscallSink : public PlainSink {
             ++counts.unfinished;
             return;
         }
-        if (lost_since(call.time, call.place) || lost_since(call.time, event.place)) [[unlikely]] {
+        if (gaps_.since(call.time, call.place) || gaps_.since(call.time, event.place)) [[unlikely]] {
             ++counts_[event.place.buffer << 1U | (role->raw ? 1U : 0U)].across_gaps;
         }
         call.duration = event.time - call.time;
@@ -191,15 +191,6 @@ class SyscallSink : public PlainSink {
     }
 
   private:
-    [[nodiscard]] static std::uint32_t gap_of(Place place) noexcept {
-        return std::uint32_t{place.buffer} << 16U | place.cpu;
-    }
-    // Whether events were lost there: perhaps the end of a call, and the beginning of the next one of that name.
-    [[nodiscard]] bool lost_since(std::uint64_t time, Place place) const {
-        const auto gap = gaps_.empty() ? gaps_.end() : gaps_.find(gap_of(place));
-        return gap != gaps_.end() && gap->second > time;
-    }
-
     struct Open {
         SyscallRow call;
         bool live = false;
@@ -218,8 +209,8 @@ class SyscallSink : public PlainSink {
     Take take_;
     std::vector<std::array<bool, 2>> seen_;  // of each buffer: events of syscalls, of raw_syscalls
     std::unordered_map<std::uint64_t, Open> open_;
-    std::map<std::uint32_t, Counts> counts_;       // by buffer and system
-    std::map<std::uint32_t, std::uint64_t> gaps_;  // by buffer and CPU: until when events were lost last
+    std::map<std::uint32_t, Counts> counts_;  // by buffer and system
+    Gaps gaps_;
 };
 
 }  // namespace sampleblk::trace
