@@ -162,6 +162,7 @@ def test_entries_that_were_not_understood_are_an_error():
 def test_commands_are_built():
     command = hist_command(["a.log2", "b"], ["c"], "hitcount", 512, "c > 1", "h", ["onmax($x).save(y)"], {"x": "now"})
     assert command == "hist:keys=a.log2,b:vals=c:x=now:sort=hitcount:size=512:name=h:onmax($x).save(y) if c > 1"
+    assert hist_command("ab", "cd", None, None, None, None, "ef", {}) == "hist:keys=ab:vals=cd:ef"
 
 
 def test_trace_stat_of_several_cpus_is_joined():

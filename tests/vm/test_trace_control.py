@@ -211,6 +211,13 @@ def test_refusals_point_at_the_mistake():
         session.cpus([0])
 
 
+def test_one_name_is_no_list_of_letters():
+    with lab.Session() as session:
+        session.functions("vfs_read", notrace="vfs_writ*")
+        assert set(session.read("set_ftrace_notrace").split()) == {"vfs_write", "vfs_writev"}
+        assert session.enable("sched:sched_switch") == ["sched:sched_switch"]
+
+
 def test_what_was_there_before_stays():
     top = Path(lab.Session().path).parents[1]
     theirs = top / "instances/sblk-theirs"

@@ -8,6 +8,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sampleblk_lab import checked
 from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.recording.control import ControlFiles, refusals
 
@@ -26,13 +27,13 @@ class Events(ControlFiles):
 
     # -- which are on
 
-    def enable(self, events: Iterable[str]) -> list[str]:
+    def enable(self, events: str | Iterable[str]) -> list[str]:
         """Enables events by ``"system:name"`` or ``"system"``, with globs. Returns all that are enabled now.
 
         Raises:
             InputError: Nothing matches one of them.
         """
-        for event in events:
+        for event in checked.names("events", events):
             try:
                 for pattern in self._patterns(event):
                     self.set("set_event", pattern, append=True)
@@ -106,12 +107,12 @@ class Events(ControlFiles):
         event: str,
         keys: str | Iterable[str],
         *,
-        values: Iterable[str] = (),
+        values: str | Iterable[str] = (),
         sort: str | None = None,
         size: int | None = None,
         condition: str | None = None,
         name: str | None = None,
-        actions: Iterable[str] = (),
+        actions: str | Iterable[str] = (),
         variables: Mapping[str, str] | None = None,
     ) -> Hist:
         """A histogram that the kernel keeps itself (a hist trigger); see Documentation/trace/histogram.rst.

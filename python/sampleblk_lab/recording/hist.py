@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sampleblk_lab import checked
 from sampleblk_lab.errors import FormatError
 from sampleblk_lab.table import Table
 
@@ -21,18 +22,18 @@ if TYPE_CHECKING:
 
 def hist_command(
     keys: str | Iterable[str],
-    values: Iterable[str],
+    values: str | Iterable[str],
     sort: str | None,
     size: int | None,
     condition: str | None,
     name: str | None,
-    actions: Iterable[str],
+    actions: str | Iterable[str],
     variables: Mapping[str, str],
 ) -> str:
     """The trigger command of a histogram."""
-    fields = [keys] if isinstance(keys, str) else list(keys)
+    fields = checked.names("keys", keys)
     parts = [f"hist:keys={','.join(fields)}"]
-    sums = list(values)
+    sums = checked.names("values", values)
     if sums:
         parts.append(f"vals={','.join(sums)}")
     parts += [f"{variable}={expression}" for variable, expression in variables.items()]
@@ -42,7 +43,7 @@ def hist_command(
         parts.append(f"size={size}")
     if name:
         parts.append(f"name={name}")
-    parts += list(actions)
+    parts += checked.names("actions", actions)
     return ":".join(parts) + (f" if {condition}" if condition else "")
 
 

@@ -8,7 +8,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab import renamed
+from sampleblk_lab import checked, renamed
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.recording.control import refusals
@@ -113,7 +113,7 @@ class Session(Events):
             with refusals(device):
                 self._undo.set(str(folder / "trace/enable"), "1")
 
-    def functions(self, *names: str, notrace: Iterable[str] = (), module: str | None = None) -> None:
+    def functions(self, *names: str, notrace: str | Iterable[str] = (), module: str | None = None) -> None:
         """Limits the function tracers to functions by name or glob.
 
         Args:
@@ -124,15 +124,15 @@ class Session(Events):
         suffix = f":mod:{module}" if module else ""
         for file, patterns in (
             ("set_ftrace_filter", names or (["*"] if module else [])),
-            ("set_ftrace_notrace", notrace),
+            ("set_ftrace_notrace", checked.names("notrace", notrace)),
         ):
             self.set(file, "\n")
             for pattern in patterns:
                 self.set(file, f"{pattern}{suffix}\n", append=True)
 
-    def graph_functions(self, *names: str, notrace: Iterable[str] = (), depth: int = 0) -> None:
+    def graph_functions(self, *names: str, notrace: str | Iterable[str] = (), depth: int = 0) -> None:
         """Limits function_graph to what these functions call, `depth` levels down (0: all)."""
-        for file, patterns in (("set_graph_function", names), ("set_graph_notrace", notrace)):
+        for file, patterns in (("set_graph_function", names), ("set_graph_notrace", checked.names("notrace", notrace))):
             self.set_top(file, "\n")
             for pattern in patterns:
                 self.set_top(file, f"{pattern}\n", append=True)
