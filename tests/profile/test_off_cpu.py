@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 from collections import defaultdict
@@ -125,6 +126,25 @@ def test_every_moment_is_on_or_off_a_cpu(both):
     # from the switches, to the ns, of which samples are an estimate
     begin, end = (int(trace.samples(event="sched:sched_switch")["time"].codes[i]) for i in (0, -1))
     assert 0.5e9 < trace.wall_clock(pids=pid).total <= end - begin
+
+
+def test_samples_of_every_so_many_cycles_tell_no_time(both, tmp_path):
+    """The switches do, as where there are no samples."""
+    perf, _, pid = both
+    data = bytearray(perf.path.read_bytes())
+    size, start, length = struct.unpack_from("<3Q", data, 16)
+    for attr in range(start, start + length, size):
+        if struct.unpack_from("<I4xQ", data, attr) == (1, 0):  # PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK
+            struct.pack_into("<I", data, attr, 0)  # PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES
+            struct.pack_into("<Q", data, attr + 16, 1_000_003)
+            data[attr + 41] &= ~(1 << 2)  # freq
+    (tmp_path / "perf.data").write_bytes(data)
+    cycles = lab.open_profile(tmp_path / "perf.data")
+    on = cycles.wall_clock(pids=pid).total - cycles.off_cpu(pids=pid).total
+    assert on == pytest.approx(perf.wall_clock(pids=pid).total - perf.off_cpu(pids=pid).total, rel=0.5)
+    for view in (cycles.syscalls, cycles.locks):
+        assert "not known" in view(pids=pid).metadata["on_cpu"]
+    assert "on_cpu" not in perf.syscalls(pids=pid).metadata
 
 
 def test_a_cpu_s_share_is_what_left_it(both):

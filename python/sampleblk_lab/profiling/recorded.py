@@ -170,7 +170,8 @@ class Profile:
         Columns: syscall, on_cpu_percent (of all selected samples), on_cpu, runnable, blocked_io, blocked_lock,
         sleeping, waiting (all ns), samples. The row ``(user)`` is code of a process outside any call, ``(kernel
         thread)`` that of the kernel's own threads, ``(idle)`` the idle task.
-        Times off the CPU are 0 where the recording has no sched_switch; ``metadata["off_cpu"]`` says so.
+        Times off the CPU are 0 where the recording has no sched_switch; ``metadata["off_cpu"]`` says so. Those on it
+        are 0 where a sample is of so many events, as of cycles by ``perf record -c``; ``metadata["on_cpu"]`` says so.
         """
         return Table(self._native.syscall_split(_selection(selection)), key="syscall")
 

@@ -21,7 +21,7 @@ bool is_clock(const perf_event_attr& attr) {
            (attr.config == PERF_COUNT_SW_CPU_CLOCK || attr.config == PERF_COUNT_SW_TASK_CLOCK);
 }
 
-// How long one sample of an event stands for.
+// How long one sample of an event stands for; 0 where each is of so many of something that is no time.
 std::uint64_t sample_ns(const Profile& profile, std::size_t event, std::uint32_t sample) {
     const perf_event_attr& attr = profile.file().events()[event].attr;
     if (is_clock(attr)) {
@@ -42,6 +42,19 @@ std::optional<std::size_t> cpu_event(const Profile& profile) {
         }
     }
     return std::nullopt;
+}
+
+// Whether its samples tell how long: not those of every so many cycles.
+bool tells_time(const Profile& profile, std::size_t event) {
+    const perf_event_attr& attr = profile.file().events()[event].attr;
+    return is_clock(attr) || (attr.freq != 0 && attr.sample_freq != 0);
+}
+
+void note_unknown_time(const Profile& profile, std::map<std::string, std::string>& metadata) {
+    if (const auto event = cpu_event(profile); event && !tells_time(profile, *event)) {
+        metadata["on_cpu"] =
+            "not known: a sample is of so many " + profile.file().events()[*event].name + ", not of a time";
+    }
 }
 
 // Its samples, whatever event the selection names.
@@ -228,7 +241,7 @@ StackTree off_cpu_tree(const Profile& profile, const SampleSelection& selection)
 StackTree wall_clock_tree(const Profile& profile, const SampleSelection& selection) {
     StackTree tree("ns");
     add_off_cpu(profile, selection, tree);
-    if (const auto event = cpu_event(profile)) {
+    if (const auto event = cpu_event(profile); event && tells_time(profile, *event)) {
         TreeBuilder builder(profile, tree);
         SampleSelection busy = selection;
         busy.idle = false;
@@ -267,6 +280,7 @@ Table syscall_split(const Profile& profile, const SampleSelection& selection) {
         }
     }
     auto metadata = profile.metadata();
+    note_unknown_time(profile, metadata);
     try {
         for (const OffCpu& stretch : off_cpu(profile, selection)) {
             Row& row = rows[name_of(stretch.leaf)];
@@ -326,6 +340,7 @@ Table lock_table(const Profile& profile, const SampleSelection& selection) {
         }
     }
     auto metadata = profile.metadata();
+    note_unknown_time(profile, metadata);
     try {
         for (const OffCpu& stretch : off_cpu(profile, selection)) {
             if (stretch.wait != Wait::lock) {
