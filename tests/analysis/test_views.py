@@ -419,6 +419,14 @@ def test_an_offset_that_is_said_to_be_known_is_right(calls, offsets, known):
     assert ("unknown_offsets" in found.text()) == (0 in known)
 
 
+@pytest.mark.parametrize("lost", [{"lost_events": "3"}, {"lost_events": "0", "gaps": "1"}, {"unread_lines": "1"}])
+def test_no_position_is_known_where_calls_are_missing(lost):
+    table = calls_of(("creat", [0], 3), ("write", [3], 10), ("write", [3], 10), ("pwrite64", [3, 0, 0, 5], 10))
+    columns = {name: table[name].values for name in table.columns}
+    made = lab.Table.of(columns, units={"time": "ns", "duration": "ns"}, metadata=lost)
+    assert Offsets(made).table()["known"].codes.tolist() == [0, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("call", "flags", "execs", "last", "known"),
     [

@@ -25,8 +25,9 @@ class Offsets:
     Args:
         calls: The system-call table; with the opens and seeks in it the offsets are exact, without them they count
             from where the recording began (``known`` is 0). So they do of what is written with ``O_APPEND`` or
-            ``RWF_APPEND``, to wherever the file ends. A descriptor is its task's, and that of the threads and processes
-            that the task makes meanwhile: what another one that shares it reads or writes moves it unseen.
+            ``RWF_APPEND``, to wherever the file ends, and of all that moves a descriptor's own place where calls may be
+            missing: events were lost, or lines left unread. A descriptor is its task's, and that of the threads and
+            processes that the task makes meanwhile: what another one that shares it reads or writes moves it unseen.
     """
 
     def __init__(self, calls: Table) -> None:

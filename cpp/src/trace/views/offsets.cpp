@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
@@ -108,6 +109,15 @@ struct Calls {
     std::vector<std::pair<Call, DescriptorCall>> kinds_;
 };
 
+// Whether calls may be missing among those that there are, by which files' positions moved.
+bool lacks_calls(const Table& calls) {
+    const auto& metadata = calls.metadata();
+    const auto lost = metadata.find("lost_events");
+    return (lost != metadata.end() && lost->second != "0") ||
+           std::ranges::any_of(std::array{"gaps", "unread", "unread_lines", "omitted_spots"},
+                               [&metadata](const char* name) { return metadata.contains(name); });
+}
+
 }  // namespace
 
 Table opened_table(const Table& calls) {
@@ -142,6 +152,7 @@ Table opened_table(const Table& calls) {
 Table offset_table(const Table& calls) {
     const Calls all(calls);
     const bool several = all.buffer != nullptr;
+    const bool lacking = lacks_calls(calls);
     const auto* duration = column<std::uint64_t>(calls, "duration");
     const auto* arg3 = column<std::uint64_t>(calls, "arg3");
     const auto* arg5 = column<std::uint64_t>(calls, "arg5");
@@ -214,7 +225,7 @@ Table offset_table(const Table& calls) {
         const bool appends = writes_it && (own.appends || (kind == Call::pwritev2 && (arg5[row] & kRwfAppend) != 0));
         Position at{arg3[row], !appends};
         if (kind == Call::read || kind == Call::write || arg3[row] == kOwnOffset) {
-            own.known = own.known && !appends;
+            own.known = own.known && !appends && !lacking;
             at = own;
             own.offset += result;
         }
