@@ -211,6 +211,22 @@ def test_refusals_point_at_the_mistake():
         session.cpus([0])
 
 
+def test_all_words_of_a_text_are_written_and_a_module_s_function_is_put_back():
+    top = Path("/sys/kernel/tracing/set_ftrace_filter")
+    known = Path(top.with_name("available_filter_functions")).read_text().splitlines()
+    (theirs, *_) = (line for line in known if line.endswith("]"))
+    top.write_text(theirs.split()[0])
+    with lab.Session(top_level=True) as session:
+        session.functions("vfs_read vfs_write")
+        assert set(session.read("set_ftrace_filter").split()) == {"vfs_read", "vfs_write"}
+        session.set("set_event", "sched:sched_switch\nsched:sched_waking")
+        assert set(session.enabled()) == {"sched:sched_switch", "sched:sched_waking"}
+        with pytest.raises(lab.TraceCommandError, match='writing "sched:none"'):
+            session.set("set_event", "sched:sched_switch sched:none")
+    assert top.read_text() == f"{theirs}\n"
+    top.write_text("\n")
+
+
 def test_one_name_is_no_list_of_letters():
     with lab.Session() as session:
         session.functions("vfs_read", notrace="vfs_writ*")

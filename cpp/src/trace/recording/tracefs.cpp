@@ -138,7 +138,8 @@ std::vector<std::string> restoring_writes(const std::string& path, const std::st
     std::vector<std::string> out;
     while (!text.empty()) {
         const auto end = std::min(text.find('\n'), text.size());
-        const auto line = text.substr(0, end);
+        // Behind the name of a function of a module stands " [module]", which is none that can be written.
+        const auto line = text.substr(0, std::min(end, text.find(" [")));
         text.remove_prefix(std::min(end + 1, text.size()));
         if (!line.empty() && line.front() != '#' && line != "no pid") {
             out.emplace_back(line);
@@ -372,16 +373,15 @@ std::string last_error(const std::string& instance_dir) {
 }  // namespace
 
 void write_control(const std::string& path, std::string_view text, bool append) {
-    const Fd fd = open_file(path, O_WRONLY | (append ? O_APPEND : O_TRUNC));
-    if (text.empty()) {
-        return;  // opening with O_TRUNC was the change
-    }
-    for (;;) {
+    const Fd fd = open_file(path, O_WRONLY | (append ? O_APPEND : O_TRUNC));  // without a text, that was the change
+    // Of several words some files take one at a time.
+    while (!text.empty()) {
         const ssize_t wrote = write(fd.get(), text.data(), text.size());
-        if (wrote >= 0) {
+        if (wrote == 0) {
             return;
         }
-        if (errno == EINTR) {
+        if (wrote > 0 || errno == EINTR) {
+            text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(wrote, 0)));
             continue;
         }
         const int code = errno;
