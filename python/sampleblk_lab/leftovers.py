@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 CONTROL_PATH = Path("/dev/sampleblk-control")
 
+# SAMPLEBLK_FAULT_HANG and SAMPLEBLK_FAULT_HOLD
+_WAITS = frozenset({2, 7})
+
 _SUFFIX = ".made"
 _numbers = itertools.count()
 _lock = threading.Lock()
@@ -64,6 +67,15 @@ def device_identity(index: int) -> int:
         return Path(f"/sys/block/sampleblk{index}").stat().st_ino
     except FileNotFoundError:
         return 0
+
+
+def end_waits(control: core.DeviceControl, index: int, identity: int) -> bool:
+    """Ends the rules of a device of which one lets requests wait for just that; whether one did."""
+    with contextlib.suppress(OSError):  # the device is gone
+        if device_identity(index) == identity and any(rule["action"] in _WAITS for rule in control.faults(index)):
+            control.set_faults(index, [], 0, False)
+            return True
+    return False
 
 
 def note(kind: str, key: str, **detail: Any) -> None:
@@ -187,6 +199,10 @@ def _read(file: TextIO) -> dict[tuple[str, str], dict[str, Any]]:
 
 def _undo(noted: dict[tuple[str, str], dict[str, Any]]) -> list[str]:
     done = []
+    for (kind, key), detail in noted.items():
+        if kind == "device" and CONTROL_PATH.exists():  # or unmounting would wait, too
+            with contextlib.suppress(OSError), contextlib.closing(core.DeviceControl(str(CONTROL_PATH))) as control:
+                end_waits(control, int(key), detail.get("identity", 0))
     for (kind, key), detail in reversed(noted.items()):
         try:
             if _UNDO[kind](key, detail):

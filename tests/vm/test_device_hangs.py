@@ -17,6 +17,8 @@ import pytest
 from blockio import Background, aligned, discard, read, until, write
 
 import sampleblk_lab as lab
+from sampleblk_lab.device import filesystem
+from sampleblk_lab.device.filesystem import Mount
 
 pytestmark = pytest.mark.two_cpus
 
@@ -133,6 +135,40 @@ def test_devices_go_under_rules_that_let_all_hang(mode: str) -> None:
         for worker in workers:
             assert worker.error(20) is None
         rounds += 1
+
+
+def written_under_a_rule(dev: lab.Device, rule: str) -> Mount:
+    """A mounted file system with something to be written, which a rule keeps waiting."""
+    mount = dev.mkfs("ext4").mount()
+    (mount / "file").write_bytes(b"w" * 4096)
+    dev.set_faults([lab.Fault(action=rule, ops=("read", "write", "flush"))])
+    return mount
+
+
+@both_modes
+@pytest.mark.parametrize("rule", ["hang", "hold"])
+def test_a_device_is_unmounted_and_goes_under_a_rule_that_lets_all_wait(mode: str, rule: str) -> None:
+    dev = lab.Device("16M", mode=mode)
+    written_under_a_rule(dev, rule)
+    assert Background(dev.close).error(20) is None
+    assert not Path(dev.path).exists()
+
+
+def test_unmounting_ends_a_rule_that_it_has_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filesystem, "_UNMOUNT_S", 0.5)
+    with lab.Device("16M", mode="bio") as dev:
+        mount = written_under_a_rule(dev, "hang")
+        said: list[str] = []
+
+        def close() -> None:
+            with pytest.raises(lab.SampleblkError, match=rf"waited 0.5 s for what a rule of {dev.path} let hang"):
+                mount.close()
+            said.append("told")
+
+        Background(close).error(20)
+        assert said
+        assert dev.faults() == []
+        assert not mount.path.exists()
 
 
 @both_modes

@@ -65,6 +65,25 @@ def test_the_next_start_takes_all_of_it_away(number: signal.Signals) -> None:
     assert not leftovers.CONTROL_PATH.exists()
 
 
+def test_what_a_dead_process_let_hang_keeps_nobody_waiting() -> None:
+    child, (index, mount, _) = _start()
+    # What it has written is still to be written.
+    with lab.Device(adopt=int(index)) as device:
+        device.set_faults([lab.Fault(action="hang", ops=("read", "write", "flush"))])
+        device.leave()
+    child.kill()
+    child.wait(30)
+    cleaning = [sys.executable, "-c", "from sampleblk_lab import leftovers; print(leftovers.clean())"]
+    with subprocess.Popen(cleaning, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            said, _ = process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            leftovers.end_waits(core.DeviceControl(), int(index), leftovers.device_identity(int(index)))
+            raise
+    assert f"'mount {mount}'" in said
+    assert f"'device {index}'" in said
+
+
 def test_what_a_forked_process_inherits_is_not_its_own() -> None:
     with lab.Device("1M") as device:
         pid = os.fork()

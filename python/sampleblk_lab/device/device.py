@@ -332,7 +332,7 @@ class Device(Tuning, State, ClosesAtEnd):
 
     def filesystem(self, fstype: str) -> Filesystem:
         """The file system that lies on it already, such as on a clone."""
-        filesystem = Filesystem(self.path, fstype, self._check_open)
+        filesystem = Filesystem(self.path, fstype, self._check_open, self._end_waits)
         self._filesystems.append(filesystem)
         return filesystem
 
@@ -367,7 +367,7 @@ class Device(Tuning, State, ClosesAtEnd):
             UnsupportedError: Its tool is not installed; names the Debian package.
             ToolError: The tool failed, such as for a device too small for that type.
         """
-        filesystem = Filesystem(self.path, fstype, self._check_open)
+        filesystem = Filesystem(self.path, fstype, self._check_open, self._end_waits)
         filesystem.make(options)
         self._filesystems.append(filesystem)
         return filesystem
@@ -416,6 +416,8 @@ class Device(Tuning, State, ClosesAtEnd):
     def close(self, *, force: bool = False) -> None:
         """Unmounts what :meth:`mkfs` and ``mount`` mounted and removes the device; the second time does nothing.
 
+        Rules of which one lets requests hang, or holds them, end first: unmounting would wait for that.
+
         Args:
             force: Remove it although somebody has it open: for them it is then a disk that was pulled.
 
@@ -426,6 +428,7 @@ class Device(Tuning, State, ClosesAtEnd):
         if not self._open:
             return
         busy: BusyError | None = None
+        self._end_waits()
         while self._filesystems:
             try:
                 self._filesystems[-1].close()
@@ -444,6 +447,9 @@ class Device(Tuning, State, ClosesAtEnd):
         control.release()
         if busy is not None:
             raise busy
+
+    def _end_waits(self) -> bool:
+        return leftovers.end_waits(self._control, self.index, self._identity)
 
     def leave(self) -> None:
         """Lets go of the device without removing it: it stays when this process ends. Idempotent."""

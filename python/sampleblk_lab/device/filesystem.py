@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,9 @@ _FSCK: dict[str, tuple[list[str], str]] = {
     # f2fs has no option that both checks everything and writes nothing; a dry run is what it offers.
     "f2fs": (["fsck.f2fs", "--dry-run", "-f"], "f2fs-tools"),
 }
+
+# An unmount that takes longer waits for a rule that lets requests hang, if there is one.
+_UNMOUNT_S = 60.0
 
 #: What a tool is given beside our own environment: what it says is read, and the files of a locale take their time.
 TOOL_ENVIRONMENT = {"LC_ALL": "C"}
@@ -143,13 +147,21 @@ def checker(fstype: str) -> list[str]:
 class Filesystem:
     """A file system that lies on a device. Made by :meth:`Device.mkfs`."""
 
-    def __init__(self, device: str, fstype: str, check_open: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        device: str,
+        fstype: str,
+        check_open: Callable[[], None] = lambda: None,
+        end_waits: Callable[[], bool] = lambda: False,
+    ) -> None:
         if fstype not in list(_MKFS):  # also what cannot be a key
             raise InputError(f"file system {fstype!r}", expected=", ".join(_MKFS))
         self.device = device
         self.fstype = fstype
         # Raises when the device is gone: another one may have its path.
         self._check_open = check_open
+        # Ends rules that let requests hang; whether there were any.
+        self._end_waits = end_waits
         self._mounts: list[Mount] = []
 
     def make(self, options: Sequence[str] = ()) -> None:
@@ -179,7 +191,7 @@ class Filesystem:
             ToolError: mount(8) failed.
         """
         self._check_open()
-        mount = Mount(self.device, self.fstype, None if target is None else Path(target), options)
+        mount = Mount(self.device, self.fstype, None if target is None else Path(target), options, self._end_waits)
         self._mounts.append(mount)
         return mount
 
@@ -215,7 +227,16 @@ class Filesystem:
 class Mount(ClosesAtEnd, os.PathLike[str]):
     """A mounted file system; a context manager and a path: ``mnt / "test"``."""
 
-    def __init__(self, device: str, fstype: str, target: Path | None, options: str) -> None:
+    def __init__(
+        self,
+        device: str,
+        fstype: str,
+        target: Path | None,
+        options: str,
+        end_waits: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._device = device
+        self._end_waits = end_waits
         self._made = target is None
         self.path = Path(tempfile.mkdtemp(prefix=f"{Path(device).name}-")) if target is None else target
         command = ["mount", "-t", fstype, *(["-o", options] if options else []), device, str(self.path)]
@@ -239,11 +260,17 @@ class Mount(ClosesAtEnd, os.PathLike[str]):
         Raises:
             BusyError: It is in use; says by whom. It is detached all the same, so that it cannot be in the way of what
                 comes next.
+            SampleblkError: It waited a minute for what a rule of the device lets hang. The rules have ended, and it is
+                unmounted.
         """
         if not self._mounted:
             return
         command = ["umount", self._place]
         busy: BusyError | None = None
+        waited: list[bool] = []
+        # From here: nobody can end umount(8) while it waits in the kernel.
+        timer = threading.Timer(_UNMOUNT_S, lambda: waited.append(self._end_waits()))
+        timer.start()
         try:
             run_tool(command)
         except ToolError as error:
@@ -252,11 +279,18 @@ class Mount(ClosesAtEnd, os.PathLike[str]):
                 held = holders(Path(self._place))
                 run_tool([*command, "--lazy"])
                 busy = BusyError(command, error.status, error.output, self.path, held)
+        finally:
+            timer.cancel()
         self._mounted = False
         leftovers.drop("mount", self._place)
         self._remove_directory()
         if busy is not None:
             raise busy
+        if any(waited):
+            raise SampleblkError(
+                f"{' '.join(command)} waited {_UNMOUNT_S:g} s for what a rule of {self._device} let hang: its rules "
+                "have ended; end them before, with set_faults([])"
+            )
 
     def __fspath__(self) -> str:
         return str(self.path)
