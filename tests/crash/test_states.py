@@ -894,6 +894,19 @@ def test_a_check_that_cannot_fork_has_found_nothing(tmp_path: Path, number: int)
 
 
 @pytest.mark.parametrize("workers_", [None, 2])
+def test_a_check_that_cannot_start_a_thread_has_found_nothing(tmp_path: Path, workers_: int | None) -> None:
+    def starts(*_: object) -> None:
+        before = threading.stack_size(1 << 46)  # more than an address space has
+        try:
+            threading.Thread(target=tuple).start()
+        finally:
+            threading.stack_size(before)
+
+    with pytest.raises(UnsupportedError, match="can't start new thread"):
+        _two_transfers(tmp_path).explore(starts, workers=workers_, progress=False)
+
+
+@pytest.mark.parametrize("workers_", [None, 2])
 def test_a_check_that_exits_has_failed_and_ends_nothing_else(tmp_path: Path, workers_: int | None) -> None:
     log = _log(tmp_path, log_writes(*((0, number, _fill(number, 1)) for number in range(1, 5))))
 

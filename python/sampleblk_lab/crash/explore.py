@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 #: In which states are explored: as the log has them, or those that are unlike each other first.
 ORDERS = ("log", "unlike")
 
+# What threading says where clone(2) failed, as fork(2) may; from no errno.
+_NO_THREAD = "can't start new thread"
+
 # States that are looked at between two looks at the clock.
 _LOOK = 100_000
 
@@ -305,6 +308,8 @@ class Bench:
         except BaseException as error:
             if isinstance(error, OSError) and _is_ours(error):
                 raise
+            if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
+                raise UnsupportedError("checking a state", _NO_THREAD, "allow more tasks, or give it memory") from error
             if isinstance(error, ToolError) and error.status == -signal.SIGKILL:
                 reason = f"{error.command[0]} was killed"
                 raise UnsupportedError("checking a state", reason, "leave it more memory, if it had none") from error
