@@ -22,6 +22,7 @@ from crash.logs import MARK, SECTOR, SECTORS, log_writes, picky, recorded, told
 from sampleblk_lab import InputError, SampleblkError, ToolError, UnsupportedError, crash
 from sampleblk_lab.cli import main
 from sampleblk_lab.crash import cluster as explorer
+from sampleblk_lab.crash.files import digest
 from sampleblk_lab.crash.parcel import packed
 from sampleblk_lab.sweeps.place import Place
 
@@ -440,6 +441,11 @@ def test_a_log_that_arrives_as_another_one_is_refused(tmp_path: Path, monkeypatc
         pytest.raises(SampleblkError, match="is not the one that was sent"),
     ):
         log.explore(picky, client=executor)
+
+
+def test_a_log_that_the_disk_does_not_give_is_named() -> None:
+    with pytest.raises(OSError, match=r"^\[Errno 5\] Input/output error: '/proc/self/mem'$"):
+        digest((Path("/proc/self/mem"), SECTOR))
 
 
 @pytest.mark.timeout(600)

@@ -264,6 +264,19 @@ def test_damage_is_an_error_with_a_name_or_harmless(name: str, tmp_path: Path) -
     assert read
 
 
+@pytest.mark.parametrize("name", ["result.xml", "check.log", "check.time", "generic/001.notrun", "block/001"])
+def test_a_file_that_the_disk_does_not_give_is_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / "check.log").write_text("")
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    if path.parent != tmp_path:
+        (tmp_path / "check.log").unlink()
+    path.unlink(missing_ok=True)
+    path.symlink_to("/proc/self/mem")  # not even root reads its first page
+    with pytest.raises(OSError, match=rf"^\[Errno 5\] Input/output error: '{path}'$"):
+        suites.read_results(tmp_path)
+
+
 def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"kernel \xff:1")
     folder.mkdir()

@@ -7,6 +7,8 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sampleblk_lab.paths import naming
+
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
@@ -16,7 +18,11 @@ _BLOCK = 1 << 20
 def copy_start(source: Path, target: SupportsWrite[bytes], size: int) -> None:
     """The first `size` bytes of a file or a device."""
     with source.open("rb") as file:
-        while size and (data := file.read(min(size, _BLOCK))):
+        while size:
+            with naming(source):  # not what `target` raises
+                data = file.read(min(size, _BLOCK))
+            if not data:
+                return
             target.write(data)
             size -= len(data)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import InputError
+from sampleblk_lab.paths import naming
 from sampleblk_lab.suites import blktests
 from sampleblk_lab.suites import folder as folders
 from sampleblk_lab.suites.suite import FAILED, NOTRUN, PASSED, UNJUDGED
@@ -145,7 +146,8 @@ def _of_check(folder: Path, where: str, files: Iterable[str]) -> Iterator[Ended]
 
 def _of_xunit(path: Path, where: str) -> Iterator[Ended]:
     try:
-        suite = ET.parse(path).getroot()
+        with naming(path):
+            suite = ET.parse(path).getroot()
     except ET.ParseError as error:
         raise InputError(str(error), str(path), error.position[0], "the XML of check -R xunit") from None
     except (LookupError, ValueError) as error:  # an encoding that nobody knows
@@ -171,11 +173,16 @@ def _of_xunit(path: Path, where: str) -> Iterator[Ended]:
         yield Ended(where, name, status, seconds, reason.strip(), kernel, fs)
 
 
+def _text(path: Path) -> str:
+    with naming(path):
+        return path.read_text(errors="replace")
+
+
 def _times(path: Path) -> dict[str, float]:
     found: dict[str, float] = {}
     if not path.exists():
         return found
-    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+    for number, line in enumerate(_text(path).splitlines(), 1):
         test, _, seconds = line.strip().partition(" ")
         if not test:
             continue
@@ -201,7 +208,7 @@ def _of_log(folder: Path, where: str) -> Iterator[Ended]:
                 found[test] = replace(found[test], status=UNJUDGED, seconds=float("nan"), reason=reason)
         ran.clear()
 
-    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+    for number, line in enumerate(_text(path).splitlines(), 1):
         head, colon, rest = line.partition(":")
         if head == "Kernel version" and colon:
             cut()
@@ -229,7 +236,7 @@ def _of_log(folder: Path, where: str) -> Iterator[Ended]:
 def _reason(folder: Path, test: str, status: str) -> str:
     if status == NOTRUN:
         path = folder / f"{test}.notrun"
-        return path.read_text(errors="replace").strip() if path.exists() else ""
+        return _text(path).strip() if path.exists() else ""
     if status == FAILED:
         left = [end for end in _LEFT if end != ".notrun" and (folder / f"{test}{end}").exists()]
         return f"see {', '.join(left)}" if left else ""
@@ -246,7 +253,8 @@ def _of_files(root: Path, folder: Path, files: Iterable[str]) -> Iterator[Ended]
         if not _TEST.fullmatch(test):
             continue
         if not dot:
-            record = blktests.record(folder / name)
+            with naming(folder / name):
+                record = blktests.record(folder / name)
             if "status" not in record:
                 if record.keys() & _RECORDED:
                     seen[test] = Ended(where, test, UNJUDGED, reason="its file has no status")
