@@ -24,6 +24,7 @@ import pytest
 from crash.logs import FLUSH, MARK, SECTOR, journal, log_writes, with_marks
 from sampleblk_lab import InputError, ToolError, UnsupportedError, crash
 from sampleblk_lab.crash import resident
+from sampleblk_lab.device.filesystem import find_tool
 from sampleblk_lab.paths import find_program
 
 
@@ -347,6 +348,29 @@ def test_what_released_orphans_leave_in_their_file_is_no_failure(orphans: Path) 
     found = crash.Log(log, base=orphans).explore(crash.recovers("ext4"), progress=False)
     assert found.ok, found.text()
     assert found.checked == 1
+
+
+@pytest.mark.parametrize(
+    ("at", "damage"), [(0, b""), (0, bytes(4)), (0x1C, b"\x7f\xff\xff\xff"), (0x10, b"\x7f\xff\xff\xff")]
+)
+def test_a_journal_that_cannot_be_replayed_is_a_failure(tmp_path: Path, at: int, damage: bytes) -> None:
+    """As Linux has it, which mounts none without a magic number, or where the log begins or ends beyond it."""
+    disk, log = tmp_path / "disk.img", tmp_path / "log"
+    disk.touch()
+    os.truncate(disk, 16 << 20)
+    (tmp_path / "block").write_bytes(b"j" * 1024)
+    subprocess.run([find_tool("mkfs.ext4", ""), "-q", "-b", "1024", disk], check=True)
+    # A transaction that nobody has written to its place.
+    debugfs = find_tool("debugfs", "")
+    script = f"jo\njw -b 9000 {tmp_path}/block\njc\n"
+    subprocess.run([debugfs, "-w", "-f", "-", disk], input=script, check=True, text=True, capture_output=True)
+    found = subprocess.run([debugfs, "-R", "bmap <8> 0", disk], check=True, text=True, capture_output=True)
+    with disk.open("r+b") as file:
+        file.seek(int(found.stdout) * 1024 + at)
+        file.write(damage)
+    log.write_bytes(log_writes())
+    failures = crash.Log(log, base=disk).explore(crash.recovers("ext4"), progress=False).failures
+    assert ["could not replay the journal" in str(failure.error) for failure in failures] == [True] * bool(damage)
 
 
 ORPHAN_FILE = """e2fsck 1.47.0 (5-Feb-2023)
