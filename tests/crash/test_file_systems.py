@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from sampleblk_lab import InputError, crash
+from sampleblk_lab import InputError, ToolError, crash
+from sampleblk_lab.device.filesystem import checker, run_tool
 from sampleblk_lab.paths import find_program
 
 RECORD = """
@@ -139,3 +141,25 @@ assert "sampleblk-crash" not in Path("/proc/mounts").read_text()
 
 def test_states_are_mounted_by_the_kernel(recorded: Path, run_in_vm: Callable[..., str]) -> None:
     run_in_vm(recorded, MOUNTED, str(recorded), timeout=400)
+
+
+def test_what_fsck_of_f2fs_would_set_right_is_an_error(tmp_path: Path) -> None:
+    """Its status is 0: here for the summaries of a segment, in the checkpoint."""
+    mkfs = find_program("mkfs.f2fs")
+    if mkfs is None:
+        pytest.skip("mkfs.f2fs is not installed")
+    disk = tmp_path / "disk.img"
+    disk.touch()
+    os.truncate(disk, 64 << 20)
+    subprocess.run([mkfs, "-q", "-f", disk], check=True)
+    command = [*checker("f2fs"), str(disk)]
+    run_tool(command)
+    with disk.open("r+b") as file:
+        file.seek(1024 + 76)  # cp_blkaddr of the superblock
+        summaries = (int.from_bytes(file.read(4), "little") + 2) * 4096
+        file.seek(summaries)
+        block = file.read(512)
+        file.seek(summaries)
+        file.write(bytes(byte ^ 0xFF for byte in block))
+    with pytest.raises(ToolError, match=r"\[FIX\] .*Set node summary"):
+        run_tool(command)
