@@ -522,6 +522,23 @@ def test_a_vm_that_does_not_start_is_one_failure(
     assert len(starts()) == 2
 
 
+@pytest.mark.parametrize("variable", ["SAMPLEBLK_MEMORY", "SAMPLEBLK_CPUS"])
+def test_a_variable_that_cannot_be_is_one_failure(
+    pytester: pytest.Pytester,
+    run: Callable[..., pytest.RunResult],
+    starts: Callable[[], list[dict[str, str]]],
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+) -> None:
+    monkeypatch.setenv(variable, "much")
+    monkeypatch.setenv("LOCAL_GUEST_FAILS", "sampleblk-python: 'much' cannot be\n")
+    pytester.makepyfile(test_it=THREE.format(it="pass"))
+    result = run("--sblk-fresh", "test", "--sblk-pool", "2")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["the VM did not start: 'much' cannot be"])
+    assert len(starts()) == 1
+
+
 @pytest.mark.parametrize(("killed", "outcomes"), [(1, {"passed": 3}), (2, {"errors": 1})])
 def test_one_that_is_killed_while_it_starts_is_started_once_more(
     pytester: pytest.Pytester,
