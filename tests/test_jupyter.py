@@ -501,6 +501,15 @@ def test_what_was_recorded_of_a_cell_that_raises_is_kept(shell: InteractiveShell
     assert isinstance(shell.user_ns["kept"], _Recorded)
 
 
+@pytest.mark.parametrize("magic", ["sblk_trace", "sblk_profile", "bpftrace --run 'await f()'"])
+def test_a_cell_that_awaits_is_refused_before_it_is_recorded(shell: InteractiveShell, magic: str) -> None:
+    error = shell.run_cell(f"%%{magic}\nawait f()").error_in_exec
+    assert isinstance(error, UsageError)
+    assert "'await' outside of a function" in str(error)
+    assert not {"trace", "profile", "found"} & shell.user_ns.keys()
+    assert shell.run_cell("%%sblk_trace\nasync def f():\n    await g()").success
+
+
 @pytest.mark.parametrize("cell", ["1 / 0", "x = )"])
 def test_the_error_of_a_cell_is_shown_once(
     shell: InteractiveShell, cell: str, capsys: pytest.CaptureFixture[str]

@@ -76,6 +76,12 @@ def job_keys(line: str) -> dict[str, str]:
 class SampleblkMagics(Magics):
     """``%sblk_job``, ``%%sblk_trace``, ``%%sblk_profile`` and ``%%bpftrace``."""
 
+    def _check(self, code: str, magic: str) -> None:
+        """Raises UsageError where code awaits: a cell waits for its magics, in the loop that would have to run on."""
+        shell: Any = self.shell
+        if shell.should_run_async(code, transformed_cell=shell.transform_cell(code)):
+            raise UsageError(f"{magic}: 'await' outside of a function; such a cell can use lab.record() itself")
+
     def _run(self, code: str) -> None:
         shell: Any = self.shell
         # Its error is raised, and so shown at the magic's own end: this would be the first of two times.
@@ -141,6 +147,7 @@ class SampleblkMagics(Magics):
         """
         options = _arguments.parse_argstring(type(self).sblk_trace, line)
         name = _name(options.name, "%%sblk_trace")
+        self._check(cell, "%%sblk_trace")
         nothing = not (options.graph or options.functions or options.events or options.block)
         syscalls = options.syscalls or nothing
         # Not the kernel's own threads, which talk to the front end meanwhile.
@@ -179,6 +186,7 @@ class SampleblkMagics(Magics):
         """
         options = _arguments.parse_argstring(type(self).sblk_profile, line)
         name = _name(options.name, "%%sblk_profile")
+        self._check(cell, "%%sblk_profile")
         pids = None if options.all else os.getpid()
         begin = functools.partial(lab.profile, hz=options.hz, offcpu=options.offcpu, pids=pids)
         with self._kept(name, begin, lambda its: its.profile) as profiler:
@@ -213,6 +221,8 @@ class SampleblkMagics(Magics):
                 checked.seconds("--seconds", options.seconds)
             except InputError as error:
                 raise UsageError(f"%%bpftrace: {error}") from None
+        if options.run is not None:
+            self._check(options.run, "%%bpftrace")
         begin = functools.partial(lab.bpf, cell.strip(), unsafe=options.unsafe)
         with self._kept(name, begin, lambda its: its.output) as script:
             if options.run is not None:
