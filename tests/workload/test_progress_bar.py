@@ -49,6 +49,9 @@ def test_a_notebook_without_widgets_gets_tqdm_s_text(
     monkeypatch.setattr(run, "in_notebook", lambda: True)
     shown = run._shown()
     assert isinstance(shown, run._Bar)
+    shown.clear()
+    assert capsys.readouterr().err == ""  # of a job that is over before there is anything to show
+    shown = run._shown()
     shown.show(HALF)
     shown.clear()
     said = capsys.readouterr().err

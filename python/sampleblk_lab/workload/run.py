@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
 import time
@@ -162,15 +163,18 @@ class _Bar:
         else:
             from tqdm.std import tqdm
         form = "{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
-        self._bar: Any = tqdm(total=1.0, bar_format=form, file=sys.stderr, leave=False)
+        self._made = functools.partial(tqdm, total=1.0, bar_format=form, file=sys.stderr, leave=False)
+        self._bar: Any = None  # it is shown as it is made, and what a notebook was shown is saved with it
 
     def show(self, progress: Progress) -> None:
+        self._bar = self._bar or self._made()
         self._bar.n = progress.fraction
         rate = f"{core.format_bytes(round(progress.bytes_per_s))}/s, {progress.ios_per_s:,.0f} IOPS"
         self._bar.set_postfix_str(f"{rate}, {progress.running} of {progress.jobs} jobs running")
 
     def clear(self) -> None:
-        self._bar.close()
+        if self._bar is not None:
+            self._bar.close()
 
 
 def _shown() -> Line | _Bar:
