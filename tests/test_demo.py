@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sampleblk_lab import open_run
+from sampleblk_lab.cli.main import main
 from sampleblk_lab.demo import host
 from support import script
 
@@ -155,3 +156,13 @@ def test_bad_options_are_named() -> None:
     )
     assert done.returncode == 2
     assert "--loops 0 is out of range" in done.stderr
+
+
+def test_where_nothing_was_recorded_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(host, "record", interrupted)
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo"]) == 130
+    assert not list(Path("runs").iterdir())

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from pathlib import Path
 
 from sampleblk_lab import run_files
@@ -33,6 +34,9 @@ def run(options: argparse.Namespace) -> int:
         host.record(machine, run_dir, options.loops, vm_options.timeout_of(options))
     finally:
         machine.close()
+        if not options.run_dir:
+            with contextlib.suppress(OSError):
+                run_dir.rmdir()  # nothing was recorded
     report = host.show(run_dir, options.loops, quiet=options.json)
     if options.json:
         print(as_json({"run": str(run_dir), "report": str(report), **host.facts(run_dir)}))
