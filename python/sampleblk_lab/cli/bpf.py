@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sampleblk_lab.bpftrace.recording import run_command
 from sampleblk_lab.bpftrace.script import find, names
 from sampleblk_lab.bpftrace.tool import find_tool, run_beside_tool
-from sampleblk_lab.cli.output import add_json, show
+from sampleblk_lab.cli.output import add_json, refuse_unused, show
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.interrupts import GRACE_S
 from sampleblk_lab.paths import located
@@ -76,6 +76,7 @@ def _beside(
         raise InputError("no command to run it beside", expected="-- and a command")
     command = located(options.words)
     if options.here:
+        refuse_unused(options, vm_options.defaults(), "no option of a VM with --here")
         return run(what, command, **how)
     from sampleblk_lab.vm.calls import call
 

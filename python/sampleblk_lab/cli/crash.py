@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab.cli.output import add_json, input_of, path_of, show
+from sampleblk_lab.cli.output import add_json, input_of, path_of, refuse_unused, show
 from sampleblk_lab.errors import InputError, SampleblkError
 from sampleblk_lab.functions import named
 from sampleblk_lab.interrupts import INTERRUPTED
@@ -149,6 +149,8 @@ def _model(options: argparse.Namespace) -> crash.Model:
 
 def _vm(options: argparse.Namespace) -> dict[str, Any] | None:
     if options.kernel is None:
+        unused = {"cpus": 2, "memory": "1G", "accel": None, "kernel_warning": []}
+        refuse_unused(options, unused, "it with --kernel")
         return None
     cpus, memory_mib = size_of(options)
     allowed = options.kernel_warning
@@ -157,9 +159,9 @@ def _vm(options: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def _explore(options: argparse.Namespace) -> int:
+    vm = _vm(options)
     log = _log(options)
     check = _check(options)
-    vm = _vm(options)
     workers = options.workers
     if workers is None and options.scheduler is None and vm is None:
         workers = len(os.sched_getaffinity(0))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sampleblk_lab import run_files
 from sampleblk_lab.cli.device import device_parameters
-from sampleblk_lab.cli.output import add_json, input_of
+from sampleblk_lab.cli.output import add_json, input_of, refuse_unused
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.interrupts import GRACE_S, INTERRUPTED
 from sampleblk_lab.paths import located
@@ -92,6 +92,8 @@ def _work(options: argparse.Namespace, recorded: dict[str, object] | None) -> in
     if options.fs != "none":
         Filesystem("", options.fs)
     spec = {**what, "fs": options.fs, "device": options.device, "record": recorded}
+    if options.here:
+        refuse_unused(options, vm_options.defaults(), "no option of a VM with --here")
     machine = None if options.here else vm_options.build(options)
     if options.run_dir:
         run_dir = Path(options.run_dir).absolute()

@@ -16,6 +16,7 @@ from sampleblk_lab.progress import discard
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
     from sampleblk_lab.table import Table
 
@@ -39,6 +40,14 @@ def path_of(text: str, name: str, expected: str) -> Path:
     if not text:
         raise InputError(f"{name} ''", expected=expected)
     return Path(text)
+
+
+def refuse_unused(options: argparse.Namespace, defaults: Mapping[str, object], expected: str) -> None:
+    """Of options by which nothing would change. Raises InputError where one has another value than by default."""
+    for name, default in defaults.items():
+        if (value := getattr(options, name)) != default:
+            told = "" if value is True else f" {value}"
+            raise InputError(f"--{name.replace('_', '-')}{told} changes nothing here", expected=expected)
 
 
 def input_of(text: str, name: str, expected: str, *, folder: bool = False) -> Path:

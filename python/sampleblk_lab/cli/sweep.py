@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sampleblk_lab.cli.output import add_json, input_of, show, show_table
+from sampleblk_lab.cli.output import add_json, input_of, refuse_unused, show, show_table
 from sampleblk_lab.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -115,6 +115,9 @@ def _install(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
+    if not (options.html or options.compare or options.history):
+        defaults: dict[str, object] = {"metric": None, "better": "lower", "across": []}
+        refuse_unused(options, defaults, "it with --compare, --history or --html")
     made = _open(options)
     if options.html:
         page = made.report(options.html, options.metric, better=options.better, across=options.across)

@@ -46,6 +46,15 @@ def add_to(parser: argparse.ArgumentParser) -> None:
             group.add_argument(option, action="store_true", help=described(option))
 
 
+def defaults() -> dict[str, object]:
+    """By its attribute's name, what each option is that says something of a VM alone, where it is not given."""
+    return {
+        option.removeprefix("--"): os.environ.get(variable) if metavar else False
+        for option, (metavar, _, variable) in OPTIONS.items()
+        if option not in ("--run-dir", "--quiet")
+    }
+
+
 def parsed(argv: Sequence[str] = (), program: str | None = None) -> argparse.Namespace:
     """The options of a command line that has no others, and else what the environment says."""
     parser = argparse.ArgumentParser(prog=program, add_help=False)
