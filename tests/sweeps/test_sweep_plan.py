@@ -150,7 +150,7 @@ def test_repeats_are_rounds_in_an_order_of_their_own() -> None:
             r"exclude\[0\]: a=nan is not a value of that axis .expected 1",
         ),
         ({"a": [1]}, {"exclude": [{"a": [1, DAY]}]}, r"exclude\[0\]: a=datetime.date\(2026, 1, 1\) is not a value"),
-        ({"a": [1]}, {"where": bool}, "where is <class '.*'> .expected a Python function"),
+        ({"a": [1]}, {"where": type}, "where is <class '.*'> .expected a Python function"),
         ({"a": [1], "b": lambda c: [c]}, {}, "axis 'b' names 'c', which is not an axis .expected 'a', 'b'"),
         ({"a": lambda b: [b], "b": lambda a: [a]}, {}, "the axes 'a', 'b' depend on each other"),
         ({"a": lambda: [1]}, {}, "axis 'a' is a function without parameters"),
