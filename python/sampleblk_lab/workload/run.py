@@ -167,7 +167,8 @@ class _Bar:
         self._bar: Any = None  # it is shown as it is made, and what a notebook was shown is saved with it
 
     def show(self, progress: Progress) -> None:
-        self._bar = self._bar or self._made()
+        if self._bar is None:
+            self._bar = self._made()
         self._bar.n = progress.fraction
         rate = f"{core.format_bytes(round(progress.bytes_per_s))}/s, {progress.ios_per_s:,.0f} IOPS"
         self._bar.set_postfix_str(f"{rate}, {progress.running} of {progress.jobs} jobs running")
