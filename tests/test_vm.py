@@ -28,8 +28,6 @@ from sampleblk_lab.vm import (
     GuestLostError,
     GuestPanicError,
     VMError,
-    initramfs,
-    interpreter,
     machine,
     outside,
     registers,
@@ -37,6 +35,7 @@ from sampleblk_lab.vm import (
 )
 from sampleblk_lab.vm.calls import call
 from sampleblk_lab.vm.console import Console
+from sampleblk_lab.vm.contents import initramfs, interpreter
 from sampleblk_lab.vm.errors import BootTimeoutError, WrongClockError
 from sampleblk_lab.vm.transfer import Transfer
 

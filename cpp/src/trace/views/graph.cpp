@@ -83,6 +83,7 @@ GraphSink::Task& GraphSink::task(std::int32_t pid, const Event& event) {
     Task& out = *last_;
     if (gaps_.since(out.last, out.place) || gaps_.since(out.last, place)) [[unlikely]] {
         out.known = out.last;
+        out.rows = out_.size();
     }
     out.last = event.time;
     out.place = place;
@@ -205,7 +206,7 @@ void GraphSink::leave(const Event& event) {
 void GraphSink::end_lost(Task& task, std::uint64_t began, std::size_t row) {
     const std::size_t ended = task.stack.back().row;
     task.stack.pop_back();
-    for (std::size_t i = ended + 1; i < row && ns_; ++i) {
+    for (std::size_t i = std::max(ended + 1, task.rows); i < row && ns_; ++i) {
         if (out_.parent[i] == static_cast<std::int64_t>(ended) && out_.time[i] >= began) {
             out_.parent[i] = static_cast<std::int64_t>(row);
         }

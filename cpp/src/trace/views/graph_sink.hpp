@@ -44,6 +44,7 @@ class GraphSink : public PlainSink {
         std::uint64_t last = 0;   // its last event
         Place place;              // where that was
         std::uint64_t known = 0;  // its last event before some were lost
+        std::size_t rows = 0;     // those that there were then
     };
     struct Name {
         std::int32_t function = 0;
