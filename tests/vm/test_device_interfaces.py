@@ -17,6 +17,7 @@ import pytest
 from blockio import Background, discard, flush, read, until, write
 
 import sampleblk_lab as lab
+from sampleblk_lab import leftovers
 from sampleblk_lab.device import names
 
 pytestmark = pytest.mark.each_kernel
@@ -69,6 +70,7 @@ def test_the_tracepoints_have_a_word_for_every_fault_and_operation() -> None:
 
     with lab.Device("1M"):  # so that the driver is loaded
         assert words("fault", "value") == dict(enumerate(names.FAULTS))
+        assert {names.FAULTS[number] for number in leftovers._WAITS} == {"hang", "hold"}
         assert words("complete", "op").items() >= dict(enumerate(names.OPS)).items()
 
 
