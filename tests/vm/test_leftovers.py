@@ -148,6 +148,8 @@ def test_a_file_left_open_is_told_with_its_holder_and_all_is_gone() -> None:
     left.close()
 
 
+# Linux 5.10's, since the device goes while the file is open: what is written as that is closed has nowhere to go.
+@pytest.mark.kernel_warning("at fs/btrfs/")
 def test_what_holds_a_subvolume_is_told() -> None:
     device = lab.Device("256M")
     mount = device.mkfs("btrfs").mount()
