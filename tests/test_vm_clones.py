@@ -131,6 +131,26 @@ def test_clones_one_after_another_differ_and_leave_nothing(watched: Watched, cou
     assert len(os.listdir("/proc/self/fd")) == descriptors  # noqa: PTH208
 
 
+def test_what_is_left_where_both_owner_and_keeper_were_killed_goes_with_the_next(watched: Watched) -> None:
+    command = [sys.executable, "-m", "sampleblk_lab.vm.python", "-c", "print('here', flush=True); input()"]
+    with subprocess.Popen(command, env=watched.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"here\n"
+        with VM():
+            pass
+        assert len(watched.left()["files"]) == 1, "it is in use"  # type: ignore[arg-type]
+        keeper = next(pid for pid, (name, _) in watched.processes().items() if name == "sampleblk-keep")
+        process.send_signal(signal.SIGSTOP)
+        os.kill(keeper, signal.SIGKILL)
+        process.kill()
+    end = time.monotonic() + 30
+    while watched.processes() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert len(watched.left()["files"]) == 1  # type: ignore[arg-type]
+    with VM() as vm:
+        assert [path.name for path in watched.folder.iterdir()] == [vm._scratch.name]
+
+
 TESTS = """
     import pytest
     pytestmark = pytest.mark.in_vm(fresh="test")

@@ -15,6 +15,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
 #include <poll.h>
@@ -22,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -42,9 +44,33 @@ static void fail(const char *what)
 	exit(125);
 }
 
+/*
+ * Makes the folder, unless it is there as when a command before this one could not start, and holds it by flock(2): one
+ * that nobody holds is of killed processes, and goes with the next VM. Returns its descriptor.
+ */
+static int make_and_hold(const char *folder)
+{
+	struct stat held, named;
+
+	for (;;) {
+		int fd;
+
+		if (mkdir(folder, 0700) != 0 && errno != EEXIST)
+			fail(folder);
+		fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (fd >= 0 && flock(fd, LOCK_SH) == 0 && fstat(fd, &held) == 0 && stat(folder, &named) == 0 &&
+		    held.st_ino == named.st_ino)
+			return fd;
+		if (fd < 0 && errno != ENOENT)
+			fail(folder);
+		/* Another one has met it before it was held. */
+		close(fd);
+	}
+}
+
 int main(int argc, char **argv)
 {
-	int lifeline, signals, status;
+	int lifeline, signals, status, folder;
 	char shared[PATH_MAX];
 	pid_t self, child;
 	sigset_t set;
@@ -57,8 +83,8 @@ int main(int argc, char **argv)
 	snprintf(shared, sizeof(shared), "%s/no-run-dir", argv[2]);
 	/* Before there is a folder: until then we are killed with our group. Fails when we lead a session already. */
 	setsid();
-	/* They are there already when a command before this one could not start. */
-	if ((mkdir(argv[2], 0700) != 0 && errno != EEXIST) || (mkdir(shared, 0755) != 0 && errno != EEXIST))
+	folder = make_and_hold(argv[2]);
+	if (mkdir(shared, 0755) != 0 && errno != EEXIST)
 		fail(shared);
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);
@@ -83,7 +109,7 @@ int main(int argc, char **argv)
 
 	/* The command's sockets must close when it ends: hold none of them. */
 	for (int fd = 3; fd < 1024; fd++)
-		if (fd != lifeline && fd != signals)
+		if (fd != lifeline && fd != signals && fd != folder)
 			close(fd);
 	for (;;) {
 		struct pollfd polls[] = {

@@ -26,7 +26,17 @@ from sampleblk_lab.blocks import ClosesAtEnd
 from sampleblk_lab.errors import FormatError, InputError
 from sampleblk_lab.kernels import Kernel, resolve, store
 from sampleblk_lab.kernels.driver import module_tree
-from sampleblk_lab.paths import CacheError, cache_root, hold, remove_as, resource, scratch_directory, search_path, umask
+from sampleblk_lab.paths import (
+    CacheError,
+    cache_root,
+    hold,
+    remove_as,
+    remove_left,
+    resource,
+    scratch_directory,
+    search_path,
+    umask,
+)
 from sampleblk_lab.progress import note, step
 from sampleblk_lab.vm import channel, image, outside, registers, template
 from sampleblk_lab.vm.accel import Verdict, choose
@@ -113,6 +123,7 @@ _BOOTS_IN_MIB = 128
 
 # In a template that is being made.
 _INITRAMFS = "initramfs"
+_SCRATCH = "sampleblk-vm-"
 
 # The name of the monitor's socket among those of the ports.
 _QMP = "qmp"
@@ -143,6 +154,12 @@ class Completed(subprocess.CompletedProcess[bytes]):
 
     interrupted = False
     has_parked = False
+
+
+def _remove_scratch(process: int, scratch: Path, held: list[int]) -> None:
+    remove_as(process, scratch)
+    while held:
+        os.close(held.pop())
 
 
 class VM(ClosesAtEnd):
@@ -216,7 +233,7 @@ class VM(ClosesAtEnd):
         self._preload = tuple(preload)
         self._prepare()
         # Made by the keeper, who removes it if we are killed: nobody would before there is one.
-        self._scratch = Path(tempfile.gettempdir()) / f"sampleblk-vm-{os.urandom(8).hex()}"
+        self._scratch = Path(tempfile.gettempdir()) / f"{_SCRATCH}{os.urandom(8).hex()}"
         self._own_scratch()
         self._keeper: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
@@ -626,6 +643,7 @@ class VM(ClosesAtEnd):
             self.run_dir.mkdir(parents=True, exist_ok=True)
         if not self._cleanup.alive:  # it was closed, and is started again
             self._own_scratch()
+        remove_left(self._scratch.parent, _SCRATCH + "?" * 16)
         try:
             self._hold_modules()
         except FileNotFoundError:  # others have built drivers since, and this one has gone
@@ -659,6 +677,7 @@ class VM(ClosesAtEnd):
         self._link = channel.Link(near_ends, self._died)
         self._qmp = Qmp(near_ends[_QMP])
         self._tsc_khz()  # takes eight milliseconds, in which QEMU starts
+        self._hold_scratch()
 
     def _begin(self, end: float, *, rehearse: bool = False) -> None:
         word = channel.begin(
@@ -670,13 +689,21 @@ class VM(ClosesAtEnd):
             run_dir=str(self.run_dir) if self.run_dir is not None else None,
         )
         assert self._link is not None
+        self._hold_scratch()
         self._link.send(word)
         self._check_clock(self._await(channel.Begun, end).tsc_khz)
+
+    def _hold_scratch(self) -> None:
+        """Beside the keeper, which ends with QEMU: what the guest has said is read after that."""
+        with contextlib.suppress(FileNotFoundError):  # the keeper has not made it yet
+            if not self._scratch_held:
+                self._scratch_held.append(hold(self._scratch))
 
     def _own_scratch(self) -> None:
         """This process removes it, at the latest at its end; a fork of it does not."""
         self._process = os.getpid()
-        self._cleanup = weakref.finalize(self, remove_as, self._process, self._scratch)
+        self._scratch_held: list[int] = []
+        self._cleanup = weakref.finalize(self, _remove_scratch, self._process, self._scratch, self._scratch_held)
 
     def _stop(self, *, for_good: bool = False) -> None:
         if self._lifeline >= 0:
