@@ -58,13 +58,16 @@ static int make_and_hold(const char *folder)
 		if (mkdir(folder, 0700) != 0 && errno != EEXIST)
 			fail(folder);
 		fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (fd >= 0 && flock(fd, LOCK_SH) == 0 && fstat(fd, &held) == 0 && stat(folder, &named) == 0 &&
-		    held.st_ino == named.st_ino)
-			return fd;
-		if (fd < 0 && errno != ENOENT)
+		if (fd >= 0) {
+			if (flock(fd, LOCK_SH) != 0 || fstat(fd, &held) != 0)
+				fail(folder);
+			if (stat(folder, &named) == 0 && held.st_ino == named.st_ino)
+				return fd;
+			close(fd);
+		} else if (errno != ENOENT) {
 			fail(folder);
-		/* Another one has met it before it was held. */
-		close(fd);
+		}
+		/* Another one has met it before it was held, and removed it: once more. */
 	}
 }
 
