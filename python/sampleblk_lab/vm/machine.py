@@ -232,7 +232,7 @@ class VM(ClosesAtEnd):
         self._resident = [Path(folder).resolve() for folder in resident]
         self._preload = tuple(preload)
         self._prepare()
-        # Made by the keeper, who removes it if we are killed: nobody would before there is one.
+        # Made by the keeper, who removes it if we are killed; should both be, it goes with the next VM.
         self._scratch = Path(tempfile.gettempdir()) / f"{_SCRATCH}{os.urandom(8).hex()}"
         self._own_scratch()
         self._keeper: subprocess.Popen[bytes] | None = None
