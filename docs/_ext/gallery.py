@@ -31,7 +31,7 @@ class Picture:
 
 
 def _headings(source: str) -> list[str]:
-    return re.findall(r"^#{1,3} (.*)$", source, re.MULTILINE)
+    return [text.replace("`", "") for text in re.findall(r"^#{1,3} (.*)$", source, re.MULTILINE)]
 
 
 def pictures(folder: Path = FOLDER) -> list[Picture]:

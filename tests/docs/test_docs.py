@@ -70,6 +70,7 @@ def test_builds_with_warnings_as_errors(tmp_path: Path) -> None:
     page = (tmp_path / "html/gallery.html").read_text()
     links = re.findall(r'<li><a href="(notebooks/[^"#]+)#([^"]+)"><img src="(_images/[^"]+)"', page)
     assert len(links) == len(gallery.pictures()) >= len(notebooks) // 2
+    assert not [picture for picture in gallery.pictures() if "`" in picture.title + picture.heading]
     for target, anchor, image in links:
         assert f'id="{anchor}"' in (tmp_path / "html" / target).read_text()
         assert (tmp_path / "html" / image).stat().st_size > 1000
