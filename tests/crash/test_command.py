@@ -77,8 +77,9 @@ def test_explore_finds_what_a_function_refuses(
     assert [failure["message"].splitlines()[0] for failure in said_json["failures"]][:1] == ["half a transfer"]
     assert main([*arguments, "--check", "accounts:fine", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["failures"] == []
-    for model in ("prefix", "torn", "sample"):
-        assert main([*arguments, "--check", "accounts:fine", "--model", model, "--states", "3", "--seed", "4"]) == 0
+    for model, of_its_own in (("prefix", []), ("torn", ["--block", "512"]), ("sample", ["--seed", "4"])):
+        argv = [*arguments, "--check", "accounts:fine", "--model", model, "--states", "3", *of_its_own]
+        assert main(argv) == 0
         assert "3 with contents of their own" in capsys.readouterr().out
     assert list(folder.glob("sampleblk-crash-*")) == []
 
@@ -140,6 +141,12 @@ def test_a_disk_that_breaks_its_promises_is_asked_for(capsys: pytest.CaptureFixt
         (["explore", ".", "--check", "accounts:fine", "--workers", "0"], "workers=0"),
         (["explore", ".", "--check", "accounts:fine", "--failures", "0"], "failures=0"),
         (["explore", ".", "--check", "accounts:fine", "--model", "torn", "--block", "100"], "a block of 100 bytes"),
+        (
+            ["explore", ".", "--check", "accounts:fine", "--seed", "4"],
+            "--seed 4 changes nothing here (expected it with --model sample)",
+        ),
+        (["explore", ".", "--check", "accounts:fine", "--block", "512"], "expected it with --model torn or sample"),
+        (["explore", ".", "--check", "accounts:fine", "--model", "torn", "--at-most", "2"], "with --model reorder"),
         (["explore", ".", "--check", "accounts:fine", "--complete-up-to", "99"], "at most 24"),
         (["import", "log", "new"], "what the disk held before is not known"),
         (["import", "", "new"], "LOG '' (expected a journal, a log of dm-log-writes, or a recording's folder)"),

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
     from sampleblk_lab import crash
 
-MODELS = ("prefix", "reorder", "torn", "sample")
+# The options that each model has, by the names of its parameters; the defaults are its own.
+MODELS = {
+    "prefix": {},
+    "reorder": {"complete_up_to": "complete_up_to", "at_most": "at_most"},
+    "torn": {"block": "block_bytes"},
+    "sample": {"seed": "seed", "block": "block_bytes"},
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -44,15 +50,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     exploring.add_argument("--model", choices=MODELS, default="reorder", help="which states (reorder)")
     exploring.add_argument(
-        "--complete-up-to", type=int, default=8, metavar="N", help="reorder: all subsets of up to N open writes (8)"
+        "--complete-up-to", type=int, metavar="N", help="reorder: all subsets of up to N open writes (8)"
     )
     exploring.add_argument(
-        "--at-most", type=int, default=2, metavar="N", help="reorder: of more, up to N lost or up to N kept (2)"
+        "--at-most", type=int, metavar="N", help="reorder: of more, up to N lost or up to N kept (2)"
     )
     exploring.add_argument(
         "--block", type=int, metavar="BYTES", help="torn, sample: what the disk writes whole (as the log says, or 512)"
     )
-    exploring.add_argument("--seed", type=int, default=1, help="sample: the same seed draws the same states (1)")
+    exploring.add_argument("--seed", type=int, help="sample: the same seed draws the same states (1)")
     exploring.add_argument("--seconds", type=float, metavar="N", help="begin no check after N seconds")
     exploring.add_argument("--states", type=int, metavar="N", help="check at most N states")
     exploring.add_argument(
@@ -138,13 +144,13 @@ def _check(options: argparse.Namespace) -> Callable[..., object]:
 def _model(options: argparse.Namespace) -> crash.Model:
     from sampleblk_lab import crash
 
-    made: dict[str, Callable[[], crash.Model]] = {
-        "prefix": crash.Prefix,
-        "reorder": lambda: crash.Reorder(options.complete_up_to, options.at_most),
-        "torn": lambda: crash.Torn(options.block),
-        "sample": lambda: crash.Sample(options.seed, options.block),
-    }
-    return made[options.model]()
+    own = MODELS[options.model]
+    for name in sorted({name for names in MODELS.values() for name in names} - own.keys()):
+        having = " or ".join(model for model, names in MODELS.items() if name in names)
+        refuse_unused(options, {name: None}, f"it with --model {having}")
+    given = {parameter: value for name, parameter in own.items() if (value := getattr(options, name)) is not None}
+    made: crash.Model = getattr(crash, options.model.capitalize())(**given)
+    return made
 
 
 def _vm(options: argparse.Namespace) -> dict[str, Any] | None:
