@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sampleblk_lab import InputError, ToolError, crash
-from sampleblk_lab.device.filesystem import checker, run_tool
+from sampleblk_lab.device.filesystem import checker, find_tool, run_tool
 from sampleblk_lab.paths import find_program
 
 RECORD = """
@@ -163,3 +163,21 @@ def test_what_fsck_of_f2fs_would_set_right_is_an_error(tmp_path: Path) -> None:
         file.write(bytes(byte ^ 0xFF for byte in block))
     with pytest.raises(ToolError, match=r"\[FIX\] .*Set node summary"):
         run_tool(command)
+
+
+def test_what_e2fsck_asks_before_its_first_pass_is_an_error(tmp_path: Path) -> None:
+    """Its status is 0: here for the checksum of a group, with which Linux does not mount. A clock may be behind."""
+    disk = tmp_path / "disk.img"
+    disk.touch()
+    os.truncate(disk, 16 << 20)
+    subprocess.run([find_tool("mkfs.ext4", ""), "-q", "-b", "1024", "-O", "metadata_csum", disk], check=True)
+    debugfs = find_tool("debugfs", "")
+    subprocess.run([debugfs, "-w", "-R", "ssv mtime 99999999999", disk], check=True, capture_output=True)
+    assert " is in the future.\nFix? no\n" in run_tool([*checker("ext4"), str(disk)])
+    with disk.open("r+b") as file:
+        file.seek(2048 + 0x1E)  # bg_checksum of the first group
+        checksum = file.read(2)
+        file.seek(-2, os.SEEK_CUR)
+        file.write(bytes(byte ^ 0xFF for byte in checksum))
+    with pytest.raises(ToolError, match="group descriptor checksums are invalid"):
+        run_tool([*checker("ext4"), str(disk)])
