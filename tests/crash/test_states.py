@@ -12,6 +12,7 @@ import random
 import re
 import signal
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -309,6 +310,20 @@ def test_a_log_of_dm_log_writes_is_read(tmp_path: Path) -> None:
     z = bytes(SECTOR)
     # The second write's flush covers the first one; it is durable itself once it has completed.
     assert found == {z * 4, a + z * 3, a + b + z * 2, z * 4, a + b + c + c, z * 2 + c + c}
+
+
+def test_a_device_with_a_log_may_have_more_than_there_is_memory(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    large, small = _fill(1, 250) * 12, _fill(2, 1)
+    log.write_bytes(log_writes((0, 0, large), (MARK, 0, b"m"), (FLUSH, 0, 0), (DISCARD, 0, 9), (0, 1, small)))
+    size = log.stat().st_size
+    os.truncate(log, 1 << 40)
+    program = (
+        "import resource, sys; from sampleblk_lab import crash; resource.setrlimit(resource.RLIMIT_AS, (3 << 30,) * 2);"
+        "log = crash.Log(sys.argv[1], base='zeros'); print(len(log), log.native.file_bytes)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, log], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == (f"3 {size}\n", "")
 
 
 def test_sectors_of_a_log_may_be_larger(tmp_path: Path) -> None:

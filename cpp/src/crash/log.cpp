@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <ranges>
 #include <string_view>
@@ -25,6 +26,7 @@ constexpr std::uint64_t flags_known =
 constexpr std::uint64_t last_sector = (std::uint64_t{1} << 54) - 1;
 
 constexpr std::size_t entries_between_checks = 4096;
+constexpr std::size_t bytes_at_once = std::size_t{1} << 20U;
 
 }  // namespace
 
@@ -33,11 +35,9 @@ class LogReader {
     LogReader(std::string path, Promises promises) : path_(std::move(path)), promises_(promises) {}
 
     Log read() {
-        const std::string bytes = read_file(path_);
-        const auto read = std::as_bytes(std::span(bytes));
-        auto owned = std::make_shared<std::vector<std::byte>>(read.begin(), read.end());
+        auto owned = std::make_shared<std::vector<std::byte>>(read_bytes());
         std::uint64_t magic = 0;
-        std::memcpy(&magic, bytes.data(), std::min(sizeof(magic), bytes.size()));
+        std::memcpy(&magic, owned->data(), std::min(sizeof(magic), owned->size()));
         if (magic == SAMPLEBLK_JOURNAL_MAGIC) {
             read_journal(std::move(*owned));
         } else if (magic == log_writes::magic) {
@@ -51,6 +51,41 @@ class LogReader {
     }
 
   private:
+    // The file; of a log of dm-log-writes what its entries take, as its device may have more than there is memory.
+    [[nodiscard]] std::vector<std::byte> read_bytes() const {
+        const Fd fd = open_file(path_, O_RDONLY);
+        std::vector<std::byte> bytes;
+        // Reads so many, and whether there are.
+        const auto has = [&](std::uint64_t count) {
+            for (std::size_t got = bytes_at_once; bytes.size() < count && got == bytes_at_once;) {
+                check_interrupt();
+                const std::size_t before = bytes.size();
+                bytes.resize(before + bytes_at_once);
+                got = read_full(fd.get(), std::span(bytes).subspan(before), path_);
+                bytes.resize(before + got);
+            }
+            return bytes.size() >= count;
+        };
+        log_writes::Super super{};
+        if (has(sizeof(super))) {
+            std::memcpy(&super, bytes.data(), sizeof(super));
+        }
+        const std::uint64_t unit = super.sectorsize;
+        std::uint64_t end = unit;
+        if (super.magic != log_writes::magic || !log_writes::is_sector(unit)) {
+            super.nr_entries = 0;
+            end = std::numeric_limits<std::uint64_t>::max();
+        }
+        for (std::uint64_t i = 0; i < super.nr_entries && has(end + unit); ++i) {
+            log_writes::Entry entry{};
+            std::memcpy(&entry, bytes.data() + end, sizeof(entry));
+            const bool bare = (entry.flags & (log_writes::mark | log_writes::discard)) != 0;
+            end += unit + (bare ? 0 : std::min(entry.nr_sectors, last_sector / unit) * unit);
+        }
+        (void)has(end);
+        return bytes;
+    }
+
     void read_journal(std::vector<std::byte> bytes) {
         log_.format_ = "journal";
         log_.file_bytes_ = bytes.size();
