@@ -255,27 +255,31 @@ def test_the_disk_leads_to_its_queues_and_tags(mnt):
 def test_requests_in_flight_have_tags():
     from sampleblk_lab import inspect
 
-    with lab.Device(capacity="16M", queues=2) as device:
-        device.set_faults([lab.Fault(action="hang", ops="read")])
+    with lab.Device(capacity="16M", queues=2, cache=True) as device:
+        device.set_faults([lab.Fault(action="hang", ops=["read", "flush"])])
         sectors = [0, 2048, 4096]
 
         def read(sector):
             with contextlib.suppress(OSError):  # what hangs fails at last
                 blockio.read(device.path, 8192, sector * 512)
 
+        def flush():
+            with contextlib.suppress(OSError):
+                blockio.flush(device.path)
+
         threads = [threading.Thread(target=read, args=(sector,)) for sector in sectors]
+        threads.append(threading.Thread(target=flush))
         for thread in threads:
             thread.start()
         try:
             end = time.monotonic() + 30
-            while len(inspect.queue(device.path).requests) < 3 and time.monotonic() < end:
+            while len(inspect.queue(device.path).requests) < 4 and time.monotonic() < end:
                 time.sleep(0.05)
             view = inspect.queue(device.path)
-            hung = [request for request in view.requests if request.sector in sectors]
+            hung = [request for request in view.requests if request.operation == "READ"]
+            assert [(one.sector, one.size_bytes) for one in view.requests if one.operation == "FLUSH"] == [(0, 0)]
             assert sorted(request.sector for request in hung) == sectors
-            assert {(request.operation, request.size_bytes, request.state) for request in hung} == {
-                ("READ", 8192, "in flight")
-            }
+            assert {(request.size_bytes, request.state) for request in hung} == {(8192, "in flight")}
             name = Path(device.path).name
             busy = [
                 line

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 # How often a queue is walked again that changed during a walk.
 _TRIES = 3
 
+# (sector_t)-1, of a request that is nowhere (blk-mq.c, blk_rq_init()).
+_NOWHERE = (1 << 64) - 1
+
 
 @dataclass(frozen=True)
 class Request:
@@ -33,7 +36,7 @@ class Request:
         tag: Its number.
         address: Where it is.
         operation: What it does, such as ``"WRITE"``.
-        sector: Its first sector, of 512 bytes.
+        sector: Its first sector, of 512 bytes; 0 of a flush.
         size_bytes: How much is left of it.
         state: ``"idle"``, ``"in flight"`` or ``"complete"`` (enum mq_rq_state).
     """
@@ -196,12 +199,13 @@ def _requests(hctx: drgn.Object, tags: drgn.Object) -> tuple[list[Request], int]
             # Queues that share tags see those of the others, too.
             if request.mq_hctx.value_() != hctx.value_():
                 continue
+            sector = blk_rq_pos(request).value_()
             found.append(
                 Request(
                     tag,
                     request.value_(),
                     _enumerator(req_op(request)).removeprefix("REQ_OP_"),
-                    blk_rq_pos(request).value_(),
+                    0 if sector == _NOWHERE else sector,
                     blk_rq_bytes(request).value_(),
                     _state(request),
                 )
