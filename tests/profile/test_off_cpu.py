@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 
@@ -154,6 +155,20 @@ def test_a_cpu_s_share_is_what_left_it(both):
         for view in (profile.off_cpu, profile.wall_clock):
             assert view().total == sum(view(cpus=[cpu]).total for cpu in cpus)
         assert len(profile.waits(cpus=[4095])) == 0
+
+
+def test_what_is_across_a_gap_is_counted(both, tmp_path):
+    whole = both[1]
+    data = bytearray(Path(whole.path).read_bytes())
+    at, size = struct.unpack_from("<QQ", data, data.rindex(b"flyrecord\0") + 10)
+    assert size > 4096
+    for page in range(at + 4096, at + size, 4096):
+        data[page + 11] |= 0x80  # RB_MISSED_EVENTS
+    (tmp_path / "trace.dat").write_bytes(data)
+    cut = lab.open_profile(tmp_path / "trace.dat")
+    assert "across_gaps" not in whole.waits().metadata
+    assert 0 < int(cut.waits().metadata["across_gaps"]) <= len(whole.waits())
+    assert int(cut.metadata["lost_records"]) >= size // 4096 - 1
 
 
 def test_a_trace_without_stacks_is_refused(tmp_path):

@@ -69,6 +69,13 @@ class Recording {
         record.put(std::uint32_t{12}).put(std::uint64_t{waking}).put(tid);
         add(record.finish(0));
     }
+    // Until then records were lost.
+    void lost(std::uint64_t time) {
+        RecordMaker record(PERF_RECORD_LOST, 0);
+        record.put(std::uint64_t{clock}).put(std::uint64_t{5});
+        record.put(std::uint64_t{0}).put(time).put(std::uint64_t{0}).put(std::uint64_t{clock});
+        add(record.finish(0));
+    }
 
     [[nodiscard]] Profile profile() {
         std::string kallsyms = "ffffffff81000000 T _text\n";

@@ -194,6 +194,28 @@ TEST(OffCpu, AMissingSwitchInEndsWhenTheThreadWasWoken) {
     EXPECT_EQ(ran, 2 * kMs);
 }
 
+TEST(OffCpu, AcrossLostRecordsALengthIsInDoubt) {
+    Recording made;
+    made.comm(7, "writer");
+    const auto locking = below(kWrite, {"down_write", "rwsem_down_write_slowpath", "schedule", "__schedule"});
+    made.switch_out(1 * kMs, 7, kAsleep, 8, locking);
+    made.switch_out(2 * kMs, 8, kAsleep, 7, {});
+    made.lost(3 * kMs);
+    made.switch_out(4 * kMs, 7, kAsleep, 8, locking);
+    made.lost(5 * kMs);
+    made.switch_out(6 * kMs, 8, kAsleep, 7, {});
+    const Profile profile = made.profile();
+    const auto stretches = off_cpu(profile, writer());
+    ASSERT_EQ(stretches.size(), 2U);
+    EXPECT_FALSE(stretches[0].across_gap);
+    EXPECT_TRUE(stretches[1].across_gap);
+    for (const Table& table :
+         {off_cpu_table(profile, writer()), syscall_split(profile, writer()), lock_table(profile, writer())}) {
+        EXPECT_EQ(table.metadata().at("across_gaps"), "1");
+    }
+    EXPECT_FALSE(off_cpu_table(written(), writer()).metadata().contains("across_gaps"));
+}
+
 TEST(OffCpu, WhatIsWaitedForWithATimeoutIsNoSleep) {
     const std::vector<std::string> timed = {"schedule_hrtimeout_range", "schedule_hrtimeout_range_clock", "schedule",
                                             "__schedule"};

@@ -160,7 +160,9 @@ class Profile:
 
         `duration` is from when the thread stopped until it ran again, `runnable` its part after it was woken. Where
         the recording lacks the switch back in (lost records; idle threads that some kernels do not trace), the stretch
-        ends when the thread was woken; ``metadata["missed_switches"]`` counts those.
+        ends when the thread was woken; ``metadata["missed_switches"]`` counts those. ``metadata["across_gaps"]``, here
+        and of :meth:`syscalls` and :meth:`locks`, counts the stretches in which records were lost, and the thread may
+        have run.
         """
         return Table(self._native.off_cpu_table(_selection(selection)))
 

@@ -33,6 +33,7 @@ struct OffCpu {
     std::uint32_t leaf = 0;   // its stack
     Wait wait = Wait::other;  // what the blocked part waited for
     bool finished = true;     // false: it was off until the recording's end
+    bool across_gap = false;  // records were lost meanwhile: it may be two
 };
 
 // In order of their beginning. Throws UnsupportedError when the recording has no sched_switch with stacks. missed: how
@@ -41,7 +42,7 @@ struct OffCpu {
                                           std::size_t* missed = nullptr);
 
 // time, duration, runnable [ns], tid, pid, comm, wait, syscall, function (the caller of the scheduler). Metadata:
-// unfinished (stretches off until the recording's end), missed_switches.
+// unfinished (stretches off until the recording's end), missed_switches, across_gaps where there are any.
 [[nodiscard]] Table off_cpu_table(const Profile& profile, const SampleSelection& selection);
 // Stacks by time off the CPU, each ending in what it waited for.
 [[nodiscard]] StackTree off_cpu_tree(const Profile& profile, const SampleSelection& selection);

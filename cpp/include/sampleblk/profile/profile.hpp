@@ -80,6 +80,9 @@ class Profile {
         return raw_.empty() ? std::span<const std::byte>{} : raw_[sample];
     }
 
+    // When records were lost, at the latest, in order.
+    [[nodiscard]] const std::vector<std::uint64_t>& gaps() const noexcept { return gaps_; }
+
     // The event that a selection means. Throws InputError for a name that no event of the file has, or several.
     [[nodiscard]] std::size_t event_number(const std::optional<std::string>& name) const;
     // Numbers of the selected samples.
@@ -115,6 +118,7 @@ class Profile {
     std::vector<std::uint32_t> cpu_;
     std::vector<std::uint16_t> event_;
     std::vector<std::span<const std::byte>> raw_;
+    std::vector<std::uint64_t> gaps_;
     std::vector<std::uint32_t> default_samples_;  // what a selection of nothing takes
     std::map<std::int32_t, std::int32_t> parents_;
     std::map<std::string, std::string> metadata_;

@@ -84,8 +84,8 @@ class Collector final : public trace::EventSink {
         one.raw.assign(event.data, event.data + event.size);
         waiting.push_back(std::move(one));
     }
-    void missed(trace::Place /*place*/, std::uint64_t /*time*/, std::uint64_t count) override {
-        lost_ += std::max<std::uint64_t>(count, 1);
+    void missed(trace::Place /*place*/, std::uint64_t time, std::uint64_t count) override {
+        gaps_.emplace_back(time, std::max<std::uint64_t>(count, 1));
     }
     void flush() override {}
 
@@ -98,7 +98,7 @@ class Collector final : public trace::EventSink {
         }
     }
 
-    [[nodiscard]] std::unique_ptr<PerfContents> take(std::uint64_t missed) {
+    [[nodiscard]] std::unique_ptr<PerfContents> take() {
         auto out = std::make_unique<PerfContents>();
         out->path = file_.path();
         for (const std::uint32_t id : used_) {
@@ -123,8 +123,8 @@ class Collector final : public trace::EventSink {
         for (const auto& [tid, comm] : file_.commands()) {
             add(0, RecordMaker(PERF_RECORD_COMM, 0).put(tid).put(tid).put_text(comm).finish(0));
         }
-        if (const std::uint64_t lost = std::max(missed, lost_); lost != 0) {
-            add(0, RecordMaker(PERF_RECORD_LOST, 0).put(std::uint64_t{0}).put(lost).finish(0));
+        for (const auto& [time, lost] : gaps_) {
+            add(time, RecordMaker(PERF_RECORD_LOST, 0).put(std::uint64_t{0}).put(lost).finish(0));
         }
         for (auto& [time, record] : samples_) {
             add(time, std::move(record));
@@ -200,7 +200,7 @@ class Collector final : public trace::EventSink {
     std::map<std::uint32_t, std::uint16_t> buffers_;                                   // of each event's id
     std::set<std::uint32_t> used_;
     std::vector<std::pair<std::uint64_t, std::vector<std::byte>>> samples_;  // by their times
-    std::uint64_t lost_ = 0;
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> gaps_;              // until when, and how many
     bool any_stack_ = false;
 };
 
@@ -213,13 +213,13 @@ std::shared_ptr<const PerfFile> perf_file_of_trace(const trace::TraceFile& file)
     }
     file.require_ns(std::nullopt, "stacks of a trace.dat");
     Collector collector(file);
-    const auto stats = trace::walk(file, {}, collector);
+    (void)trace::walk(file, {}, collector);
     collector.end();
     if (!collector.any_stack()) {
         throw UnsupportedError("stacks of a trace.dat", file.path() + " has no event with a kernel stack",
                                "record them: trace-cmd record -T, or ftrace's option stacktrace");
     }
-    return std::make_shared<const PerfFile>(collector.take(stats.missed));
+    return std::make_shared<const PerfFile>(collector.take());
 }
 
 std::shared_ptr<const PerfFile> open_recording(const std::string& path, OnDamage damage) {

@@ -86,6 +86,13 @@ class Taken {
     std::int32_t comm_;
 };
 
+// How many of them are of a length in doubt.
+void note_gaps(const std::vector<OffCpu>& stretches, std::map<std::string, std::string>& metadata) {
+    if (const auto count = std::ranges::count_if(stretches, &OffCpu::across_gap); count != 0) {
+        metadata["across_gaps"] = std::to_string(count);
+    }
+}
+
 }  // namespace
 
 std::string_view wait_name(Wait wait) noexcept {
@@ -122,6 +129,7 @@ std::vector<OffCpu> off_cpu(const Profile& profile, const SampleSelection& selec
             stretch.comm = profile.comms()[off.sample];
             stretch.leaf = profile.leaves()[off.sample];
             stretch.finished = off.finished;
+            stretch.across_gap = off.across_gap;
             if (!taken(off.sample) || off.since < selection.from || off.since >= selection.to) {
                 return;
             }
@@ -187,6 +195,7 @@ Table off_cpu_table(const Profile& profile, const SampleSelection& selection) {
     auto metadata = profile.metadata();
     metadata["unfinished"] = std::to_string(unfinished);
     metadata["missed_switches"] = std::to_string(missed);
+    note_gaps(stretches, metadata);
     return Table(std::move(columns), std::move(metadata));
 }
 
@@ -282,7 +291,9 @@ Table syscall_split(const Profile& profile, const SampleSelection& selection) {
     auto metadata = profile.metadata();
     note_unknown_time(profile, metadata);
     try {
-        for (const OffCpu& stretch : off_cpu(profile, selection)) {
+        const auto stretches = off_cpu(profile, selection);
+        note_gaps(stretches, metadata);
+        for (const OffCpu& stretch : stretches) {
             Row& row = rows[name_of(stretch.leaf)];
             row.off.at(static_cast<std::size_t>(stretch.wait)) += stretch.blocked_ns;
             row.off.at(static_cast<std::size_t>(Wait::runnable)) += stretch.runnable_ns;
@@ -342,10 +353,10 @@ Table lock_table(const Profile& profile, const SampleSelection& selection) {
     auto metadata = profile.metadata();
     note_unknown_time(profile, metadata);
     try {
-        for (const OffCpu& stretch : off_cpu(profile, selection)) {
-            if (stretch.wait != Wait::lock) {
-                continue;
-            }
+        auto stretches = off_cpu(profile, selection);
+        std::erase_if(stretches, [](const OffCpu& stretch) { return stretch.wait != Wait::lock; });
+        note_gaps(stretches, metadata);
+        for (const OffCpu& stretch : stretches) {
             if (const auto lock = reader.lock(stretch.leaf); lock.lock >= 0) {
                 Row& row = rows[{lock.lock, lock.caller}];
                 row.blocked += stretch.blocked_ns;

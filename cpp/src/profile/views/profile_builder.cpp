@@ -297,6 +297,7 @@ void ProfileBuilder::side_band(const Record& record) {
         case PERF_RECORD_LOST:
             in.skip(8);
             counts_["lost_records"] += in.number<std::uint64_t>();
+            profile_.gaps_.push_back(record.time_ns);
             break;
         case PERF_RECORD_LOST_SAMPLES: {
             constexpr std::uint16_t filtered = 1U << 15U;  // PERF_RECORD_MISC_LOST_SAMPLES_BPF: perf record --filter

@@ -87,8 +87,11 @@ std::size_t Switches::replay(const std::function<void(const Off&)>& off,
     std::unordered_map<std::uint32_t, Running> running;    // by CPU
     std::unordered_map<std::int32_t, std::uint32_t> last;  // sample of each thread
     std::size_t missed = 0;
+    auto gap = profile_.gaps().begin();
+    std::uint64_t lost = 0;  // until when records were lost last, on whichever CPU: a thread runs on several
     const auto end = [&](Off& was, std::uint64_t until) {
         was.until = until > was.since ? until : was.since;
+        was.across_gap = lost > was.since;
         off(was);
     };
     for (std::uint32_t i = 0; i < profile_.size(); ++i) {
@@ -97,6 +100,9 @@ std::size_t Switches::replay(const std::function<void(const Off&)>& off,
         }
         const std::size_t event = profile_.events()[i];
         const std::uint64_t now = profile_.times()[i];
+        for (; gap != profile_.gaps().end() && *gap <= now; ++gap) {
+            lost = *gap;
+        }
         last[profile_.tids()[i]] = i;
         if (event == event_) {
             const auto raw = profile_.raw(i);

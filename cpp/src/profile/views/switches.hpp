@@ -22,7 +22,8 @@ class Switches {
         std::uint64_t until = 0;
         std::uint32_t sample = 0;  // the switch out
         bool preempted = false;
-        bool finished = true;  // false: off until the recording's end
+        bool finished = true;     // false: off until the recording's end
+        bool across_gap = false;  // records were lost meanwhile: perhaps it ran, and this is two stretches
     };
     struct On {
         std::int32_t tid = 0;
