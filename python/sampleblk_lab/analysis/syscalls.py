@@ -69,7 +69,8 @@ class Syscalls:
         """Strace's lines, as ``-ttt -T`` prints them: time, call with its arguments, result, duration.
 
         Flags are decoded for the calls of file I/O; descriptors carry the path that they were opened with where the
-        recording has it: 7.x kernels, or ``record(paths=True)``.
+        recording has it: 7.x kernels, or ``record(paths=True)``; where events were lost none does, as it may be of
+        another file by then.
 
         Raises:
             UnsupportedError: The recording's times are ticks of some clock.

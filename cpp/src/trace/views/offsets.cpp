@@ -109,7 +109,7 @@ struct Calls {
     std::vector<std::pair<Call, DescriptorCall>> kinds_;
 };
 
-// Whether calls may be missing among those that there are, by which files' positions moved.
+// Whether calls may be missing among those that there are, by which descriptors became other files', or these moved.
 bool lacks_calls(const Table& calls) {
     const auto& metadata = calls.metadata();
     const auto lost = metadata.find("lost_events");
@@ -122,6 +122,7 @@ bool lacks_calls(const Table& calls) {
 
 Table opened_table(const Table& calls) {
     const Calls all(calls);
+    const bool lacking = lacks_calls(calls);
     auto descriptors = all.descriptors<std::int64_t>();
     std::array<std::vector<std::int64_t>, 3> out;
     for (std::size_t row = 0; row < all.rows; ++row) {
@@ -134,7 +135,7 @@ Table opened_table(const Table& calls) {
         const std::array<std::uint64_t, 3> numbers = {call.arg0, call.arg1, call.arg2};
         for (std::size_t i = 0; i < out.size(); ++i) {
             const std::int64_t* opened = descriptors.find(task, numbers[i]);
-            out[i].push_back(opened == nullptr ? -1 : *opened);
+            out[i].push_back(opened == nullptr || lacking ? -1 : *opened);
         }
         if (opens(call.kind) && call.ret >= 0) {
             descriptors.opened(task, call, std::make_shared<std::int64_t>(row));
