@@ -26,6 +26,9 @@ namespace sampleblk {
 // "0x" and the digits of `value`.
 [[nodiscard]] std::string hex_number(std::uint64_t value);
 
+// A path of /proc/mounts, which has blanks and backslashes in octal (proc(5)).
+[[nodiscard]] std::string mount_path(std::string_view text);
+
 // Without white space at either end.
 [[nodiscard]] std::string_view trim(std::string_view text) noexcept;
 

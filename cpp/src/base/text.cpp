@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "sampleblk/text.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <cstring>
@@ -169,6 +170,17 @@ std::string hex_number(std::uint64_t value) {
     const auto [end, code] = std::to_chars(digits, digits + sizeof(digits), value, 16);
     (void)code;
     return "0x" + std::string(digits, end);
+}
+
+std::string mount_path(std::string_view text) {
+    std::string out;
+    const auto octal = [](char c) { return c >= '0' && c <= '7'; };
+    while (!text.empty()) {
+        const bool escape = text.size() >= 4 && text[0] == '\\' && std::ranges::all_of(text.substr(1, 3), octal);
+        out += escape ? static_cast<char>((text[1] - '0') * 64 + (text[2] - '0') * 8 + (text[3] - '0')) : text[0];
+        text.remove_prefix(escape ? 4 : 1);
+    }
+    return out;
 }
 
 std::string_view trim(std::string_view text) noexcept {

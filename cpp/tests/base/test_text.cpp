@@ -33,6 +33,12 @@ TEST(Printable, ShowsEveryOtherByte) {
     EXPECT_FALSE(is_utf8("12345678\x80"));
 }
 
+TEST(MountPath, HasBlanksAsTheyAre) {
+    EXPECT_EQ(mount_path("/sys/kernel/tracing"), "/sys/kernel/tracing");
+    EXPECT_EQ(mount_path("/mnt/a\\040b\\134\\011c\\012"), "/mnt/a b\\\tc\n");
+    EXPECT_EQ(mount_path("/mnt/\\04\\09x\\"), "/mnt/\\04\\09x\\");
+}
+
 TEST(PlainText, ShowsWhatATerminalOrXmlCannotCarry) {
     EXPECT_EQ(plain_text("a\x1b[31m\tb\nc\x7f\xff"), "a\\x1b[31m\tb\nc\\x7f\\xff");
     EXPECT_EQ(plain_text("\xc2\x9b"

@@ -22,6 +22,7 @@
 
 #include "recording/tracefs_shim.h"
 #include "sampleblk/error.hpp"
+#include "sampleblk/text.hpp"
 
 namespace sampleblk::trace {
 
@@ -331,7 +332,7 @@ const std::string& tracefs_dir() {
     static const std::string dir = [] {
         errno = 0;
         const char* found = sblk_tracefs_dir();
-        std::string path = found != nullptr ? found : "";
+        std::string path = mount_path(found != nullptr ? found : "");
         if (path.empty() || !exists(path + "/trace")) {
             throw UnsupportedError("tracing", "tracefs cannot be used: " + std::string(std::strerror(errno)),
                                    geteuid() == 0 ? "mount -t tracefs nodev /sys/kernel/tracing, on a kernel with "

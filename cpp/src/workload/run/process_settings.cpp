@@ -16,6 +16,7 @@
 #include "sampleblk/error.hpp"
 #include "sampleblk/fd.hpp"
 #include "sampleblk/linux_headers.hpp"
+#include "sampleblk/text.hpp"
 
 namespace sampleblk::workload {
 
@@ -44,7 +45,7 @@ std::string cgroup_mount() {
     std::string rest;
     while (mounts >> device >> where >> type && std::getline(mounts, rest)) {
         if (type == "cgroup2") {
-            return where;
+            return mount_path(where);
         }
     }
     throw UnsupportedError("cgroup", "no cgroup2 file system is mounted", "mount -t cgroup2 none /sys/fs/cgroup");
