@@ -234,6 +234,11 @@ def test_the_last_word_on_the_page_cache_counts(keys: str, direct: bool) -> None
             {"read_events": 0, "gone_events": ["xfs:xfs_iget"]},
             "emptied under it as the module of xfs:xfs_iget went",
         ),
+        (
+            {"read_events": 0, "clock": "mono", "last_clock": "local"},
+            "emptied under it as its clock became local, in which its times are",
+        ),
+        ({"read_events": 0, "clock": "mono", "last_clock": "mono"}, None),
     ],
 )
 def test_a_recording_is_held_against_the_kernel_s_count(

@@ -28,9 +28,12 @@ def of_recording(run: Run, counts: Table | None = None) -> list[Check]:
         found.append(Check("lost", f"events of {name}", told, "an unknown number is lost", is_doubt=True))
     here, read = int(counts["count"].codes.sum()), int(run.options.get("read_events", -1))
     gone = run.options.get("gone_events", [])
-    if gone or here > read >= 0:
+    clocks = [run.options.get(name) for name in ("clock", "last_clock")]
+    changed = None not in clocks and clocks[0] != clocks[1]
+    if gone or changed or here > read >= 0:
         # By a module that goes with events of its own, or whoever writes to trace, trace_clock or buffer_size_kb.
         why = f" as the module of {', '.join(gone)} went" if gone else ""
+        why += f" as its clock became {clocks[1]}, in which its times are" if changed else ""
         told = f"its buffer was emptied under it{why}"
         found.append(Check("lost", f"events of {name}", told, "an unknown number is lost", is_doubt=True))
     elif here < read:

@@ -416,13 +416,15 @@ class Recorder(StopsAtEnd):
             stats = "".join(path.read_text() for path in Path(session.path).glob("per_cpu/cpu*/stats"))
             read = sum(int(line.split()[-1]) for line in stats.splitlines() if line.startswith("read events:"))
             gone = self._enabled - set(session.enabled())
+            clock = session.read("trace_clock").partition("[")[2].partition("]")[0]
             path = f"{spool.path}/trace.dat"
             addresses = bool(self._asked.tracer) or self._asked.stacks
             kallsyms = addresses if self._asked.kallsyms is None else self._asked.kallsyms
             core.write_trace_file(path, session.path, session.enabled(), kallsyms, files)
             for file in files:
                 os.unlink(file.path)  # noqa: PTH108
-            self._note_options(Path(spool.path), missed_probes=missed, read_events=read, gone_events=sorted(gone))
+            found = {"missed_probes": missed, "read_events": read, "gone_events": sorted(gone), "last_clock": clock}
+            self._note_options(Path(spool.path), **found)
         except BaseException as error:
             self._abandon()
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:
