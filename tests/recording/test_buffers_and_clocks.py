@@ -367,6 +367,9 @@ def test_a_graph_never_joins_two_calls_across_a_gap(tmp_path, one_call):
         assert rows[:2] == [(1000, 0, 0, -1, 0), (1100, 100, 100, 0, 1)]
         assert rows[2:] == [(900_000, 200_000, 199_900, -1, 0), (1_000_000, 100, 100, 2, 1)]
         assert table.metadata["across_gaps"] == "1"
+    latency = lab.FunctionLatency("vfs_*")
+    latency._recorder._run = lab.open_run(tmp_path / "trace.dat")
+    assert latency.table().metadata.get("across_gaps") == table.metadata.get("across_gaps")
 
 
 def test_requests_across_a_gap_are_counted(tmp_path):

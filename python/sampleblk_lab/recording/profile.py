@@ -230,5 +230,5 @@ class FunctionLatency(_Recorded):
         return Table.of(
             {"value": (1 << span).astype(np.uint64), "calls": counts[span].astype(np.uint64)},
             units={"value": "ns"},
-            metadata=self._recorder.run.counts().metadata,
+            metadata=self._recorder.graph().table().metadata,
         )
