@@ -335,6 +335,23 @@ def test_plain_json_of_fio_has_a_page(tmp_path: Path) -> None:
     assert "Latency" not in page
 
 
+def test_a_page_has_no_character_that_html_has_not_or_that_hides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sampleblk_lab.report.run_page import run_page
+
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path / "run")
+    told = {"returncode": 0, "elapsed_s": 1.5, "user_s": 0.5, "system_s": 0.5}
+    Path("command.json").write_text(json.dumps({"command": ["a\0b", "\x1b[2J", "\u202egpj.exe"], **told}))
+    Path("report.txt").write_text("one\n\ttwo\x07")
+    page = run_page(Path()).html()
+    assert page.replace("\n", "").replace("\t", "").isprintable()
+    assert r"a\x00b" in page
+    assert "one\n\ttwo" in page
+    assert "<h1>run</h1>" in page  # which "." does not say
+
+
 def test_what_is_in_doubt_is_told_of_a_saved_run_too(tmp_path: Path) -> None:
     folder = _run_of_two_recordings(tmp_path / "run", {})
     result = lab.Job(rw="write", bs="4k", size="16k", io_log_entries=1, filename=tmp_path / "f").run(progress=False)

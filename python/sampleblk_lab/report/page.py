@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from sampleblk_lab.analysis.outline import stylesheet
-from sampleblk_lab.texts import utf8
+from sampleblk_lab.texts import readable, utf8
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +24,8 @@ _POINTS = 7.2 * 72
 
 
 def _escape(text: object) -> str:
-    return html.escape(str(text))
+    """As HTML, which has no NUL; nor does a name turn around what stands behind it."""
+    return html.escape(readable(str(text), keep="\n\t"))
 
 
 class Page:

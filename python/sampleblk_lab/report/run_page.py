@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import shlex
 import sys
 from collections import Counter
@@ -168,7 +169,8 @@ def run_page(directory: Path) -> Page:
     if not any((directory / name).exists() for name in _OF_A_RUN):
         raise InputError(f"{directory} has no file of a run", expected=", ".join(_OF_A_RUN))
     spec = _read(directory / "spec.json", {"notes": {...: str}, "files": {...: str}}) or {}
-    page = Page(str(spec.get("title") or directory.name), str(spec.get("test") or spec.get("source") or ""))
+    own = os.path.basename(os.path.abspath(directory))  # noqa: PTH100, PTH119  # "." has no name
+    page = Page(str(spec.get("title") or own), str(spec.get("test") or spec.get("source") or ""))
     sections = _Sections(page, spec.get("notes") or {})
     run = open_run(directory)
     environment = run.environment
