@@ -1483,6 +1483,26 @@ def test_the_guest_loads_the_plugins_that_its_tests_use(
     result.stdout.fnmatch_lines([f"loaded {loaded}".replace("[", "[[]"), "reports of acme"])
 
 
+@pytest.mark.usefixtures("acme")
+def test_assertions_of_installed_plugins_are_rewritten(
+    pytester: pytest.Pytester, run: Callable[..., pytest.RunResult]
+) -> None:
+    site = pytester.path / "site"
+    (site / "acme_checks.py").write_text("def same(one, other):\n    assert one == other\n")
+    (site / "acme_mark-1.dist-info/RECORD").write_text("acme_mark.py,,\nacme_checks.py,,\n")
+    pytester.makepyfile(
+        test_it="""
+        import pytest
+        from acme_checks import same
+        @pytest.mark.in_vm
+        def test_it(): same([1, 2], [1, 3])
+        """
+    )
+    result = run(every_plugin=True)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*At index 1 diff: 2 != 3*"])
+
+
 def test_a_fixture_that_only_this_process_has_is_refused(
     pytester: pytest.Pytester, starts: Callable[[], list[dict[str, str]]]
 ) -> None:

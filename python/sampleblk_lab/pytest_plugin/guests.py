@@ -623,6 +623,7 @@ def _setup(
         args=_arguments(config, items, {*choice.left_out, *(name for name, _ in choice.load)}),
         options={dest: pickle.dumps(value) for dest, value in values.items() if dest not in left},
         plugins=[plugins.own(config), *choice.load],
+        rewritten=internals.rewritten(config),
         inis=choice.inis,
         tests=[selection.key_of(item) for item in items],
         shared=_fresh_of(items[0]) != "test",

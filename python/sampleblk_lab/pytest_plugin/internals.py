@@ -14,6 +14,7 @@ import functools
 import importlib
 import itertools
 import os
+import sys
 import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -210,6 +211,17 @@ def capture_in_memory(config: pytest.Config) -> None:
             os.lseek(memory, os.lseek(fd, 0, os.SEEK_CUR), os.SEEK_SET)
             os.dup2(memory, fd, inheritable=False)
             os.close(memory)
+
+
+def rewritten(config: pytest.Config) -> list[str]:
+    """The modules whose assertions this session rewrites, with all below them; ours need it not."""
+    marked: set[str] = getattr(config.pluginmanager.rewrite_hook, "_must_rewrite", set())  # none: --assert=plain
+    return sorted(name for name in marked if name.partition(".")[0] != "sampleblk_lab")
+
+
+def rewrite(config: pytest.Config, modules: Sequence[str]) -> None:
+    """Rewrites the assertions of modules, where these are yet to be imported."""
+    config.pluginmanager.rewrite_hook.mark_rewrite(*(name for name in modules if name not in sys.modules))
 
 
 def early_options(config: pytest.Config) -> argparse.Namespace:

@@ -38,6 +38,7 @@ class Setup:
         options: The other options' values, by destination; pickled one by one, because a class of the tests may be
             found only when a conftest has been imported.
         plugins: Name and module of each plugin to load.
+        rewritten: Modules whose assertions the session rewrites: those of installed plugins, which pytest marks.
         inis: Ini values that no plugin declares here.
         tests: File and name of each test, in the session's order.
         shared: Whether another test may come after one.
@@ -54,6 +55,7 @@ class Setup:
     args: list[str]
     options: dict[str, bytes]
     plugins: list[tuple[str, str]]
+    rewritten: list[str]
     inis: list[str]
     tests: list[tuple[str, str]]
     shared: bool
@@ -153,6 +155,7 @@ class Worker:
     @pytest.hookimpl(tryfirst=True)
     def pytest_load_initial_conftests(self, early_config: pytest.Config) -> None:
         """Loads plugins, and takes over the session's options before anything reads them."""
+        internals.rewrite(early_config, self._setup.rewritten)
         for name, module in self._setup.plugins:
             if not early_config.pluginmanager.is_blocked(name) and not early_config.pluginmanager.has_plugin(name):
                 early_config.pluginmanager.register(importlib.import_module(module), name=name)
