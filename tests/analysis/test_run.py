@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +138,19 @@ def test_batches_pass_errors_on_and_can_be_left():
         list(run.batches("nonesuch"))
     for _ in run.batches("sched_switch", 10):
         break
+
+
+def test_python_ends_where_not_all_batches_were_taken():
+    """Its decoder came back to a Python that was no more, which aborted the process."""
+    code = "import sys, sampleblk_lab as lab; left = lab.open_run(sys.argv[1]).batches('sched_switch', 10); next(left)"
+    subprocess.run([sys.executable, "-c", code, DATA / "6.1-switch.dat"], check=True)
+
+
+@pytest.mark.parametrize("rows", [0, -1, 1.5, True, None])
+def test_a_batch_has_a_row_or_more(rows):
+    run = lab.open_run(DATA / "6.1-switch.dat")
+    with pytest.raises(lab.InputError, match=f"rows={rows} .*a whole number from 1 "):
+        run.batches("sched_switch", rows)
 
 
 def test_a_name_of_several_events_is_no_event():

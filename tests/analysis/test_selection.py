@@ -91,6 +91,9 @@ def test_a_field_is_one_of_the_events(run: lab.Run) -> None:
     assert calls.tables("syscalls:sys_enter_mmap", "syscalls:sys_exit_mmap", fields=["len", "ret"])
     assert run.tables("sched:*", fields=["next"])
     assert run.events(EVENT, fields=["time", "cpu"]).columns == ["time", "cpu"]
+    assert run.events(EVENT, fields="next_pid").columns == ["time", "cpu", "next_pid"]  # one name is as good
+    with pytest.raises(lab.InputError, match=r"fields=\[5\] .*a name, or several"):
+        run.events(EVENT, fields=[5])
 
 
 def test_unknown_words_are_told_beside_the_known_ones(run: lab.Run) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import atexit
 import queue
 import threading
 from typing import TYPE_CHECKING, Any
@@ -52,13 +53,19 @@ def batches(file: core.TraceFile, event: str, rows: int, selection: dict[str, An
             if not stopped.is_set():
                 offer(error)
 
+    def end() -> None:
+        stopped.set()
+        thread.join()
+
     thread = threading.Thread(target=decode, name="sampleblk-decode", daemon=True)
     thread.start()
+    # Who has not taken all when Python ends: a thread that returned from C++ to no Python would abort the process.
+    atexit.register(end)
     try:
         while (item := ready.get()) is not None:
             if isinstance(item, BaseException):
                 raise item
             yield Table(item)
     finally:
-        stopped.set()
-        thread.join()
+        atexit.unregister(end)
+        end()

@@ -231,6 +231,8 @@ class Run:
         out = {name: value for name, value in selection.items() if value is not None}
         if "pids" in out:
             out["pids"] = self._tasks(out["pids"])
+        if "fields" in out:
+            out["fields"] = checked.names("fields", out["fields"])
         if "cpus" in out:
             out["cpus"] = tasks.cpus(out["cpus"])
         checked.moments(out)
@@ -275,6 +277,7 @@ class Run:
         """The same as :meth:`events` in tables of at most `rows` rows, for recordings larger than memory."""
         from sampleblk_lab.analysis.batches import batches
 
+        rows = checked.count("rows", rows, most=(1 << 63) - 1)
         return batches(self.file, event, rows, self._part(selection, *_OF_BATCHES))
 
     # -- views
