@@ -356,6 +356,24 @@ def test_events_that_were_disabled_since_are_followed():
     assert [row["event"] for row in seen] == ["sys_enter_getppid"]
 
 
+def test_a_probe_in_the_place_of_another_is_followed_as_itself():
+    """From Linux 6.3 on it has the other's number."""
+    with lab.Session() as session:
+        session.pids(os.getpid())
+        with lab.Session() as another, Path("/dev/null").open("wb", buffering=0) as null:
+            session.enable([another.kprobe("sblk_first", "vfs_write", count="$arg3:u64")])
+            events = session.follow()
+            null.write(b"x")
+            assert next(events)["event"] == "sblk_first"
+            session.set("events/sampleblk/sblk_first/enable", "0")
+        session.enable([session.kprobe("sblk_second", "vfs_read", to="$arg2:x64", size="$arg3:u64")])
+        with Path("/dev/zero").open("rb", buffering=0) as zero:
+            zero.read(4099)
+        session.mark("behind")
+        seen = list(takewhile(lambda row: row["event"] != "print", events))
+    assert 4099 in [row["size"] for row in seen if row["event"] == "sblk_second"]
+
+
 def test_a_flight_recorder_keeps_the_end():
     with lab.record(syscalls=["write"], keep="64K") as rec, Path("/dev/null").open("wb", buffering=0) as null:
         for size in range(1, 6000):
