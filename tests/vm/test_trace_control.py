@@ -374,6 +374,22 @@ def test_a_probe_in_the_place_of_another_is_followed_as_itself():
     assert 4099 in [row["size"] for row in seen if row["event"] == "sblk_second"]
 
 
+def test_what_was_lost_while_nobody_asked_is_told_once():
+    with lab.Session() as session:
+        session.buffer_size(16384)
+        session.pids(os.getpid())
+        session.enable(["syscalls:sys_enter_getppid"])
+        events = session.follow()
+        for calls in (3000, 2000):
+            for _ in range(calls):
+                os.getppid()
+            session.mark("behind")
+            seen = list(takewhile(lambda row: row["event"] != "print", events))
+            lost = [row["count"] for row in seen if row["event"] == "lost"]
+            assert lost
+            assert len(seen) - len(lost) + sum(lost) == calls
+
+
 def test_a_flight_recorder_keeps_the_end():
     with lab.record(syscalls=["write"], keep="64K") as rec, Path("/dev/null").open("wb", buffering=0) as null:
         for size in range(1, 6000):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import heapq
 import os
+import re
 import struct
 import tempfile
 import time
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from sampleblk_lab.recording.session import Session
 
+# Of per_cpu/cpu*/stats, what the ring buffer could not hold or overwrote.
+_LOST = re.compile(r"^(?:overrun|commit overrun|dropped events): (\d+)$", re.M)
 # Pages that are taken from one CPU before the others have their turn.
 _BURST = 64
 
@@ -111,9 +114,13 @@ def follow(session: Session, idle: float) -> Generator[dict[str, Any], None, Non
                 template = _Template(session, cpus, ids)
                 found = template.file(pages)
             tables = found.decode([])
-            metadata = next(iter(tables.values())).metadata if tables else {}
-            if "gaps" in metadata:
-                yield {"event": "lost", "count": int(metadata["lost_events"])}
+            # Not by the pages: a full one has no room for the number.
+            stats = "\n".join(Path(f"{root}/cpu{cpu}/stats").read_text() for cpu in cpus)
+            lost = sum(map(int, _LOST.findall(stats)))
+            before, session._lost = session._lost, lost  # noqa: SLF001
+            # Less than before: somebody emptied the buffer.
+            if new := lost - (before if before <= lost else 0):
+                yield {"event": "lost", "count": new}
             streams = [_rows(name, table) for name, table in tables.items()]
             for _, _, row in heapq.merge(*streams, key=lambda item: item[:2]):
                 yield row

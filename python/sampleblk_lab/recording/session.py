@@ -34,6 +34,7 @@ class Session(Events):
 
     def __init__(self, *, top_level: bool = False, name: str | None = None) -> None:
         self._marker: core.Marker | None = None
+        self._lost = 0  # of what follow() told
         self._followers: weakref.WeakSet[Generator[dict[str, Any], None, None]] = weakref.WeakSet()
         super().__init__(top_level=top_level, name=name)
 
