@@ -3,6 +3,7 @@
 
 import gc
 import time
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -157,6 +158,12 @@ def test_lengths_and_types_are_checked() -> None:
     for numbers, shown in ([2**64], 2**64), ([-(2**63) - 1], -(2**63) - 1), ([2**63, -1], -1):
         with pytest.raises(lab.InputError, match=f"'a' has {shown}"):
             Table.of({"a": numbers})
+    with pytest.raises(lab.InputError, match=r"^a column is named 5 \(expected text\)$"):
+        Table.of({5: [1]})  # type: ignore[dict-item]
+    with pytest.raises(lab.InputError, match=r"^metadata\['lost'\] is 3 \(expected text\)$"):
+        Table.of({"a": [1]}, metadata={"lost": 3})  # type: ignore[dict-item]
+    with pytest.raises(lab.InputError, match=r"^units\['a'\] is None \(expected text\)$"):
+        Table.of({"a": [1]}, units={"a": None})  # type: ignore[dict-item]
 
 
 def test_head_sort_and_take_keep_units_key_and_metadata(table: Table) -> None:
@@ -301,6 +308,21 @@ def test_no_column_loses_digits_of_a_number_beside_a_missing_one(number: int, be
     with pytest.raises(lab.InputError, match=f"'n' has {number}"):
         Table.from_rows([{"n": beside}, {"n": number}])
     assert Table.of({"n": [2**53, 2**60, beside]})["n"][1] == 2**60
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "UInt64", "int64[pyarrow]"])
+def test_a_frame_loses_no_digits_of_a_number_beside_a_missing_one(dtype: Any) -> None:
+    with pytest.raises(lab.InputError, match=f"'n' has {2**53 + 1} beside"):
+        Table.from_pandas(pd.DataFrame({"n": pd.array([2**53 + 1, None], dtype=dtype)}))
+    for numbers, kind in (([5, None], "float64"), ([2**53 + 1, 5], dtype.partition("[")[0].lower())):
+        column = Table.from_pandas(pd.DataFrame({"n": pd.array(numbers, dtype=dtype)}))["n"]
+        assert (column.type, column[0]) == (kind, numbers[0])
+
+
+def test_what_a_mask_hides_is_missing() -> None:
+    hidden = np.ma.MaskedArray([1, 2, 3], mask=[False, True, False])
+    assert np.isnan(Table.of({"n": hidden})["n"].values).tolist() == [False, True, False]
+    assert Table.of({"n": np.ma.MaskedArray([1, 2], dtype=np.int8)})["n"].type == "int8"
 
 
 def test_whole_numbers_beside_missing_ones_are_shown_to_the_last_digit() -> None:

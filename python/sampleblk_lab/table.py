@@ -186,6 +186,13 @@ class Table:
             ValueError: Columns of different lengths.
         """
         units = units or {}
+        for name in columns:
+            if not isinstance(name, str):
+                raise InputError(f"a column is named {name!r}", expected="text")
+        for what, texts in (("units", units), ("metadata", metadata or {})):
+            for name, text in texts.items():
+                if not (isinstance(name, str) and isinstance(text, str)):
+                    raise InputError(f"{what}[{name!r}] is {text!r}", expected="text")
         for name in [*units, *([] if key is None else [key])]:
             if name not in columns:
                 raise InputError(f"no column {name!r}", expected=", ".join(map(repr, columns)))
@@ -266,7 +273,7 @@ class Table:
         An index is a column, as by ``reset_index()``, but for one of whole numbers without a name.
 
         Raises:
-            InputError: Two columns of one name.
+            InputError: Two columns of one name; a whole number that no float holds, beside missing ones.
             TypeError: A column is of a type that a table has not.
         """
         index = frame.index
@@ -280,6 +287,8 @@ class Table:
         for number, name in enumerate(names):
             series = frame.iloc[:, number]
             words = series.dtype == object or series.dtype.name in ("category", "str", "string", "boolean")
+            # pandas would make floats of whole numbers beside a missing one, whatever becomes of them.
+            words = words or (not isinstance(series.dtype, np.dtype) and bool(series.isna().any()))
             columns[name] = series.astype(object).where(series.notna(), None).tolist() if words else series.to_numpy()
         attributes = dict(frame.attrs)
         units = {name: unit for name, unit in attributes.pop("units", {}).items() if name in columns}
@@ -474,6 +483,8 @@ def _check_names(names: Sequence[str]) -> None:
 
 def _column(name: str, values: Any, unit: str) -> core.Column:
     """A core column from what :meth:`Table.of` takes."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        values = values.tolist()  # what is masked is None there, and in the array whatever lies under the mask
     if isinstance(values, np.ndarray) and values.dtype.kind not in "OU":
         return core.Column(name, values, unit)
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
