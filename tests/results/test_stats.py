@@ -120,6 +120,8 @@ def test_what_cannot_be_compared_is_named() -> None:
         compare([1] * 5, [1] * 9)
     with pytest.raises(InputError, match=r"after: -1 at position 2 \(expected numbers above 0\)"):
         compare([1] * 6, [1, 1, -1, 1, 1, 1])
+    with pytest.raises(InputError, match="after: nan at position 1 "):  # not the 9 that the mask hides
+        compare([1] * 6, np.ma.MaskedArray([1, 9, 1, 1, 1, 1], mask=[0, 1, 0, 0, 0, 0]))
     with pytest.raises(InputError, match="6 samples before and 7 after"):
         compare([1] * 6, [1] * 7, paired=True)
     with pytest.raises(InputError, match="better='smaller'"):

@@ -78,6 +78,8 @@ def logs(samples: Sequence[float] | Floats, what: str = "samples") -> Floats:
     try:
         given = np.asarray(samples)
         values = given.astype(np.float64)
+        if isinstance(samples, np.ma.MaskedArray):
+            values = np.where(np.ma.getmaskarray(samples), np.nan, values)  # none was measured there
     except (TypeError, ValueError):
         given = values = np.empty(())
     # Texts, truths and complex numbers would be converted.
