@@ -33,7 +33,7 @@ class Fd {
     int fd_ = -1;
 };
 
-// open(2), always O_CLOEXEC. Throws SystemError.
+// open(2), always O_CLOEXEC. Throws SystemError, and InputError for a name with a byte 0 in it.
 [[nodiscard]] Fd open_file(const std::string& path, int flags, mode_t mode = 0);
 
 // Reads until `buffer` is full or the end of file; returns the bytes read. Retries EINTR. Throws

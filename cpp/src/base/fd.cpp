@@ -30,7 +30,20 @@ void Fd::reset() noexcept {
     }
 }
 
+namespace {
+
+// To the system, the name would end there: it would be another file.
+void check_name(const std::string& path) {
+    if (path.find('\0') != std::string::npos) {
+        throw InputError(std::string("a byte 0 after '") + path.c_str() + "', the name of a file", {}, 0,
+                         "a name without one");
+    }
+}
+
+}  // namespace
+
 Fd open_file(const std::string& path, int flags, mode_t mode) {
+    check_name(path);
     for (;;) {
         Fd fd(::open(path.c_str(), flags | O_CLOEXEC, mode));
         if (fd) {
@@ -114,6 +127,7 @@ void allocate(int fd, std::size_t bytes, std::string_view path) {
 }
 
 WholeFile::WholeFile(const std::string& path) : path_(path) {
+    check_name(path);
     struct stat before{};
     const bool exists = ::stat(path.c_str(), &before) == 0;
     if (exists && !S_ISREG(before.st_mode)) {

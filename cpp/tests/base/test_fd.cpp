@@ -125,5 +125,14 @@ TEST_F(FdTest, WhatIsNoRegularFileIsWrittenInPlace) {
     EXPECT_THROW(WholeFile(dir_.string()), SystemError);
 }
 
+TEST_F(FdTest, ANameWithAByteZeroIsNotThatOfAnotherFile) {
+    const std::string path = (dir_ / "file").string();
+    write_file(path, "before", O_CREAT | O_TRUNC);
+    const std::string odd = path + '\0' + "part";
+    EXPECT_THROW((void)open_file(odd, O_RDONLY), InputError);
+    EXPECT_THROW((void)WholeFile(odd), InputError);
+    EXPECT_EQ(read_file(path), "before");
+}
+
 }  // namespace
 }  // namespace sampleblk

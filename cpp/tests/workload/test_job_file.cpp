@@ -73,6 +73,12 @@ TEST(JobFile, BadValuesNameTheValueAndWhatWouldBeTaken) {
     EXPECT_EQ(refusal("[j]\nsize=1M\ntime_based\n").line(), 1U);  // the section whose keys contradict
 }
 
+TEST(JobFile, AByteZeroDoesNotEndAName) {
+    const std::string end(1, '\0');
+    EXPECT_EQ(refusal("[j]\nsize=1M\nfilename=a" + end + "b\n").line(), 3U);
+    EXPECT_EQ(refusal("[j" + end + "k]\nsize=1M\n").line(), 1U);
+}
+
 TEST(JobFile, UnsupportedKeysSayWhetherTheyMatter) {
     const InputError error = refusal("[j]\nsize=1M\nhostname=example\n");
     EXPECT_EQ(error.line(), 3U);

@@ -184,6 +184,10 @@ void apply(JobOptions& options, const Assignment& at, std::vector<Notice>& notic
     if (at.value && trim(*at.value).empty() && !key->takes_nothing) {
         refuse(at, at.key + ": no value", at.key + "=VALUE" + (key->form == "bool" ? ", or the key alone" : ""));
     }
+    // To the system, a name would end there: it would be another file.
+    if (at.value && at.value->find('\0') != std::string::npos) {
+        refuse(at, at.key + ": a byte 0 after '" + at.value->c_str() + "'", "a value without one");
+    }
     try {
         key->apply(options, expand_keywords(at.value.value_or("")));
     } catch (const InputError& error) {
@@ -242,6 +246,10 @@ JobSet build(const std::vector<Section>& sections, const std::string& source, co
             apply_all(defaults, section.assignments, set.notices);
             globals.insert(globals.end(), section.assignments.begin(), section.assignments.end());
             continue;
+        }
+        if (section.name.find('\0') != std::string::npos) {  // files are named after it
+            throw InputError(std::string("a byte 0 after '") + section.name.c_str() + "', the name of a job",
+                             section.source, section.line, "a name without one");
         }
         JobOptions job = defaults;
         job.name = section.name;
