@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from beside_fio import needs_fio, needs_fio_3_33
 
@@ -194,3 +196,14 @@ def test_a_priority_without_a_class_is_of_the_best_effort_one_as_fios(tmp_path: 
         traced = ["strace", "-f", "-e", "trace=ioprio_set", "-o", str(log), *program]
         subprocess.run(traced, check=True, capture_output=True, timeout=120, cwd=tmp_path)
         assert "IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 4)) = 0" in log.read_text()
+
+
+def test_a_keyword_is_any_number_of_numpy_s_and_any_path(tmp_path: Path) -> None:
+    (tmp_path / "f").touch()
+    [entry] = os.scandir(os.fsencode(tmp_path))
+    job = lab.Job(rw="read", bs=np.int64(4096), size=np.uint32(8192), rwmixread=np.float32(50), filename=entry)
+    told = job.to_job_file()
+    assert f"bs=4096\nsize=8192\nrwmixread=50.0\nfilename={tmp_path}/f\n" in told
+    assert "time_based=0" in lab.Job(rw="read", size="4k", time_based=np.False_).to_job_file()
+    with pytest.raises(TypeError, match=r"bs must be a string, a number, .* not \(4096\+0j\)"):
+        lab.Job(bs=complex(4096))

@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from sampleblk_lab import renamed, trust
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import UnsupportedError
@@ -33,13 +35,13 @@ def job_keys() -> Table:
 
 def setting_text(key: str, value: Any) -> str:
     """A keyword's value as a job file has it: ``True`` is ``1``, a list is separated by colons."""
-    if isinstance(value, bool):
+    if isinstance(value, (bool, np.bool_)):
         return "1" if value else "0"
     if isinstance(value, (list, tuple)) and value:
         return ":".join(setting_text(key, part) for part in value)
     if isinstance(value, os.PathLike):
-        return str(os.fspath(value)).replace(":", "\\:")
-    if isinstance(value, (str, int, float)):
+        return os.fsdecode(value).replace(":", "\\:")
+    if isinstance(value, (str, int, float, np.integer, np.floating)):
         return str(value)
     raise TypeError(f"{key} must be a string, a number, a path, a bool or a list of them, not {value!r}")
 
