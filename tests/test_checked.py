@@ -37,6 +37,10 @@ import sampleblk_lab as lab
         ('command="echo \'a": No closing quotation', lambda: lab.stat("echo 'a")),
         ("an empty command", lambda: lab.record(command=())),
         ("an empty command", lambda: lab.stat(" ")),
+        ("args='12' .expected a list", lambda: lab.bpf("block-latency", args="12")),
+        ("args=12", lambda: lab.bpf("block-latency", args=12)),  # type: ignore[arg-type]
+        ("args='-p 12'", lambda: lab.vm.VM().bcc("biosnoop", "-p 12", ["true"])),
+        ('command="echo \'a": No closing quotation', lambda: lab.vm.VM().bpftrace("io-sizes", "echo 'a")),
         ("stack_bytes=0", lambda: lab.profile(callgraph="dwarf", stack_bytes=0)),
         ("stack_bytes=-1", lambda: lab.profile(stack_bytes=-1)),
         ("kernel='no'", lambda: lab.profile(kernel="no")),  # type: ignore[arg-type]

@@ -7,12 +7,13 @@ import math
 import operator
 import os
 import shlex
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 
 def count(name: str, value: int, least: int = 1, most: int = 1 << 20) -> int:
@@ -74,6 +75,13 @@ def names(name: str, value: str | Iterable[str]) -> list[str]:
     if isinstance(value, bytes) or not all(isinstance(one, str) and one.strip() for one in several):
         raise InputError(f"{name}={value!r}", expected="a name, or several")
     return several
+
+
+def several(name: str, value: Iterable[Any]) -> list[Any]:
+    """A list of things: of a text, each letter would be one. Raises InputError."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise InputError(f"{name}={value!r}", expected="a list")
+    return list(value)
 
 
 def words(name: str, text: str) -> list[str]:

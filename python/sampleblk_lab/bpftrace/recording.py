@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab import paths, proc
+from sampleblk_lab import checked, paths, proc
 from sampleblk_lab.bpftrace.output import BpfOutput
 from sampleblk_lab.bpftrace.process import ERR, OUT, Tracer, require_kernel, run_beside, told, waits_in
 from sampleblk_lab.bpftrace.script import find, probe_lists
@@ -101,7 +101,7 @@ class Bpf(Tracer[BpfOutput]):
     ) -> None:
         super().__init__(timeout_s, "lines of bpftrace lost")
         self._script = find(script)
-        self._args = [_argument(arg) for arg in args]
+        self._args = [_argument(arg) for arg in checked.several("args", args)]
         self._unsafe = unsafe
         if max_map_keys is not None and max_map_keys < 1:
             raise InputError(f"max_map_keys={max_map_keys}", expected="at least 1")

@@ -1023,7 +1023,8 @@ class VM(ClosesAtEnd):
         """
         from sampleblk_lab.bpftrace.recording import run_command
 
-        found, status = self.call(run_command, script, list(command), **options)
+        command = checked.command(command)
+        found, status = self.call(run_command, script, command, **options)
         _raise_failed(status, command, found)
         return found
 
@@ -1042,7 +1043,8 @@ class VM(ClosesAtEnd):
         """
         from sampleblk_lab.bpftrace.tool import run_beside_tool
 
-        found, status = self.call(run_beside_tool, tool, list(command), args=list(args), cwd=cwd)
+        command = checked.command(command)
+        found, status = self.call(run_beside_tool, tool, command, args=checked.several("args", args), cwd=cwd)
         _raise_failed(status, command, found)
         return found
 
