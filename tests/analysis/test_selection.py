@@ -67,6 +67,20 @@ def test_a_time_is_a_whole_number_of_ns(run: lab.Run, time: Any) -> None:
                 view(**{name: time})
 
 
+@pytest.mark.parametrize("most", [-1, 1.5, "2", True])
+def test_how_many_are_shown_is_a_whole_number(most: Any) -> None:
+    """Of which -1 left out the last."""
+    recorded = lab.open_run(DATA / "6.1-io.dat")
+    views: dict[str, Callable[[], object]] = {
+        "most": lambda: lab.plot.block_life(recorded.block(), most=most),
+        "limit": lambda: recorded.syscalls().lines(limit=most),
+        "calls": lambda: lab.open_run(DATA / "6.1-graph.dat").graph().text(calls=most),
+    }
+    for name, view in views.items():
+        with pytest.raises(lab.InputError, match=rf"^{name}={most!r} \(expected a whole number from [01] "):
+            view()
+
+
 def test_what_selects_samples_is_a_name_or_yes_or_no() -> None:
     profile = lab.open_profile(DATA.parent / "profile/6.1-ours.data", use_paths=False)
     for wrong in ({"comm": 5}, {"event": b"cpu-clock"}, {"idle": "no"}, {"children": 2}):

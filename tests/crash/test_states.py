@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -705,7 +706,7 @@ def test_several_workers_find_what_one_finds(tmp_path: Path, model: crash.Model,
     log = _two_transfers(tmp_path)
     found = [
         _told(log.explore(_both_or_none, model=model, states=25, failures=failures, workers=workers))
-        for workers in (1, 2, 3)
+        for workers in (1, 2, np.int64(3))
     ]
     assert found[0] == found[1] == found[2]
 

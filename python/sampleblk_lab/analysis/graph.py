@@ -210,6 +210,8 @@ class Graph:
 
     def text(self, *, calls: int | None = None, depth: int | None = None) -> str:
         """All trees in the kernel's text form, at most `calls` of their calls."""
+        if calls is not None:
+            calls = checked.count("calls", calls, 0, (1 << 63) - 1)
         if depth is not None:
             checked.count("depth", depth)
         return self._graph.text(0, calls, depth)

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import TYPE_CHECKING, Any
 
+from sampleblk_lab import checked
 from sampleblk_lab._native import core
 from sampleblk_lab.buffers import of_one_buffer
 from sampleblk_lab.table import Table
@@ -79,6 +81,8 @@ class Syscalls:
         self._file.require_ns(self._selection.get("buffer"), "system calls in strace's form")
         from sampleblk_lab.analysis.strace_lines import lines
 
+        if limit is not None:
+            limit = checked.count("limit", limit, 0, sys.maxsize)
         return lines(self._file, of_one_buffer(self.table(), "lines of system calls"), self._selection, limit)
 
     def summary(self) -> SyscallSummary:

@@ -471,7 +471,8 @@ class Wanted:
         if self.states is not None:
             checked.count("states", self.states, 0, sys.maxsize)
         if self.workers is not None:
-            checked.count("workers", self.workers, 1, MOST_WORKERS)
+            # As an int of Python's, which alone has what is asked of it.
+            object.__setattr__(self, "workers", checked.count("workers", self.workers, 1, MOST_WORKERS))
         checked.count("failures", self.failures, 1, sys.maxsize)
         if self.resume is not None and not Path(self.resume).absolute().parent.is_dir():
             raise InputError(f"resume={os.fspath(self.resume)!r}", expected="a file in a folder that exists")

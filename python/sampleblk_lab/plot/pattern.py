@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sampleblk_lab import checked
 from sampleblk_lab.buffers import of_one_buffer
 from sampleblk_lab.errors import InputError, UnsupportedError
 from sampleblk_lab.plot.latency import heat
@@ -178,6 +180,7 @@ def block_life(block: Block, *, most: int = 200) -> Plot:
     Raises:
         InputError: No request was seen from queue to completion; or the requests are of several buffers.
     """
+    most = checked.count("most", most, most=sys.maxsize)
     table = of_one_buffer(block.table(), "the life of requests")
     moments = {name: table[name].codes for name in ("queued", "inserted", "issued", "completed")}
     # What skipped a stage has no time in it.
