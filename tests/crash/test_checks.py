@@ -373,6 +373,22 @@ def test_a_journal_that_cannot_be_replayed_is_a_failure(tmp_path: Path, at: int,
     assert ["could not replay the journal" in str(failure.error) for failure in failures] == [True] * bool(damage)
 
 
+@pytest.mark.parametrize(("at", "damage"), [(2048 + 0x1E, b"\x12\x34"), (1024 + 0x3FC, b"sum."), (1024, bytes(1024))])
+def test_what_e2fsck_repairs_beside_the_journal_is_a_failure(tmp_path: Path, at: int, damage: bytes) -> None:
+    """As Linux has it, which mounts none with a wrong checksum of a group or a superblock, or without the latter."""
+    disk, log = tmp_path / "disk.img", tmp_path / "log"
+    disk.touch()
+    os.truncate(disk, 16 << 20)
+    subprocess.run([find_tool("mkfs.ext4", ""), "-q", "-b", "1024", "-O", "metadata_csum", disk], check=True)
+    log.write_bytes(log_writes())
+    assert crash.Log(log, base=disk).explore(crash.recovers("ext4"), progress=False).ok
+    with disk.open("r+b") as file:
+        file.seek(at)
+        file.write(damage)
+    (failure,) = crash.Log(log, base=disk).explore(crash.recovers("ext4"), progress=False).failures
+    assert "did not only replay the journal" in str(failure.error)
+
+
 ORPHAN_FILE = """e2fsck 1.47.0 (5-Feb-2023)
 Pass 1: Checking inodes, blocks, and sizes
 Pass 5: Checking group summary information
