@@ -265,7 +265,7 @@ TEST_P(LoopTest, AnErrorEndsTheJobAndNamesItsPlace) {
     EXPECT_GE(state.measured.data[0].ios, 5U);
 }
 
-TEST_P(LoopTest, ContinueOnErrorCountsWhatFioLetsPass) {
+TEST_P(LoopTest, ContinueOnErrorCountsWhatFioCounts) {
     script_.answer = [](const Io& io) { return io.offset % 8192 == 0 ? -EIO : static_cast<std::int64_t>(io.left()); };
     const JobState& state = run("rw=randread\nsize=256k\niodepth=4\ncontinue_on_error=read\n");
     EXPECT_EQ(state.error, 0);
@@ -273,9 +273,12 @@ TEST_P(LoopTest, ContinueOnErrorCountsWhatFioLetsPass) {
     EXPECT_EQ(state.measured.first_error, std::uint64_t{EIO});
     EXPECT_EQ(state.measured.data[0].ios, 32U);
     EXPECT_EQ(of_all_depths(state), 32U);
-    // EINVAL is not among them (fio: EIO and EILSEQ).
+    // EINVAL is not let pass (fio: EIO and EILSEQ), but counted.
     script_.answer = [](const Io& /*io*/) { return -EINVAL; };
-    EXPECT_EQ(run("rw=randread\nsize=256k\ncontinue_on_error=read\n").error, EINVAL);
+    const JobState& ended = run("rw=randread\nsize=256k\ncontinue_on_error=read\n");
+    EXPECT_EQ(ended.error, EINVAL);
+    EXPECT_EQ(ended.measured.error_count, 1U);
+    EXPECT_EQ(ended.measured.first_error, std::uint64_t{EINVAL});
 }
 
 TEST_P(LoopTest, AReadOfNothingIsAnError) {

@@ -85,7 +85,7 @@ struct Measured {
     std::uint64_t clock_gettime_jobs = 0;  // jobs that were not timed by the TSC
     double clock_drift_ppm = 0;            // the worst
 
-    std::uint64_t error_count = 0;    // I/Os whose errors, or blocks that differ, continue_on_error let pass
+    std::uint64_t error_count = 0;    // I/Os that failed, or differed, in a way that continue_on_error names
     std::uint64_t first_error = 0;    // errno of the first of these
     std::uint64_t stopped_early = 0;  // jobs that were told to stop
     std::uint64_t io_log_lost = 0;    // rows of logs that found no room
@@ -102,8 +102,8 @@ struct Measured {
     double steadystate_bw_mean = 0;
     double steadystate_iops_mean = 0;
 
-    // An error that continue_on_error lets pass.
-    void let_pass(int code) noexcept {
+    // An error of a kind that continue_on_error names, let pass or not.
+    void count_error(int code) noexcept {
         if (error_count++ == 0) {
             first_error = static_cast<std::uint64_t>(code);
         }

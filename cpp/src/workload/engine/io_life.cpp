@@ -182,10 +182,12 @@ void IoLife::fail(const Io& io, int code, const char* operation) {
     const std::uint8_t kind = io.verify_read                    ? continue_on_verify
                               : io.direction == Direction::read ? continue_on_read
                                                                 : continue_on_write;
-    // fio's errors that may be continued on, unless ignore_error names others.
-    if ((code == EIO || code == EILSEQ) && (job_.options.continue_on_error & kind) != 0) {
-        job_.measured.let_pass(code);
-        return;
+    if ((job_.options.continue_on_error & kind) != 0) {
+        job_.measured.count_error(code);
+        // fio's errors that may be continued on, unless ignore_error names others.
+        if (code == EIO || code == EILSEQ) {
+            return;
+        }
     }
     const std::string where =
         "at offset " + std::to_string(io.position()) + ", " + std::to_string(io.left()) + " bytes";
