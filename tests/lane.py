@@ -129,18 +129,15 @@ def main() -> int:
     on_each = ["-m", "(each_kernel or two_cpus) and not full", *durations]
     vms += [Stream(kernel, ["tests/vm"], ["--sblk-kernel", kernel, *on_each], keeping) for kernel in others]
     beside = dict(os.environ) | one_cpu
-    # Four on two CPUs: with three, these had nothing to do for a seventh of the time. Sweeps mostly wait: what compiles
-    # and draws is after them.
+    # Three on two CPUs: with two, these had nothing to do for a fifth of the time. Sweeps mostly wait, so they are a
+    # fourth: after the others, the CPUs would wait with them.
     last, sweeps = ["tests/profile"], ["tests/sweeps"]
     vms.append(Stream("last", last, fast, beside))
     more = [f"tests/{name}" for name in ("crash", "suites", "workload")]
     more += sorted(map(str, Path("tests").glob("test_vm_*.py")))
-    made = [f"tests/{name}" for name in ("docs", "report", "plot", "bpftrace", "inspect")]
-    made += sorted(map(str, Path("tests").glob("test_kernel_*.py")))
-    made += [f"tests/test_{name}.py" for name in ("driver_check", "notebooks", "packaging", "wheel")]
-    rest = [f"--ignore={path}" for path in ("tests/vm", *last, *sweeps, *more, *made)]
-    queues = [[("more", more)], [("sweep", sweeps), ("made", made)], [("host", rest)]]
-    return run(vms, *([Stream(name, cases, fast, beside) for name, cases in queue] for queue in queues))
+    rest = [f"--ignore={path}" for path in ("tests/vm", *last, *sweeps, *more)]
+    beside_vms = {"more": more, "sweep": sweeps, "host": rest}
+    return run(vms, *([Stream(name, cases, fast, beside)] for name, cases in beside_vms.items()))
 
 
 if __name__ == "__main__":
