@@ -99,9 +99,8 @@ TEST(CrashImage, EqualContentsHaveEqualDigestsWhateverLedToThem) {
     EXPECT_EQ(digest({.submitted = 4, .lost = {1}, .torn = {}}), nothing);
 }
 
-// The discard of a whole disk, as mkfs begins: with a search through its sectors for each of them this takes hours.
-TEST(CrashImage, ATornWriteOfManySectorsIsBuiltInOnePass) {
-    constexpr std::uint64_t sectors = 1U << 20;
+// A write to the first sector, and then a discard of so many.
+Log log_with_discard(std::uint64_t sectors) {
     std::string text = read_file(log_of({{0, 'a'}}));
     std::string head(sector_bytes, '\0');
     const std::uint64_t discard[]{0, sectors, 4, 0};
@@ -111,15 +110,45 @@ TEST(CrashImage, ATornWriteOfManySectorsIsBuiltInOnePass) {
     std::memcpy(text.data() + 16, &entries, sizeof(entries));
     const std::string path = fuzz::ScratchFolder::one().file("discard");
     std::ofstream(path, std::ios::binary) << text;
-    const Log log = Log::read(path);
-    Image image(log, fuzz::ScratchFolder::one().file("image"), {}, sectors * sector_bytes);
+    return Log::read(path);
+}
+
+// With a search through the discard's sectors for each of them this takes hours.
+TEST(CrashImage, ATornWriteOfManySectorsIsBuiltInOnePass) {
+    constexpr std::uint64_t sectors = 1U << 17;
+    const Log log = log_with_discard(sectors);
+    const std::string base = fuzz::ScratchFolder::one().file("base");
+    std::ofstream(base, std::ios::binary) << std::string(sectors / 2 * sector_bytes, 'x');
+    Image image(log, fuzz::ScratchFolder::one().file("image"), base, sectors * sector_bytes);
     image.take({.submitted = 2, .lost = {}, .torn = {{.write = 1, .first = 1, .sectors = sectors - 1}}});
-    EXPECT_EQ(image.write(), sectors);  // what was written first in its first, the discard in all others
+    EXPECT_EQ(image.write(),
+              sectors / 2);  // what was written first in its first, the discard in all others of the base
     image.take({.submitted = 2, .lost = {}, .torn = {{.write = 1, .first = 0, .sectors = sectors / 2}}});
     (void)image.write();
+    EXPECT_EQ(read_file(image.path()), std::string(sectors * sector_bytes, '\0'));
     const Digest torn = image.digest();
     image.take({.submitted = 2, .lost = {}, .torn = {}});
     EXPECT_EQ(image.digest(), torn);  // the other half was zeros before
+    image.take({.submitted = 2, .lost = {}, .torn = {{.write = 1, .first = 2, .sectors = 1}}});
+    EXPECT_EQ(image.write(), sectors / 2 - 1);
+    std::string wanted = read_file(base) + std::string(sectors / 2 * sector_bytes, '\0');
+    wanted.replace(0, sector_bytes, sector_bytes, 'a').replace(2 * sector_bytes, sector_bytes, sector_bytes, '\0');
+    EXPECT_EQ(read_file(image.path()), wanted);
+}
+
+// As mkfs begins: by the sector that takes more memory than there is.
+TEST(CrashImage, ADiscardOfAWholeDiskCostsWhatIsWrittenToIt) {
+    constexpr std::uint64_t sectors = std::uint64_t{1} << 40U;
+    const Log log = log_with_discard(sectors);
+    Image image(log, {}, {}, sectors * sector_bytes);
+    const Digest nothing = image.digest();
+    image.take({.submitted = 1, .lost = {}, .torn = {}});
+    const Digest written = image.digest();
+    EXPECT_NE(written, nothing);
+    image.take({.submitted = 2, .lost = {}, .torn = {{.write = 1, .first = 1, .sectors = sectors - 1}}});
+    EXPECT_EQ(image.digest(), written);
+    image.take({.submitted = 2, .lost = {}, .torn = {}});
+    EXPECT_EQ(image.digest(), nothing);
 }
 
 TEST(CrashImage, ABaseThatGetsShorterIsAnError) {

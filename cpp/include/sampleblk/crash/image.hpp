@@ -61,12 +61,13 @@ class Image {
         std::uint32_t sector_id;
         const std::byte* data;  // null: zeros
         Digest digest;
-        std::uint32_t place;  // of the sector within its write
+        std::uint64_t place;  // of the sector within its write
     };
     enum class Presence : std::uint8_t { absent, whole, torn };
 
     void make_file();
     void need_file() const;
+    void find_sectors();
     void index_versions();
     void refresh(std::uint32_t write);
     [[nodiscard]] bool is_present(std::uint32_t version) const;
@@ -80,8 +81,9 @@ class Image {
     MappedFile base_;
     Fd fd_;
     Mapping map_;
+    std::vector<bool> is_zero_;  // of each block that is compared at a time, whether the base has nothing there
 
-    std::vector<std::uint64_t> sectors_;         // that any write touches, ascending; a sector's place is its id
+    std::vector<std::uint64_t> sectors_;         // that any write may change, ascending; a sector's place is its id
     std::vector<Version> versions_;              // by sector, then by execution
     std::vector<std::uint32_t> first_version_;   // of each sector, and one past the last
     std::vector<std::uint32_t> versions_of_;     // of each write, its versions by sector
