@@ -35,13 +35,14 @@ template <typename S, typename... T>
 
 template <std::integral V>
 [[nodiscard]] V whole_number(const char* name, const py::handle& given) {
-    try {
-        return given.cast<V>();
-    } catch (const py::cast_error&) {
+    py::detail::make_caster<V> taken;
+    // A Decimal or a float of numpy's has an __int__() too, which would cut off its fraction.
+    if (PyIndex_Check(given.ptr()) == 0 || !taken.load(given, true)) {
         throw InputError(std::string(name) + "=" + py::repr(given).cast<std::string>(), {}, 0,
                          "a whole number from " + std::to_string(std::numeric_limits<V>::min()) + " to " +
                              std::to_string(std::numeric_limits<V>::max()));
     }
+    return py::detail::cast_op<V>(taken);
 }
 
 // What is not given stays zero; a name of no field is a TypeError.

@@ -10,8 +10,10 @@ import signal
 import subprocess
 import threading
 import time
+from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 import pytest
 from blockio import Background, aligned, read, until, write
 
@@ -166,6 +168,9 @@ def test_a_request_holds_a_block_of_whatever_pieces(mode: str) -> None:
 def test_a_number_that_cannot_be_is_named() -> None:
     with pytest.raises(lab.InputError, match=r"queues=-1 \(expected a whole number from 0 to 4294967295\)"):
         lab.Device("1M", queues=-1)
+    for part in (Decimal("1.5"), np.float32(1.5)):
+        with pytest.raises(lab.InputError, match=r"queues=.*1\.5"):
+            lab.Device("1M", queues=part)  # type: ignore[arg-type]
     with lab.Device("1M") as dev:
         with pytest.raises(lab.InputError, match="count='two'"):
             dev.set_faults([lab.Fault(action="error", count="two")])  # type: ignore[arg-type]
