@@ -66,6 +66,13 @@ def above_zero(name: str, value: float) -> float:
     return value
 
 
+def text(name: str, value: str) -> str:
+    """One name. Raises InputError."""
+    if not isinstance(value, str):
+        raise InputError(f"{name}={value!r:.60}", expected="a name")
+    return value
+
+
 def names(name: str, value: str | Iterable[str]) -> list[str]:
     """One name, or several. Raises InputError."""
     try:

@@ -67,6 +67,24 @@ def test_a_time_is_a_whole_number_of_ns(run: lab.Run, time: Any) -> None:
                 view(**{name: time})
 
 
+@pytest.mark.parametrize("name", [["sched_switch"], b"sched_switch", 5])
+def test_a_name_is_text(run: lab.Run, name: Any) -> None:
+    for view in (run.events, run.tables, run.batches):
+        with pytest.raises(lab.InputError, match=r"^event=.* \(expected a name"):
+            view(name)
+    for view in (run.counts, run.tables, run.syscalls, run.graph):
+        with pytest.raises(lab.InputError, match=r"^buffer=.* \(expected a name"):
+            view(buffer=name)
+
+
+def test_a_sample_is_one_of_those_that_there_are() -> None:
+    profile = lab.open_profile(DATA.parent / "profile/6.1-ours.data", use_paths=False)
+    assert profile.stack(len(profile) - 1)
+    for sample in (-1, len(profile)):
+        with pytest.raises(IndexError):
+            profile.stack(sample)
+
+
 @pytest.mark.parametrize("most", [-1, 1.5, "2", True])
 def test_how_many_are_shown_is_a_whole_number(most: Any) -> None:
     """Of which -1 left out the last."""

@@ -235,6 +235,8 @@ class Run:
             out["fields"] = checked.names("fields", out["fields"])
         if "cpus" in out:
             out["cpus"] = tasks.cpus(out["cpus"])
+        if "buffer" in out:
+            checked.text("buffer", out["buffer"])
         checked.moments(out)
         return out
 
@@ -260,7 +262,7 @@ class Run:
             InputError: The recording knows no such event, or several (a glob, a name in two systems): :meth:`tables`.
             FormatError: The file is damaged there; open the run with ``errors="skip"`` to read the rest.
         """
-        tables = self.file.decode([event], **self._part(selection, *_OF_EVENTS))
+        tables = self.file.decode([checked.text("event", event)], **self._part(selection, *_OF_EVENTS))
         if len(tables) != 1:
             found = ", ".join(sorted(tables)) or "none"
             raise InputError(f"event {event!r} of {self.trace_path}", expected=f"one event's name; it matches {found}")
@@ -270,7 +272,9 @@ class Run:
         """Several kinds of events in one pass, by name; globs allowed, none means all."""
         return {
             name: Table(table)
-            for name, table in self.file.decode(list(events), **self._part(selection, *_OF_EVENTS)).items()
+            for name, table in self.file.decode(
+                [checked.text("event", event) for event in events], **self._part(selection, *_OF_EVENTS)
+            ).items()
         }
 
     def batches(self, event: str, rows: int = 1 << 20, **selection: Any) -> Iterator[Table]:
@@ -278,7 +282,7 @@ class Run:
         from sampleblk_lab.analysis.batches import batches
 
         rows = checked.count("rows", rows, most=(1 << 63) - 1)
-        return batches(self.file, event, rows, self._part(selection, *_OF_BATCHES))
+        return batches(self.file, checked.text("event", event), rows, self._part(selection, *_OF_BATCHES))
 
     # -- views
 

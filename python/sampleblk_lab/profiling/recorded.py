@@ -120,6 +120,8 @@ class Profile:
         Raises:
             IndexError: There is no such sample.
         """
+        if sample < 0:
+            raise IndexError(f"no sample {sample}")
         return self._native.stack(sample)
 
     def report(self, **selection: Any) -> Report:
@@ -134,8 +136,6 @@ class Profile:
             **selection: Which samples; see the class.
         """
         if weight not in ("samples", "period"):
-            from sampleblk_lab.errors import InputError
-
             raise InputError(f"weight={weight!r}", expected="'samples' or 'period'")
         tree = self._native.stacks(_selection(selection), weight == "period")
         event = selection.get("event") or self._default_event()
@@ -275,8 +275,7 @@ def _selection(fields: dict[str, Any]) -> dict[str, Any]:
     for name in out.keys() & {"children", "idle"}:
         checked.flag(name, out[name])
     for name in out.keys() & {"comm", "event"}:
-        if not isinstance(out[name], str):
-            raise InputError(f"{name}={out[name]!r:.60}", expected="a name")
+        checked.text(name, out[name])
     return out
 
 
@@ -322,8 +321,6 @@ def open_profile(
         OSError: The file cannot be read.
     """
     if errors not in ("strict", "skip"):
-        from sampleblk_lab.errors import InputError
-
         raise InputError(f"errors={errors!r}", expected="'strict' or 'skip'")
     file = Path(path)
     if file.is_dir() and not (file / "data").is_file():
