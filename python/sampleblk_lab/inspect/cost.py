@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import statistics
 import time
 from dataclasses import dataclass
@@ -12,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.inspect.patching import patched_sites, sites
+from sampleblk_lab.recording.control import buffer_counts
 from sampleblk_lab.recording.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-_COUNTED = re.compile(r"^(?:entries|overrun|commit overrun|dropped events): (\d+)$", re.M)
 
 
 @dataclass(frozen=True)
@@ -134,5 +131,5 @@ def _timed(action: Callable[[], object]) -> float:
 
 def _recorded_events(session: Session) -> int:
     """What the buffers of all CPUs hold, and what was overwritten in them."""
-    texts = [session.read(f"per_cpu/cpu{cpu}/stats") for cpu in range(os.cpu_count() or 1)]
-    return sum(int(number) for text in texts for number in _COUNTED.findall(text))
+    counts = buffer_counts(session.path)
+    return sum(counts[name] for name in ("entries", "overrun", "commit overrun", "dropped events"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import Counter
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +32,16 @@ def refusals(command: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise TraceCommandError(error.errno or 0, error.strerror or str(error), error.filename or "", command) from None
+
+
+def buffer_counts(instance: str) -> Counter[str]:
+    """What the kernel counts of a buffer, all CPUs together: ``"entries"``, ``"overrun"`` (per_cpu/*/stats)."""
+    counts: Counter[str] = Counter()
+    for path in Path(instance).glob("per_cpu/cpu*/stats"):
+        for line in path.read_text().splitlines():
+            name, _, number = line.partition(": ")
+            counts[name] += int(number) if number.isdecimal() else 0  # or a time
+    return counts
 
 
 class ControlFiles(ClosesAtEnd):

@@ -6,7 +6,6 @@ from __future__ import annotations
 import errno
 import heapq
 import os
-import re
 import struct
 import tempfile
 import time
@@ -14,14 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab._native import core
+from sampleblk_lab.recording.control import buffer_counts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator
 
     from sampleblk_lab.recording.session import Session
 
-# Of per_cpu/cpu*/stats, what the ring buffer could not hold or overwrote.
-_LOST = re.compile(r"^(?:overrun|commit overrun|dropped events): (\d+)$", re.M)
+# What the ring buffer could not hold or overwrote.
+_LOST = ("overrun", "commit overrun", "dropped events")
 # Pages that are taken from one CPU before the others have their turn.
 _BURST = 64
 
@@ -115,8 +115,8 @@ def follow(session: Session, idle: float) -> Generator[dict[str, Any], None, Non
                 found = template.file(pages)
             tables = found.decode([])
             # Not by the pages: a full one has no room for the number.
-            stats = "\n".join(Path(f"{root}/cpu{cpu}/stats").read_text() for cpu in cpus)
-            lost = sum(map(int, _LOST.findall(stats)))
+            counts = buffer_counts(session.path)
+            lost = sum(counts[name] for name in _LOST)
             before, session._lost = session._lost, lost  # noqa: SLF001
             # Less than before: somebody emptied the buffer.
             if new := lost - (before if before <= lost else 0):

@@ -22,6 +22,7 @@ from sampleblk_lab.analysis.trust import of_recording
 from sampleblk_lab.blocks import StopsAtEnd
 from sampleblk_lab.errors import InputError, TraceCommandError, UnsupportedError
 from sampleblk_lab.paths import scratch_of
+from sampleblk_lab.recording.control import buffer_counts
 from sampleblk_lab.recording.session import Session
 
 if TYPE_CHECKING:
@@ -413,8 +414,7 @@ class Recorder(StopsAtEnd):
                 readers = core.BufferReaders(session.path, spool.path)
             files = readers.stop()
             # The kernel's own count, from when the buffer was emptied last: by us, as it began.
-            stats = "".join(path.read_text() for path in Path(session.path).glob("per_cpu/cpu*/stats"))
-            read = sum(int(line.split()[-1]) for line in stats.splitlines() if line.startswith("read events:"))
+            read = buffer_counts(session.path)["read events"]
             gone = self._enabled - set(session.enabled())
             clock = session.read("trace_clock").partition("[")[2].partition("]")[0]
             path = f"{spool.path}/trace.dat"
