@@ -216,13 +216,12 @@ class FunctionLatency(_Recorded):
 
     def durations(self) -> NDArray[Any]:
         """Each call's duration in ns, shape ``(calls,)``."""
-        calls = self._recorder.graph().table()
-        durations: NDArray[Any] = calls["duration"].codes[calls["complete"].codes == 1]
-        return durations
+        return _durations(self._recorder.graph().table())
 
     def table(self) -> Table:
         """Columns value (ns, the lower end of a power of two) and calls."""
-        durations = self.durations()
+        calls = self._recorder.graph().table()
+        durations = _durations(calls)
         exponent = np.floor(np.log2(np.maximum(durations, 1))).astype(np.int64)
         counts = np.bincount(exponent, minlength=1)
         used = np.flatnonzero(counts)
@@ -230,5 +229,10 @@ class FunctionLatency(_Recorded):
         return Table.of(
             {"value": (1 << span).astype(np.uint64), "calls": counts[span].astype(np.uint64)},
             units={"value": "ns"},
-            metadata=self._recorder.graph().table().metadata,
+            metadata=calls.metadata,
         )
+
+
+def _durations(calls: Table) -> NDArray[Any]:
+    durations: NDArray[Any] = calls["duration"].codes[calls["complete"].codes == 1]
+    return durations
