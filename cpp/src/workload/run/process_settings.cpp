@@ -2,6 +2,7 @@
 #include "run/process_settings.hpp"
 
 #include <fcntl.h>
+#include <mntent.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -10,13 +11,15 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <memory>
+#include <string_view>
 
 #include "sampleblk/error.hpp"
 #include "sampleblk/fd.hpp"
 #include "sampleblk/linux_headers.hpp"
-#include "sampleblk/text.hpp"
 
 namespace sampleblk::workload {
 
@@ -38,14 +41,10 @@ void pin(const JobOptions& options) {
 }
 
 std::string cgroup_mount() {
-    std::ifstream mounts("/proc/mounts");
-    std::string device;
-    std::string where;
-    std::string type;
-    std::string rest;
-    while (mounts >> device >> where >> type && std::getline(mounts, rest)) {
-        if (type == "cgroup2") {
-            return mount_path(where);
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> mounts(::setmntent("/proc/mounts", "r"), ::endmntent);
+    while (const mntent* entry = mounts ? ::getmntent(mounts.get()) : nullptr) {
+        if (std::string_view(entry->mnt_type) == "cgroup2") {
+            return entry->mnt_dir;
         }
     }
     throw UnsupportedError("cgroup", "no cgroup2 file system is mounted", "mount -t cgroup2 none /sys/fs/cgroup");
