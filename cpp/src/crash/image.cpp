@@ -102,9 +102,10 @@ void Image::find_sectors() {
     const std::uint64_t in_base = base_.bytes().size() / sector_bytes;
     for (const Write& write : log_.writes()) {
         for (const Piece& piece : write.pieces) {
-            const std::uint64_t end = piece.sector + piece.sectors;
-            for (std::uint64_t at = piece.sector; at < (piece.data == nullptr ? std::min(end, in_base) : end); ++at) {
-                if (piece.data != nullptr || !is_zero(base_at(at), sector_bytes)) {
+            const bool zeroes = piece.data == nullptr;
+            const std::uint64_t end = std::min(piece.sector + piece.sectors, zeroes ? in_base : bytes_ / sector_bytes);
+            for (std::uint64_t at = piece.sector; at < end; ++at) {
+                if (!zeroes || !is_zero(base_at(at), sector_bytes)) {
                     sectors_.push_back(at);
                 }
                 if (at % steps_between_checks == 0) {
