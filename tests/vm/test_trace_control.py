@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -281,6 +282,60 @@ def test_a_snapshot_has_what_came_since_the_one_before(top_level):
     assert taken == [["mark-0"], ["mark-1"], ["mark-2"], ["mark-3"]]
     assert left == ["mark-4"]
     assert "* Snapshot is freed *" in spare.read_text()
+
+
+def test_a_call_graph_is_as_deep_and_its_calls_as_long_as_was_asked():
+    """As the kernel prints it: what takes shorter is not there, and what is deeper neither."""
+    files = [Path("/sys/kernel/tracing", name) for name in ("set_graph_function", "max_graph_depth", "tracing_thresh")]
+    before = [file.read_text() for file in files]
+    with lab.Session(top_level=True) as session:
+        session.stop()
+        session.pids(os.getpid())
+        session.graph_functions("*sys_newuname", "*sys_rt_sigtimedwait", depth=2)
+        session.tracer("function_graph")
+        texts = []
+        for microseconds in (0, 2000):
+            session.threshold(microseconds)
+            session.set("trace", "\n")
+            session.start()
+            os.uname()
+            signal.sigtimedwait([signal.SIGUSR1], 0.01)
+            session.stop()
+            texts.append(session.trace_text())
+        with pytest.raises(lab.TraceCommandError, match='writing "no_such_function"'):
+            session.graph_functions("no_such_function")
+    assert "__x64_sys_newuname() {" in texts[0]
+    assert {len(indent) for indent in re.findall(r"\|( +)[a-z_0-9]+\(\)", texts[0])} == {2, 4}
+    durations = [float(each) for each in re.findall(r"([\d.]+) us +\|", texts[1])]
+    assert durations
+    assert min(durations) >= 2000
+    assert [file.read_text() for file in files] == before
+
+
+def test_what_the_kernel_would_take_for_something_else_is_refused():
+    with lab.Session(top_level=True) as session:
+        before = session.read("buffer_size_kb")
+        for change in (
+            lambda: session.buffer_size(-1),
+            lambda: session.buffer_size(1 << 70),
+            lambda: session.graph_functions("vfs_fsync", depth=1 << 32),
+            lambda: session.threshold(1 << 62),
+            lambda: session.cpus([0.0]),
+            lambda: session.mark("a\0b"),
+            lambda: session.mark(5),
+        ):
+            with pytest.raises(lab.InputError):
+                change()
+        assert session.read("buffer_size_kb") == before
+
+
+def test_an_empty_condition_keeps_all():
+    with lab.Session() as session:
+        session.enable("sched:sched_process_fork")
+        for condition, seen in (("child_pid == 1", 0), ("", 1)):
+            session.filter("sched:sched_process_fork", condition)
+            forks(1)
+            assert session.trace_text().count("sched_process_fork:") == seen
 
 
 def test_a_second_call_graph_is_refused():

@@ -78,10 +78,12 @@ class Events(ControlFiles):
     def filter(self, event: str, condition: str) -> None:
         """Keeps only records of the event that fulfil the condition, such as ``"prev_pid > 0 && next_comm ~ 'fio*'"``.
 
+        An empty one keeps all.
+
         Raises:
             TraceCommandError: The condition is wrong; says where.
         """
-        self.set(f"{self._event_dir(event)}/filter", condition)
+        self.set(f"{self._event_dir(event)}/filter", condition or "0")
 
     def trigger(self, event: str, command: str) -> None:
         """Adds a trigger, such as ``"stacktrace:5 if bytes > 4096"``, ``"snapshot"`` or ``"hist:keys=…"``.

@@ -310,18 +310,12 @@ class Recorder(StopsAtEnd):
     def _configure_tracer(self, session: Session) -> None:
         asked = self._asked
         try:
-            # The line end matters: without it the kernel looks at the name only at close(2), which reports no error.
             if asked.graph:
-                session.set_top("set_graph_function", "\n")
-                for name in asked.graph:
-                    session.set_top("set_graph_function", f"{name}\n", append=True)
-                session.set_top("max_graph_depth", str(asked.depth or 0))
+                session.graph_functions(*asked.graph, depth=asked.depth or 0)
             # Of one level nothing is seen but the roots, and all functions take long to be switched on and off.
             part = [*asked.graph, *asked.only] if asked.only or asked.depth == 1 else []
             if traced := asked.functions or asked.timed or part:
-                session.set("set_ftrace_filter", "\n")
-                for name in traced:
-                    session.set("set_ftrace_filter", f"{name}\n", append=True)
+                session.functions(*traced)
         except OSError as error:
             names = ", ".join(map(repr, [*(asked.graph or asked.functions or asked.timed), *asked.only]))
             raise InputError(

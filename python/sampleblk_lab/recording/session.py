@@ -60,6 +60,8 @@ class Session(Events):
 
     def buffer_size(self, size_bytes: int) -> None:
         """Sets the ring buffer's size, in bytes a CPU."""
+        # Of a number that is too large the kernel drops the upper bits.
+        size_bytes = checked.count("size_bytes", size_bytes, 0, (1 << 63) - 1)
         self.set("buffer_size_kb", str(max(size_bytes // 1024, 4)))
 
     def clock(self, name: str) -> None:
@@ -74,7 +76,13 @@ class Session(Events):
         self.set("trace_clock", name)
 
     def mark(self, text: str) -> None:
-        """Writes a line into the trace (an ``ftrace:print`` event)."""
+        """Writes a line into the trace (an ``ftrace:print`` event); the kernel cuts it, at 1 KiB or later.
+
+        Raises:
+            InputError: No text, or one with a byte 0, where the line would end.
+        """
+        if not isinstance(text, str) or "\0" in text:
+            raise InputError(f"mark {text!r:.60}", expected="a text without a byte 0")
         if self._marker is None:
             self._marker = core.Marker(self.path)
         self._marker.write(text)
@@ -129,6 +137,7 @@ class Session(Events):
         ):
             self.set(file, "\n")
             for pattern in patterns:
+                # Without the line end the kernel looks at the name only at close(2), which reports no error.
                 self.set(file, f"{pattern}{suffix}\n", append=True)
 
     def graph_functions(self, *names: str, notrace: str | Iterable[str] = (), depth: int = 0) -> None:
@@ -137,11 +146,11 @@ class Session(Events):
             self.set_top(file, "\n")
             for pattern in patterns:
                 self.set_top(file, f"{pattern}\n", append=True)
-        self.set_top("max_graph_depth", str(depth))
+        self.set_top("max_graph_depth", str(checked.count("depth", depth, 0)))
 
     def threshold(self, microseconds: int) -> None:
         """function_graph records only calls that take longer (``tracing_thresh``); 0: all."""
-        self.set_top("tracing_thresh", str(microseconds))
+        self.set_top("tracing_thresh", str(checked.count("microseconds", microseconds, 0, 1 << 40)))
 
     def pids(self, *pids: int, children: bool = True) -> None:
         """Limits events and function tracers to these tasks, and to what they fork where `children` is set."""
@@ -168,7 +177,7 @@ class Session(Events):
         Raises:
             InputError: None, or one that this machine does not have.
         """
-        wanted = set(cpus)
+        wanted = {checked.count("cpu", cpu, 0) for cpu in cpus}
         there = sorted(int(path.name[3:]) for path in Path(f"{self.path}/per_cpu").glob("cpu*"))
         if not wanted or not wanted.issubset(there):
             # The kernel takes both, and traces nothing.

@@ -388,7 +388,7 @@ void write_control(const std::string& path, std::string_view text, bool append) 
         const int code = errno;
         const auto events = path.find("/events/");
         const std::string dir = events != std::string::npos ? path.substr(0, events) : path.substr(0, path.rfind('/'));
-        std::string detail = "writing \"" + std::string(text) + "\"";
+        std::string detail = "writing \"" + std::string(text.substr(0, text.find('\n'))) + "\"";
         if (code == EINVAL || code == ENOENT || code == ENODEV || code == EEXIST) {
             for (const std::string& where : {dir, tracefs_dir()}) {
                 const std::string said = last_error(where);
