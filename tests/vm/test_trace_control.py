@@ -320,9 +320,14 @@ def test_what_the_kernel_would_take_for_something_else_is_refused():
             lambda: session.buffer_size(1 << 70),
             lambda: session.graph_functions("vfs_fsync", depth=1 << 32),
             lambda: session.threshold(1 << 62),
-            lambda: session.cpus([0.0]),
             lambda: session.mark("a\0b"),
             lambda: session.mark(5),
+            lambda: session.functions(""),
+            lambda: session.functions(module=""),
+            lambda: session.graph_functions(""),
+            lambda: session.pids(1 << 32),
+            lambda: session.pids(""),
+            lambda: session.kprobe("", "vfs_fsync"),
         ):
             with pytest.raises(lab.InputError):
                 change()

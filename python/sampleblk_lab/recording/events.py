@@ -83,7 +83,7 @@ class Events(ControlFiles):
         Raises:
             TraceCommandError: The condition is wrong; says where.
         """
-        self.set(f"{self._event_dir(event)}/filter", condition or "0")
+        self.set(f"{self._event_dir(event)}/filter", "0" if condition == "" else condition)
 
     def trigger(self, event: str, command: str) -> None:
         """Adds a trigger, such as ``"stacktrace:5 if bytes > 4096"``, ``"snapshot"`` or ``"hist:keys=…"``.
@@ -192,6 +192,8 @@ class Events(ControlFiles):
         return self.hist(event, [f"lat.{bucket}" if bucket else "lat", *([save] if save else [])], sort="lat")
 
     def _probe(self, file: str, kind: str, name: str, place: str, arguments: Mapping[str, str]) -> str:
+        # Without a name it would be one of the kernel's choice.
+        checked.names("name", name)
         fetches = "".join(f" {argument}={fetch}" for argument, fetch in arguments.items())
         line = f"{kind}:sampleblk/{name} {place}{fetches}"
         if not self.has_top(file):

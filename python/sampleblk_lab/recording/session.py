@@ -17,6 +17,9 @@ from sampleblk_lab.recording.events import Events
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
+# PID_MAX_LIMIT of include/linux/threads.h; of a larger number the kernel drops the upper bits.
+_MOST_PID = 1 << 22
+
 
 class Session(Events):
     """An ftrace instance, or the top level, whose every change is put back by :meth:`close`.
@@ -130,9 +133,10 @@ class Session(Events):
             notrace: Functions to leave out.
             module: Only those of this kernel module (``:mod:``).
         """
-        suffix = f":mod:{module}" if module else ""
+        only = [] if module is None else checked.names("module", module)
+        suffix = "".join(f":mod:{name}" for name in only)
         for file, patterns in (
-            ("set_ftrace_filter", names or (["*"] if module else [])),
+            ("set_ftrace_filter", checked.names("functions", names) or ["*"] * len(only)),
             ("set_ftrace_notrace", checked.names("notrace", notrace)),
         ):
             self.set(file, "\n")
@@ -142,7 +146,10 @@ class Session(Events):
 
     def graph_functions(self, *names: str, notrace: str | Iterable[str] = (), depth: int = 0) -> None:
         """Limits function_graph to what these functions call, `depth` levels down (0: all)."""
-        for file, patterns in (("set_graph_function", names), ("set_graph_notrace", checked.names("notrace", notrace))):
+        for file, patterns in (
+            ("set_graph_function", checked.names("functions", names)),
+            ("set_graph_notrace", checked.names("notrace", notrace)),
+        ):
             self.set_top(file, "\n")
             for pattern in patterns:
                 self.set_top(file, f"{pattern}\n", append=True)
@@ -154,7 +161,8 @@ class Session(Events):
 
     def pids(self, *pids: int, children: bool = True) -> None:
         """Limits events and function tracers to these tasks, and to what they fork where `children` is set."""
-        text = " ".join(map(str, pids)) or "\n"
+        text = " ".join(str(checked.count("pid", pid, 0, _MOST_PID)) for pid in pids) or "\n"
+        children = checked.flag("children", children)
         for option, file in (("event-fork", "set_event_pid"), ("function-fork", "set_ftrace_pid")):
             if self.has(file):
                 if self.has(f"options/{option}"):
@@ -177,13 +185,13 @@ class Session(Events):
         Raises:
             InputError: None, or one that this machine does not have.
         """
-        wanted = {checked.count("cpu", cpu, 0) for cpu in cpus}
+        wanted = set(cpus)
         there = sorted(int(path.name[3:]) for path in Path(f"{self.path}/per_cpu").glob("cpu*"))
         if not wanted or not wanted.issubset(there):
             # The kernel takes both, and traces nothing.
             what = f"no CPU {min(wanted.difference(there))}" if wanted else "no CPU"
             raise InputError(what, expected="some of " + ", ".join(map(str, there)))
-        mask = sum(1 << cpu for cpu in wanted)
+        mask = sum(1 << cpu for cpu in there if cpu in wanted)
         words: list[str] = []
         while mask or not words:
             words.append(f"{mask & 0xFFFFFFFF:08x}")
