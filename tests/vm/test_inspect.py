@@ -327,6 +327,12 @@ def test_a_constant_below_zero_is_one():
     assert program["CPUHP_INVALID"].value_() == -1
 
 
+def test_a_signed_char_below_zero_is_one():
+    from sampleblk_lab import inspect
+
+    assert drgn.Object.from_bytes_(inspect.kernel(), "s8", b"\xff").value_() == -1
+
+
 def test_huge_pages_are_those_of_proc():
     from drgn.helpers.linux.hugetlb import hugetlb_total_usage
 

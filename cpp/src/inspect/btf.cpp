@@ -168,6 +168,8 @@ BtfType Btf::type(std::uint32_t id) const {
         case BtfKind::integer: {
             out.size = last;
             out.encoding = number(parts) >> 24U & 0xfU;
+            // An older pahole(1) does not say so, such as that which Linux 5.10 was built with.
+            out.encoding |= out.name == "signed char" ? 1U : 0U;
             break;
         }
         case BtfKind::array:

@@ -89,6 +89,14 @@ TEST(Btf, EnumerationsAreSignedWhereNoneTellsIt) {
     EXPECT_FALSE(file.type(1).flag);
 }
 
+TEST(Btf, ASignedCharIsSignedWhereNoneTellsIt) {
+    const Btf file(made({1, info(BtfKind::integer), 1, 8, 13, info(BtfKind::integer), 1, 8},
+                        std::string("\0signed char\0unsigned char\0", 27)),
+                   "old");
+    EXPECT_EQ(file.type(1).encoding, 1U);
+    EXPECT_EQ(file.type(2).encoding, 0U);
+}
+
 TEST(Btf, AModuleGoesOnWhereTheKernelEnds) {
     const auto base = std::make_shared<const Btf>(small(), "base");
     // A pointer to struct pair of the base, and a structure whose name is the base's and whose member's is its own.
