@@ -277,6 +277,19 @@ def test_the_files_of_a_recovered_ext4_are_checked_without_its_kernel(ext4: cras
         crash.recovers("btrfs", check)
 
 
+def test_files_that_debugfs_gives_another_length_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files/short").write_bytes(b"short")
+    base, log = tmp_path / "base.img", tmp_path / "log"
+    options = ["-q", "-I", "256", "-O", "inline_data", "-d", tmp_path / "files", base, "4M"]
+    subprocess.run([find_tool("mkfs.ext4", ""), *options], check=True)
+    log.write_bytes(log_writes((MARK, 0, b"one")))
+    asked = crash.Log(log, base=base)
+    assert asked.explore(crash.recovers("ext4"), progress=False).ok
+    with pytest.raises(UnsupportedError, match=r"files of an ext4 with inline_data.*crash.mounted"):
+        asked.explore(crash.recovers("ext4", crash.promised({"one": {"short": b"short"}})), progress=False)
+
+
 def test_a_full_disk_is_no_finding(ext4: crash.Log, small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(small_disk))
 

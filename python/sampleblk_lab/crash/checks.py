@@ -88,6 +88,10 @@ _REPAIRED = re.compile(r"\? yes$|^Pass 1: |: Superblock invalid, trying backup b
 # As Linux follows (namei(7), MAXSYMLINKS).
 _MOST_LINKS = 40
 
+# Of such an ext4 debugfs, as it was until 2025, gives short files other lengths (lib/ext2fs/fileio.c). Place and bit of
+# INCOMPAT_INLINE_DATA in the superblock (fs/ext4/ext4.h).
+_INCOMPAT_AT, _INLINE_DATA = 1024 + 0x60, 0x8000
+
 # debugfs has one exit status; what it complains of it says on standard error, after a line with its version.
 _DUMPED = "debugfs "
 
@@ -200,7 +204,7 @@ def recovers(
     Args:
         fstype: ``"ext4"`` or ``"btrfs"``.
         check: Called with a folder that has the files of the recovered file system, and the state; ext4 only, whose
-            debugfs writes them there, but for FIFOs, sockets and devices.
+            debugfs writes them there, but for FIFOs, sockets and devices. Not of one with ``inline_data``.
 
     Raises:
         InputError: Another file system: only the kernel replays its log, see :func:`mounted`. The same with `check` for
@@ -232,6 +236,7 @@ def recovers(
             if not expected or _LEFT_BY_ORPHANS.fullmatch(error.output) is None:
                 raise
         if check is not None:
+            _refuse_inline_data(image)
             with scratch_directory("files") as scratch, tempfile.TemporaryDirectory(dir=scratch) as folder:
                 quoted = folder.replace('"', '""')
                 said = resident.run([debugfs, "-R", f'rdump / "{quoted}"', str(image)])
@@ -250,6 +255,15 @@ def recovers(
                     plain_only.reset(token)
 
     return run
+
+
+def _refuse_inline_data(image: Path) -> None:
+    """Raises UnsupportedError for an ext4 whose files debugfs does not give as they are."""
+    with image.open("rb") as file:
+        file.seek(_INCOMPAT_AT)
+        if int.from_bytes(file.read(4), "little") & _INLINE_DATA:
+            reason = "debugfs gives short ones another length"
+            raise UnsupportedError("files of an ext4 with inline_data", reason, "check them with crash.mounted()")
 
 
 @ready
