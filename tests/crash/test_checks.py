@@ -424,6 +424,10 @@ ORPHAN_PRESENT = ORPHAN_FILE.replace(
     "Orphan file (inode 12) block 13 is not clean", "Feature orphan_present is set but orphan file is clean"
 )
 ORPHAN_PRESENT = ORPHAN_PRESENT.replace("Failed to initialize orphan file.\nRecreate? no\n\n", "")
+QUOTA = """[QUOTA WARNING] Usage inconsistent for ID 1001:actual (142336, 3) != expected (143360, 3)
+Update quota info for quota type 0? no
+
+"""
 CLEARED = "disk.img: recovering journal\nClearing orphaned inode 13 (uid=0, gid=0, mode=0100644, size=50000)\n"
 
 
@@ -435,6 +439,8 @@ CLEARED = "disk.img: recovering journal\nClearing orphaned inode 13 (uid=0, gid=
         (CLEARED, ORPHAN_FILE.replace("Pass 5", "Inode bitmap differences: -13\nFix? no\n\nPass 5"), False),
         (CLEARED, ORPHAN_FILE.replace("block 13 is not clean", "block 13 has wrong magic"), False),
         (CLEARED, f"{ORPHAN_FILE}Segmentation fault\n", False),
+        (CLEARED, f"{ORPHAN_FILE}{QUOTA}", True),
+        ("disk.img: recovering journal\n", f"{ORPHAN_PRESENT}{QUOTA}", False),
         ("disk.img: recovering journal\n", ORPHAN_PRESENT, True),
         ("disk.img: recovering journal\n", f"{ORPHAN_PRESENT}Segmentation fault\n", False),
         ("disk.img: recovering journal\n", ORPHAN_PRESENT.replace("count wrong", "count wrong for group #0"), False),
