@@ -440,6 +440,8 @@ CLEARED = "disk.img: recovering journal\nClearing orphaned inode 13 (uid=0, gid=
         (CLEARED, ORPHAN_FILE.replace("block 13 is not clean", "block 13 has wrong magic"), False),
         (CLEARED, f"{ORPHAN_FILE}Segmentation fault\n", False),
         (CLEARED, f"{ORPHAN_FILE}{QUOTA}", True),
+        (CLEARED, f"{ORPHAN_FILE}{QUOTA}{QUOTA.replace(', 3', ', 4')}", True),
+        (CLEARED, f"{ORPHAN_FILE}{QUOTA.replace(', 3)', ', 4)', 1)}", False),
         ("disk.img: recovering journal\n", f"{ORPHAN_PRESENT}{QUOTA}", False),
         ("disk.img: recovering journal\n", ORPHAN_PRESENT, True),
         ("disk.img: recovering journal\n", f"{ORPHAN_PRESENT}Segmentation fault\n", False),

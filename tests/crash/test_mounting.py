@@ -59,6 +59,7 @@ def _mounted_as(path: Path) -> tuple[set[str], set[str]]:
         "",
         "ro,noatime",
         "noexec,nosuid,nodev,sync",
+        "nosymfollow,nodiratime",
         "nobarrier,data=journal",
         "strictatime,dirsync,lazytime",
         "ro,rw,loop",

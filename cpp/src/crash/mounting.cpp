@@ -46,6 +46,7 @@ constexpr std::array flags{
     Flag{MS_NOSUID, "nosuid", "suid"},
     Flag{MS_NODEV, "nodev", "dev"},
     Flag{MS_NOEXEC, "noexec", "exec"},
+    Flag{MS_NOSYMFOLLOW, "nosymfollow", "symfollow"},
     Flag{MS_I_VERSION, "iversion", "noiversion"},
     Flag{MS_SILENT, "silent", "loud"},
     Flag{0, "defaults", "loop"},
