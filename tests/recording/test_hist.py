@@ -152,6 +152,48 @@ def test_hexadecimal_numbers_have_no_mark_of_it():
     assert [(row["addr"], row["n"], row["len"]) for row in rows] == [(v, v, v) for v in (16, 160, 2**64 - 1)]
 
 
+def test_shares_and_bars_take_no_sum_away():
+    """As Linux 7.2 prints them."""
+    entries = "".join(
+        f"{{ fd: {fd:10} }} hitcount: {hits:10}  hitcount (%): {share:6}  hitcount: {bar:20}  count: {count:10}\n"
+        for fd, hits, share, bar, count in ((3, 1, 2.85, "", 832), (4, 34, 97.14, "#" * 20, 125307))
+    )
+    totals = "\nTotals:\n    Hits: 35\n    Entries: 2\n    Dropped: 0\n"
+    rows = list(parse_hist(f"# event histogram\n#\n\n{entries}{totals}").rows())
+    assert rows == [
+        {"fd": 3, "hitcount": 1, "hitcount_percent": 2.85, "hitcount_graph": "", "count": 832},
+        {"fd": 4, "hitcount": 34, "hitcount_percent": 97.14, "hitcount_graph": "#" * 20, "count": 125307},
+    ]
+    with pytest.raises(lab.FormatError, match="2 entries, as its totals say; 1"):
+        parse_hist(f"# event histogram\n#\n\n{entries.replace('832', '8.3e2')}{totals}")
+
+
+def test_what_onmax_and_onchange_keep_is_in_the_entrys_row():
+    info = "# trigger info: hist:keys=next_pid:vals=hitcount:size=64:onmax($lat).save(next_comm,next_pid) [active]"
+    entries = "".join(
+        f"{{ next_pid: {pid:10} }} hitcount: {3:10}\n\tmax: {58:10}  next_comm: {name:<32}  next_pid: {pid:10}\n"
+        for pid, name in ((14, "ksoftirqd/0"), (15, "12"), (16, "  next_pid: 9"))
+    )
+    text = f"# event histogram\n#\n{info}\n#\n\n{entries}\nTotals:\n    Hits: 9\n    Entries: 3\n    Dropped: 0\n"
+    assert list(parse_hist(text).rows()) == [
+        {"next_pid": pid, "hitcount": 3, "max": 58, "next_comm": name, "next_pid_saved": pid}
+        for pid, name in ((14, "ksoftirqd/0"), (15, "12"), (16, "  next_pid: 9"))
+    ]
+
+
+def test_a_name_that_ends_inside_a_character_is_read(tmp_path: Path):
+    (tmp_path / "format").write_text("")
+    name = "abcdéééééé".encode()[:15]
+    text = b"# event histogram\n\n{ common_pid: %-16s[%10d] } hitcount: %10d\n\nTotals:\n    Entries: 1\n" % (
+        name,
+        7,
+        1,
+    )
+    (tmp_path / "hist").write_bytes(text)
+    [row] = Hist(str(tmp_path / "hist")).table().rows()
+    assert row == {"common_pid": "abcdééééé\ufffd", "common_pid_number": 7, "hitcount": 1}
+
+
 def test_entries_that_were_not_understood_are_an_error():
     with pytest.raises(lab.FormatError, match="2 entries, as its totals say; 1"):
         parse_hist(BY_PARENT.replace("{ parent_pid:        572 } hitcount:          1\n", ""))

@@ -48,11 +48,16 @@ def hist_command(
 
 
 _NUMBER = r"-?(?:0x)?[0-9a-f]+"
-# To its line's end, behind which is another or none: a task may be named "} hitcount: 7".
+# hist_trigger_print_val(): a sum, its share (.percent), or twenty places for its bar (.graph).
+_PRINTED = rf"(\w[\w.]*)(?: \(%\):(?: +(\d+\.\d+)|\[ERROR\])|: +({_NUMBER})(?![\w.:])|: ([ #]{{20}}))"
+# To its line's end, behind which is what onmax() and onchange() keep, another or none: a task may be named
+# "} hitcount: 7".
 _ENTRY = re.compile(
-    rf"^\{{ (?P<keys>.*?)\}}(?P<values>(?: +\w[\w.]*: +{_NUMBER})+)(?=[^}}\n]*(?:\n\{{ |\n\s*\n|\s*\Z))", re.S | re.M
+    rf"^\{{ (?P<keys>.*?)\}}(?P<values>(?: +{_PRINTED})+) *(?P<kept>(?:\n\t(?:max|changed): [^\n]*)*)"
+    r"(?=\n\{ |\n\s*\n|\s*\Z)",
+    re.S | re.M,
 )
-_VALUE = re.compile(rf"(\w[\w.]*): +({_NUMBER})")
+_VALUE = re.compile(_PRINTED)
 _TOTAL = re.compile(r"^ {4}(Hits|Entries|Dropped): (\d+)$", re.M)
 # Bytes that a text has at least, and a task with its number, by hist_trigger_print_key().
 _PADDED = {"": 50, "execname": 28}
@@ -123,6 +128,18 @@ def _keys(text: str, modifiers: dict[str, str]) -> dict[str, Any]:
     return out
 
 
+def _kept(text: str, names: list[str]) -> dict[str, Any]:
+    """What track_data_print() prints below an entry: the value, and what save() has with it."""
+    # A number is padded on its left, a text on its right to 32 bytes.
+    saved = "".join(rf"  {re.escape(name)}: ( *\d{{1,20}}|.{{17,}}?)" for name in names)
+    out: dict[str, Any] = {}
+    for kind, value, *values in re.findall(rf"^\t(max|changed): +(\d+){saved}$", text, re.M):
+        out[kind] = int(value)
+        for name, shown in zip(names, values, strict=True):
+            out[name] = int(shown) if re.fullmatch(r" *\d{1,20}", shown) else shown.rstrip()
+    return out
+
+
 def parse_hist(text: str, source: str = "hist", *, signed: Iterable[str] = ()) -> Table:
     """A hist file's text as a table.
 
@@ -135,7 +152,9 @@ def parse_hist(text: str, source: str = "hist", *, signed: Iterable[str] = ()) -
         A column a key, then ``hitcount`` and the sums (``…_sum`` where the field is also a key).
         Keys in buckets are the bucket's lower end, those in log2 its upper end, as the kernel rounds: 2049 to 4096 are
         4096. Commands and symbols are strings with their number beside them (``…_number``, ``…_address``); stacks are
-        ``"outer;inner"``. The metadata has hits, entries and dropped.
+        ``"outer;inner"``. Of ``.percent`` and ``.graph`` there is ``…_percent`` and the bar, ``…_graph``. What
+        ``onmax`` and ``onchange`` keep is ``max``, ``changed`` and the fields that ``save()`` names (``…_saved`` where
+        there is a column of that name). The metadata has hits, entries and dropped.
 
     Raises:
         FormatError: The text is no histogram.
@@ -149,12 +168,23 @@ def parse_hist(text: str, source: str = "hist", *, signed: Iterable[str] = ()) -
     modifiers = {name: modifier for name, _, modifier in (key.partition(".") for key in told)}
     if len(modifiers) < len(told):
         modifiers = {}
+    save = re.search(r"^# trigger info: .*?\.save\(([^)\n]*)\)", text, re.M)
+    saved = re.findall(r"[^,\s]+", save[1]) if save else []
     rows: list[dict[str, Any]] = []
     for entry in _ENTRY.finditer(text):
         row = _keys(entry["keys"], modifiers)
-        for name, value in _VALUE.findall(entry["values"]):
-            row[f"{name}_sum" if name in row else name] = _number(value, name in hexadecimal)
-        rows.append(row)
+        for name, share, value, bar in _VALUE.findall(entry["values"]):
+            if value:
+                row[f"{name}_sum" if name in row else name] = _number(value, name in hexadecimal)
+            elif bar:
+                row[f"{name}_graph"] = bar.rstrip()
+            else:
+                row[f"{name}_percent"] = float(share or "nan")
+        kept = _kept(entry["kept"], saved)
+        for name, value in kept.items():
+            row[f"{name}_saved" if name in row else name] = value
+        if kept or not entry["kept"]:  # else it was not understood, which the totals tell
+            rows.append(row)
     totals = {name.lower(): value for name, value in _TOTAL.findall(text)}
     if "entries" in totals and int(totals["entries"]) != len(rows):
         raise FormatError(source, 0, f"{totals['entries']} entries, as its totals say; {len(rows)} were found")
@@ -163,10 +193,14 @@ def parse_hist(text: str, source: str = "hist", *, signed: Iterable[str] = ()) -
         values = [row.get(name, 0) for row in rows]
         if any(isinstance(value, str) for value in values):
             columns[name] = [str(value) for value in values]
+        elif any(isinstance(value, float) for value in values):
+            columns[name] = np.array(values, dtype=np.float64)
         else:
             wide = np.uint64 if max(values) > np.iinfo(np.int64).max else np.int64
             column = np.array(values, dtype=wide)
-            columns[name] = column.view(np.int64) if name.removesuffix("_sum") in signed else column
+            columns[name] = (
+                column.view(np.int64) if name.removesuffix("_sum").removesuffix("_saved") in signed else column
+            )
     metadata = {"lost_events": totals.get("dropped", "0"), **totals}
     return Table.of(columns, metadata=metadata)
 
@@ -186,7 +220,7 @@ class Hist:
 
     def text(self) -> str:
         """As the kernel prints it, with the others of its event."""
-        return Path(self._path).read_text()
+        return Path(self._path).read_text(errors="replace")  # a task's name may end inside a character
 
     def table(self) -> Table:
         """As a table; see :func:`parse_hist`."""
