@@ -104,6 +104,27 @@ def test_stacks_and_symbols():
     assert rows[1]["call_site"] == "vfs_write+0x10"
 
 
+def test_a_field_s_stack_has_no_colon():
+    """As Linux 7.2 prints a key of a synthetic event."""
+    text = """# event histogram
+#
+# trigger info: hist:keys=lat.buckets=100,stack.stacktrace:vals=hitcount:sort=hitcount:size=2048 [active]
+#
+
+{ lat: ~ 6400-6499, stack.stacktrace         __schedule+0x8e2/0x1060
+         p9_client_rpc+0x160/0x420 [9pnet]
+} hitcount:          1
+
+Totals:
+    Hits: 1
+    Entries: 1
+    Dropped: 0
+"""
+    assert list(parse_hist(text).rows()) == [{"lat": 6400, "stack": "p9_client_rpc;__schedule", "hitcount": 1}]
+    alone = parse_hist(text.replace("lat.buckets=100,", "").replace("lat: ~ 6400-6499, ", ""))
+    assert list(alone.rows()) == [{"stack": "p9_client_rpc;__schedule", "hitcount": 1}]
+
+
 def test_texts_that_look_like_numbers_are_texts():
     """Such as dd, the program. Padded as hist_trigger_print_key() pads them."""
     names = ("dd", "1234", "a0 [12]", "a" * 60)

@@ -95,6 +95,8 @@ def _marks(text: str, modifiers: dict[str, str]) -> list[re.Match[str]]:
 
 
 def _keys(text: str, modifiers: dict[str, str]) -> dict[str, Any]:
+    for stack in (name for name, modifier in modifiers.items() if modifier == "stacktrace"):
+        text = text.replace(f"{stack}.stacktrace ", f"{stack}:\n ", 1)  # a field's has no colon
     marks = _marks(text, modifiers)
     out: dict[str, Any] = {}
     for index, mark in enumerate(marks):
