@@ -56,6 +56,25 @@ def test_a_kprobe_reads_an_array_of_strings():
 
 
 @needs_histograms
+def test_a_text_of_a_synthetic_event_is_one_column():
+    """The kernel says that its place has 8 bytes, as it says of two strings."""
+    with lab.Session() as session:
+        event = session.synthetic("sblk_text", {"lat": "u64", "comm": "char[]"})
+        session.hist("sched:sched_waking", "pid", variables={"ts0": "common_timestamp.usecs"})
+        session.hist(
+            "sched:sched_switch",
+            "next_pid",
+            variables={"lat": "common_timestamp.usecs-$ts0"},
+            actions="onmatch(sched.sched_waking).sblk_text($lat,next_comm)",
+        )
+        with lab.record(events=event) as rec:
+            for _ in range(5):
+                time.sleep(0.01)
+        table = rec.events(event)
+    assert "python" in " ".join(table["comm"].values)
+
+
+@needs_histograms
 def test_hist_by_parent_pid():
     with lab.Session() as session:
         assert "child_pid" in session.format("sched:sched_process_fork")

@@ -45,6 +45,8 @@ TEST(Format, AProbesStringsHaveAPlaceEach) {
     const EventFormat format = parse("\tfield:__data_loc char[][2] argv;\toffset:8;\tsize:8;\tsigned:1;\n");
     EXPECT_EQ(format.find("argv")->kind, FieldKind::data_loc);
     EXPECT_TRUE(format.find("argv")->is_text);
+    const EventFormat synthetic = parse("\tfield:__data_loc char[] comm;\toffset:16;\tsize:8;\tsigned:1;\n");
+    EXPECT_EQ(synthetic.find("comm")->size, 4U) << "one place, in the first half";
     EXPECT_THROW((void)parse("\tfield:__data_loc char[] x;\toffset:8;\tsize:6;\tsigned:1;\n"), FormatError);
 }
 

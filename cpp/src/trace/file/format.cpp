@@ -172,6 +172,8 @@ class FormatParser {
             }
             if (element.ends_with("[]")) {
                 element.remove_suffix(2);
+            } else {
+                out.size = 4;  // of a synthetic event's 8 bytes the others are nothing
             }
             out.kind = data_loc ? FieldKind::data_loc : FieldKind::rel_loc;
             out.element_size = known != 0 ? known : 1;
