@@ -115,6 +115,32 @@ def test_latency_of_wakeups_in_the_kernel():
     assert "wakeup_lat" not in top.read_text()
 
 
+@needs_histograms
+def test_latencies_of_the_same_events_keep_what_field_they_like():
+    key = ("common_pid", "common_pid")
+    with lab.Session() as session, Path("/dev/zero").open("rb", buffering=0) as zeros:
+        hists = {
+            save: session.latency(
+                f"reads_{save}", "syscalls:sys_enter_read", "syscalls:sys_exit_read", key=key, save=save
+            )
+            for save in ("ret", "__syscall_nr", "common_pid")
+        }
+        wakeups = session.latency(
+            "wakeups", "sched:sched_waking", "sched:sched_switch", key=("pid", "next_pid"), save="next_comm"
+        )
+        for _ in range(7):
+            zeros.read(4711)
+            time.sleep(0.01)
+        saved = {save: hist.table() for save, hist in hists.items()}
+        woken = wakeups.table()
+        with pytest.raises(lab.InputError, match=r"no field 'size'.*ret"):
+            session.latency("sblk_none", "syscalls:sys_enter_read", "syscalls:sys_exit_read", key=key, save="size")
+    assert saved["ret"]["hitcount"].codes[saved["ret"]["ret"].codes == 4711].sum() == 7
+    assert saved["__syscall_nr"]["hitcount"].codes.sum() >= 7
+    assert os.getpid() in saved["common_pid"]["common_pid"].codes
+    assert "python" in " ".join(woken["next_comm"].values)
+
+
 def test_graph_of_kernel_clone():
     with lab.record(graph="kernel_clone", only="copy_*", pids=os.getpid(), children=False) as rec:
         forks(1)

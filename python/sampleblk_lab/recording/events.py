@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 from glob import has_magic
 from pathlib import Path
@@ -179,17 +180,33 @@ class Events(ControlFiles):
         Returns:
             The histogram of ``lat``, and of `save`.
         """
-        fields = {"lat": "u64"} | ({save: "s64"} if save else {})
+        fields = {"lat": "u64"} | ({save: self._carried(stop, save)} if save else {})
         event = self.synthetic(name, fields)
-        self.hist(start, key[0], variables={"ts0": "common_timestamp.usecs"})
-        arguments = "$lat" + (f",{save}" if save else "")
+        # An event's histograms share their variables.
+        began, lasted = f"ts_{name}", f"lat_{name}"
+        self.hist(start, key[0], variables={began: "common_timestamp.usecs"})
+        arguments = f"${lasted}" + (f",{save}" if save else "")
         self.hist(
             stop,
             key[1],
-            variables={"lat": "common_timestamp.usecs-$ts0"},
+            variables={lasted: f"common_timestamp.usecs-${began}"},
             actions=[f"onmatch({start.replace(':', '.')}).{name}({arguments})"],
         )
         return self.hist(event, [f"lat.{bucket}" if bucket else "lat", *([save] if save else [])], sort="lat")
+
+    def _carried(self, event: str, field: str) -> str:
+        """The type of a synthetic event's field that takes this one: by size alone it takes those without a sign."""
+        text = self.format(event)
+        found = re.search(
+            rf"\tfield:([^;]*\W){re.escape(field)}(\[[^;]*)?;\toffset:\d+;\tsize:(\d+);\tsigned:(\d);", text
+        )
+        if found is None:
+            fields = re.findall(r"(\w+)(?:\[[^;]*)?;\toffset", text)
+            raise InputError(f"no field {field!r} of {event}", expected=", ".join(fields))
+        declared, array, size, signed = found.groups()
+        if "char" in declared and (array or "[" in declared):
+            return "char[]"
+        return declared.strip() if signed == "1" else f"u{8 * int(size)}"
 
     def _probe(self, file: str, kind: str, name: str, place: str, arguments: Mapping[str, str]) -> str:
         # Without a name it would be one of the kernel's choice.
