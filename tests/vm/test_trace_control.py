@@ -311,6 +311,16 @@ def test_what_was_there_before_stays():
         core.write_control(str(probes), "-:sampleblk/sblk_theirs", True)
 
 
+def test_the_text_of_a_buffer_that_takes_its_own_reading_ends():
+    with lab.Session() as session:
+        session.enable("syscalls:sys_enter_read")
+        assert "sys_read(" in session.trace_text()
+        assert session.read("tracing_on") == "1\n"
+        session.stop()
+        session.trace_text()
+        assert session.read("tracing_on") == "0\n"
+
+
 @pytest.mark.parametrize("top_level", [False, True])
 def test_a_snapshot_has_what_came_since_the_one_before(top_level):
     """The kernel swaps two buffers, and empties neither."""

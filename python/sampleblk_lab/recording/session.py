@@ -221,8 +221,15 @@ class Session(Events):
     # -- what is in the buffer
 
     def trace_text(self) -> str:
-        """The buffer as the kernel prints it (``trace``); it stays in the buffer."""
-        return self.read("trace")
+        """The buffer as the kernel prints it (``trace``); it stays in the buffer, which takes no events meanwhile."""
+        # To one that takes those of read(2) each reading would add another, without an end.
+        on = self.read("tracing_on").strip() == "1"
+        self.stop()
+        try:
+            return self.read("trace")
+        finally:
+            if on:
+                self.start()
 
     def snapshot(self) -> str:
         """Swaps the buffer with its spare and returns that as the kernel prints it.
