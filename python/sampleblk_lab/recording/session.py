@@ -223,13 +223,13 @@ class Session(Events):
     def trace_text(self) -> str:
         """The buffer as the kernel prints it (``trace``); it stays in the buffer, which takes no events meanwhile."""
         # To one that takes those of read(2) each reading would add another, without an end.
-        on = self.read("tracing_on").strip() == "1"
-        self.stop()
+        pause = "options/pause-on-trace"
+        paused = self.read(pause)
+        self.set(pause, "1")
         try:
             return self.read("trace")
         finally:
-            if on:
-                self.start()
+            self.set(pause, paused)
 
     def snapshot(self) -> str:
         """Swaps the buffer with its spare and returns that as the kernel prints it.
