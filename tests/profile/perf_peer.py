@@ -110,4 +110,4 @@ def assert_same(
         for key in top
         if key not in ours or any(abs(a - b) > most for a, b in zip(theirs[key], ours[key], strict=True))
     }
-    assert not wrong
+    assert not wrong, wrong
