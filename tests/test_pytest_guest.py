@@ -1051,6 +1051,16 @@ def test_no_subtest_begins_after_the_last_failure_that_is_waited_for(
     run(most).assert_outcomes(failed=begun + 1)
 
 
+def test_a_fixture_that_fails_is_told_as_on_the_host(
+    pytester: pytest.Pytester, run: Callable[..., pytest.RunResult]
+) -> None:
+    pytester.makeconftest("import pytest\n@pytest.fixture\ndef fails(): raise ValueError('of mine')\n")
+    pytester.makepyfile(test_it="import pytest\n@pytest.mark.in_vm\ndef test_it(fails): pass\n")
+    result = run("--tb=short", "-q")
+    result.assert_outcomes(errors=1)
+    assert "worker.py" not in result.stdout.str()
+
+
 def test_fixtures_add_to_the_junit_report(pytester: pytest.Pytester, run: Callable[..., pytest.RunResult]) -> None:
     pytester.makepyfile(
         test_it="""

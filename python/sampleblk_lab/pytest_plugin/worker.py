@@ -305,20 +305,21 @@ class Worker:
 
     # --- files --------------------------------------------------------------------------------------------------
 
-    @pytest.hookimpl(wrapper=True)
+    @pytest.hookimpl(hookwrapper=True)  # the other kind is in the traceback of a fixture that fails
     def pytest_fixture_setup(
         self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
-    ) -> Generator[None, Any, Any]:
+    ) -> Generator[None, Any, None]:
         """Notes the test's temporary folder, and what a fixture keeps for the tests to come."""
         wider = fixturedef.scope != "function" and not fixturedef.func.__module__.startswith("_pytest.")
         wider = wider and self._setup.shared
         before = residue.present() if wider else frozenset()
-        value = yield
+        outcome = yield
+        if outcome.exception is not None:
+            return
         if wider:
             self._kept_by[fixturedef] = residue.may_stay(residue.present() - before)
         if fixturedef.argname == "tmp_path":
-            request.node.stash[_TMP_PATH] = value
-        return value
+            request.node.stash[_TMP_PATH] = outcome.get_result()
 
     def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[Any]) -> None:
         """Forgets what a fixture kept that has ended; what is there still, those that it used may undo."""
