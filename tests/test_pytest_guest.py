@@ -1541,6 +1541,59 @@ def test_a_fixture_that_only_this_process_has_is_refused(
     assert len(starts()) == 1
 
 
+@pytest.mark.parametrize("workers", ["", "-n2"])
+def test_a_fixture_whose_account_only_this_process_has_is_refused(
+    pytester: pytest.Pytester, run: Callable[..., pytest.RunResult], workers: str
+) -> None:
+    """Syrupy deleted the snapshots of VM tests, and pytest-benchmark had not saved what it said."""
+    _make(
+        pytester,
+        {
+            "syrupy/__init__.py": """
+                import pytest
+                def pytest_addoption(parser):
+                    parser.addoption("--snapshot-update", action="store_true", dest="update_snapshots")
+                @pytest.fixture
+                def snapshot(): pass
+                @pytest.hookimpl(tryfirst=True)
+                def pytest_sessionfinish(session):
+                    if session.config.option.update_snapshots and not hasattr(session.config, "workerinput"):
+                        raise ValueError("deletes them")
+            """,
+            "pytest_benchmark/plugin.py": """
+                import pytest
+                def pytest_addoption(parser):
+                    parser.addoption("--benchmark-disable", action="store_true")
+                @pytest.fixture
+                def benchmark(): pass
+            """,
+            "test_it.py": """
+                import pytest
+                @pytest.fixture
+                def mine(snapshot): pass
+                @pytest.mark.in_vm
+                def test_mine(mine): pass
+                @pytest.mark.in_vm
+                class TestOwn:
+                    @pytest.fixture
+                    def snapshot(self): pass
+                    def test_own(self, snapshot): pass
+                def test_here(snapshot): pass
+                @pytest.mark.in_vm
+                def test_speed(benchmark): pass
+            """,
+        },
+    )
+    pytester.syspathinsert()
+    options = ["-p", "syrupy", "-p", "pytest_benchmark.plugin", *workers.split()]
+    result = run(*options, "--snapshot-update")
+    # Under xdist pytest-benchmark measures nothing.
+    result.assert_outcomes(passed=3 if workers else 2, errors=1 if workers else 2)
+    result.stdout.fnmatch_lines(["the fixture snapshot of syrupy does not work in a VM*(expected --sblk-host,*"])
+    assert "deletes them" not in result.stdout.str() + result.stderr.str()
+    run(*options, "--benchmark-disable", "-k", "speed").assert_outcomes(passed=1)
+
+
 def test_options_reach_the_guest_as_they_were_parsed(
     pytester: pytest.Pytester, run: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,6 +113,8 @@ class Session:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Notes which run directories stay, and puts their names into the report for JUnit and HTML."""
         name = folder_name(report.nodeid)
+        if not getattr(report, "sblk_judged", True):
+            self.config.option.update_snapshots = False  # syrupy deletes those that it has not met
         if not report.passed:
             self.outcomes[report.nodeid] = report.outcome
         if report.failed:

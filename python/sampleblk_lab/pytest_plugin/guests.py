@@ -679,14 +679,9 @@ class Guests:
     def run(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
         """Runs one test and reports it."""
         kernel = selection.kernel_of(item)
-        fixture = plugins.only_here(self._config, item)
-        if fixture is not None:
-            self._fail(
-                item,
-                "setup",
-                f"the fixture {fixture} comes from an object that only this process has, given to "
-                "pytest.main(plugins=…): the VM can load modules only",
-            )
+        if refused := plugins.refused(self._config, item):
+            artefacts.scratch_of(self._config)  # whose session hears of it
+            self._fail(item, "setup", refused, judged=False)
             return
         if kernel in self._broken:
             artefacts.note_not_run(self._config, self._broken[kernel])

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from sampleblk_lab.pytest_plugin import internals
+from sampleblk_lab.pytest_plugin import internals, selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,6 +55,14 @@ _WHEN_ASKED_FOR = frozenset(
 
 # Plugins whose options are about the report, or the distribution, of the whole session.
 _FOR_THE_SESSION = frozenset({"html", "html_fixtures", "metadata", "pytest_cov", "xdist", "xdist.looponfail"})
+
+# Fixtures, and what they come from, that keep in their own process what its end shows, saves, compares and deletes,
+# such as a snapshot that no test there has asked for; and what there is instead.
+_KEEP_ACCOUNTS = {
+    "snapshot": ("syrupy", "--sblk-host, or values in the test"),
+    "benchmark": ("pytest_benchmark", "the fixture measure, --sblk-host or --benchmark-disable"),
+    "benchmark_weave": ("pytest_benchmark", "the fixture measure, --sblk-host or --benchmark-disable"),
+}
 
 _OURS = "sampleblk"
 
@@ -199,14 +207,26 @@ def named(config: pytest.Config) -> list[str]:
     return [name for name in modules if name != "__main__"]
 
 
-def only_here(config: pytest.Config, item: pytest.Item) -> str | None:
-    """A fixture of a test that comes from a plugin which :func:`named` leaves out."""
+def refused(config: pytest.Config, item: pytest.Item) -> str | None:
+    """Why a test cannot run in a VM: it has a fixture of which the VM, or this session, would have nothing."""
+    definitions = internals.fixtures_of(item)
     given = config.invocation_params.plugins or ()
     objects = [one for one in given if not isinstance(one, str) and getattr(one, "__name__", "") not in named(config)]
-    for name, definitions in internals.fixtures_of(item).items() if objects else ():
-        owner = getattr(definitions[-1].func, "__self__", None)
-        if any(owner is one or sys.modules.get(definitions[-1].func.__module__) is one for one in objects):
-            return name
+    for name, found in definitions.items() if objects else ():
+        owner = getattr(found[-1].func, "__self__", None)
+        if any(owner is one or sys.modules.get(found[-1].func.__module__) is one for one in objects):
+            return (
+                f"the fixture {name} comes from an object that only this process has, given to "
+                "pytest.main(plugins=…): the VM can load modules only"
+            )
+    # Beside workers of xdist's, pytest-benchmark measures nothing and says so.
+    measures = not (getattr(config.option, "benchmark_disable", False) or hasattr(config, "workerinput"))
+    for name, (module, expected) in _KEEP_ACCOUNTS.items():
+        if selection.is_from(module, name, definitions.get(name, ())) and (measures or module != "pytest_benchmark"):
+            return (
+                f"the fixture {name} of {module} does not work in a VM: this session has nothing of what it does there "
+                f"(expected {expected})"
+            )
     return None
 
 

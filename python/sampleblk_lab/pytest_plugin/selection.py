@@ -53,10 +53,10 @@ def _matrix(config: pytest.Config) -> tuple[str, ...]:
     return settings.kernels if delegates(config) and settings.matrix else ()
 
 
-def _is_ours(name: str, definitions: Sequence[pytest.FixtureDef[Any]]) -> bool:
-    """Whether a fixture's name stands for ours: a project may have one of its own, or one that builds on ours."""
+def is_from(module: str, name: str, definitions: Sequence[pytest.FixtureDef[Any]]) -> bool:
+    """Whether a fixture's name stands for a module's: a project may have one of its own, or one that builds on that."""
     for definition in reversed(definitions):
-        if definition.func.__module__ == fixtures.__name__:
+        if f"{definition.func.__module__}.".startswith(f"{module}."):
             return True
         if name not in definition.argnames:
             return False
@@ -68,7 +68,7 @@ def needs_guest(item: pytest.Item) -> bool:
     if any(item.get_closest_marker(mark) is not None for mark in ("in_vm", "sampleblk")):
         return True
     definitions = internals.fixtures_of(item)
-    return any(_is_ours(name, definitions.get(name, ())) for name in fixtures.GUEST_FIXTURES)
+    return any(is_from(fixtures.__name__, name, definitions.get(name, ())) for name in fixtures.GUEST_FIXTURES)
 
 
 def kernel_of(item: pytest.Item) -> str | None:
