@@ -1513,6 +1513,15 @@ def test_assertions_of_installed_plugins_are_rewritten(
     result.stdout.fnmatch_lines(["*At index 1 diff: 2 != 3*"])
 
 
+def test_a_file_s_name_may_be_any(pytester: pytest.Pytester, run: Callable[..., pytest.RunResult]) -> None:
+    """Of [ and :: in a path pytest makes a test's name, and then none of the session's was found in the VM."""
+    text = "import pytest\n@pytest.mark.in_vm\ndef test_it(): pass\n"
+    for name in ("[2026] é", "a::b"):
+        (pytester.path / name).mkdir()
+        (pytester.path / name / "test_it.py").write_text(text)
+    run("--import-mode=importlib").assert_outcomes(passed=2)
+
+
 def test_a_fixture_that_only_this_process_has_is_refused(
     pytester: pytest.Pytester, starts: Callable[[], list[dict[str, str]]]
 ) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import functools
 import importlib
 import itertools
@@ -21,13 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 import _pytest.config
 import _pytest.junitxml
+import _pytest.main
 import pytest
 from _pytest.capture import FDCapture
 from _pytest.config import default_plugins
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
 
 
 def rename(item: Any, nodeid: str) -> None:
@@ -144,6 +146,21 @@ def _blocks_own(args: Sequence[str]) -> bool:
     named = [word[2:] for word in args if word.startswith("-p") and word != "-p"]
     named += [word for option, word in itertools.pairwise(args) if option == "-p"]
     return any(word.strip().startswith("no:") and word.strip()[3:] in default_plugins for word in named)
+
+
+def take_as_files(files: Container[str]) -> None:
+    """Has pytest take these arguments for files, whatever their names: in others [ and :: begin the name of a test."""
+    resolve = _pytest.main.resolve_collection_argument
+
+    def as_file(invocation_path: Path, arg: str, *others: Any, **named: Any) -> Any:
+        if arg not in files:
+            return resolve(invocation_path, arg, *others, **named)
+        found = resolve(invocation_path, os.curdir, *others, **named)
+        if isinstance(found, tuple):  # before pytest 8.1
+            return Path(arg), *found[1:]
+        return dataclasses.replace(found, path=Path(arg))
+
+    _pytest.main.resolve_collection_argument = as_file
 
 
 def end_fixtures(session: Any) -> None:

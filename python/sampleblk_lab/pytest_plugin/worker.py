@@ -187,6 +187,7 @@ class Worker:
     def pytest_collection(self) -> None:
         """All plugins are there: what is imported from now on sees them as they are."""
         self._loading.close()
+        internals.take_as_files({file for file, _ in self._setup.tests})
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
