@@ -368,6 +368,20 @@ def test_standard_streams_that_are_closed_are_no_other_file(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_a_signal_ends_while_its_vm_starts_has_ended_by_that_signal(number: int) -> None:
+    """Whoever sent SIGTERM saw that Ctrl-C had come."""
+    program = (
+        "import os, sys\n"
+        "from sampleblk_lab.cli.main import main\n"
+        "from sampleblk_lab.vm import python\n"
+        f"python._run = lambda *_: os.kill(os.getpid(), {int(number)})\n"
+        "sys.exit(main(['vm', 'run', '--', 'true']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (-number, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_jobs_that_a_signal_ended_are_kept(number: int, tmp_path: Path) -> None:
     """Also where timeout(1) sends it: to the group, and so to the jobs, too."""
     path = tmp_path / "f"

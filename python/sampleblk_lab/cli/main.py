@@ -154,6 +154,7 @@ def _command(argv: list[str]) -> int:
         raise
     options.words = words
     with ended_like_ctrl_c() as came:
+        options.came = came
         status = status_of(lambda: int(options.run(options)), quiet=getattr(options, "quiet", False))
     return 128 + came[0] if came and status == INTERRUPTED else status
 

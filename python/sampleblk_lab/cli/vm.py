@@ -93,7 +93,7 @@ def _run(options: argparse.Namespace) -> int:
         return 2
     if options.json:
         return _run_json(command, options)
-    return run_in_vm(command, _vm_argv(options), "sampleblk-lab")
+    return run_in_vm(command, _vm_argv(options), "sampleblk-lab", came=options.came)
 
 
 def _run_json(command: list[str], options: argparse.Namespace) -> int:
@@ -114,4 +114,4 @@ def _run_json(command: list[str], options: argparse.Namespace) -> int:
 
 
 def _shell(options: argparse.Namespace) -> int:
-    return run_in_vm([os.environ.get("SHELL", "/bin/sh")], _vm_argv(options), "sampleblk-lab")
+    return run_in_vm([os.environ.get("SHELL", "/bin/sh")], _vm_argv(options), "sampleblk-lab", came=options.came)

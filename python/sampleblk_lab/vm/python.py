@@ -67,7 +67,9 @@ def main(work: _Work | None = None) -> int:
     return run_in_vm([sys.executable, *rest], mine, "sampleblk-python", work)
 
 
-def run_in_vm(command: Sequence[str], vm_argv: Sequence[str], program: str, work: _Work | None = None) -> int:
+def run_in_vm(
+    command: Sequence[str], vm_argv: Sequence[str], program: str, work: _Work | None = None, came: Sequence[int] = ()
+) -> int:
     """Runs a command in a new VM with our own standard streams.
 
     Args:
@@ -75,6 +77,7 @@ def run_in_vm(command: Sequence[str], vm_argv: Sequence[str], program: str, work
         vm_argv: VM options, as :mod:`sampleblk_lab.vm.options` has them.
         program: The name to complain under.
         work: As for :func:`main`.
+        came: Signals that came and were made KeyboardInterrupt, of :func:`~sampleblk_lab.interrupts.ended_like_ctrl_c`.
 
     Returns:
         The command's exit status; 122 to 127 when the VM failed (:mod:`sampleblk_lab.vm.errors`). A command that a
@@ -96,7 +99,8 @@ def run_in_vm(command: Sequence[str], vm_argv: Sequence[str], program: str, work
         print(f"{program}: {error}", file=sys.stderr)
         return 125
     except KeyboardInterrupt:
-        status = -signal.SIGINT  # before the command ran; from then on the signal is the command's
+        # Before the command ran; from then on the signal is the command's.
+        status = -came[0] if came else -signal.SIGINT
     gc.freeze()  # a search for cycles as we end is 8 of the 430 ms that all takes
     if status < 0:
         die_by(-status)
