@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import platform
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -65,3 +66,16 @@ def test_a_handler_is_not_that_of_another_function_of_the_name(tmp_path: Path, m
     ]
     assert targets[:2] == ["ftrace_trampoline → of_kernel", "ftrace_trampoline → of_ext4"]
     assert "→" not in targets[2]
+
+
+def test_without_drgn_it_is_said_what_to_install() -> None:
+    """Also to who reads a guest that hangs, whose deadline ended with ModuleNotFoundError otherwise."""
+    program = (
+        "import sys\n"
+        "sys.modules['drgn'] = None\n"
+        "from sampleblk_lab.errors import UnsupportedError\n"
+        "try: from sampleblk_lab.inspect.elsewhere import Elsewhere\n"
+        "except UnsupportedError as error: print(error)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert said == "looking into the kernel: drgn is not installed; pip install 'sampleblk-lab[inspect]'\n"

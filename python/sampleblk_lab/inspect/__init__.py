@@ -9,6 +9,15 @@ at one go, check afterwards that it was still what they were after, look again w
 not hold still. Reads of one's own that hit memory which is gone raise :class:`drgn.FaultError`.
 """
 
+from sampleblk_lab.errors import UnsupportedError
+
+try:
+    import drgn as _drgn  # noqa: F401
+except ImportError as _error:
+    raise UnsupportedError(
+        "looking into the kernel", "drgn is not installed", "pip install 'sampleblk-lab[inspect]'"
+    ) from _error
+
 from sampleblk_lab.inspect.blocks import HardwareQueue, QueueView, Request, queue
 from sampleblk_lab.inspect.cost import TraceCost, trace_cost
 from sampleblk_lab.inspect.files import OpenFile, OpenFiles, open_files

@@ -10,19 +10,13 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import drgn
+from drgn.helpers.linux.fs import fget
+from drgn.helpers.linux.pid import find_task
+
 from sampleblk_lab import tasks
 from sampleblk_lab._native import core
 from sampleblk_lab.errors import InputError, UnsupportedError
-
-try:
-    import drgn
-    from drgn.helpers.linux.fs import fget
-    from drgn.helpers.linux.pid import find_task
-except ImportError as _error:
-    raise UnsupportedError(
-        "looking into the kernel", "drgn is not installed", "pip install 'sampleblk-lab[inspect]'"
-    ) from _error
-
 from sampleblk_lab.inspect.btf_types import BtfTypes, shape
 
 if TYPE_CHECKING:
