@@ -9,6 +9,10 @@ from pathlib import Path
 
 import sampleblk_lab as lab
 
+# To perf a caller is what its return address is in, and a call that ends a function is the next one's: so in the
+# dynamic linker, of which there is much on a busy machine.
+_NEXT_TO = {"_dl_start_user": "_start"}
+
 
 def perf_report(path: Path, *options: str, perf: str = "perf") -> dict[tuple[str, str], tuple[float, float]]:
     """(command, symbol) -> (children, self), in percent; the sums of perf's rows of one name."""
@@ -44,7 +48,8 @@ def rows_of_report(text: str) -> dict[tuple[str, str], tuple[float, float]]:
             continue
         shares = [float(part.strip().rstrip("%")) for part in parts[:-2]]
         children, own = shares[0], shares[-1]
-        key = (parts[-2].strip(), _without_parameters(re.sub(r"^\[.\] ", "", parts[-1].strip())))
+        symbol = _without_parameters(re.sub(r"^\[.\] ", "", parts[-1].strip()))
+        key = (parts[-2].strip(), symbol if own else _NEXT_TO.get(symbol, symbol))
         before = rows.get(key, (0.0, 0.0))
         rows[key] = (before[0] + children, before[1] + own)
     return rows
