@@ -378,6 +378,7 @@ def test_what_the_kernel_would_take_for_something_else_is_refused():
             lambda: session.mark(5),
             lambda: session.functions(""),
             lambda: session.functions(module=""),
+            lambda: session.functions(module=["ext4", "jbd2"]),
             lambda: session.graph_functions(""),
             lambda: session.pids(1 << 32),
             lambda: session.pids(""),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sampleblk_lab.errors import InputError
 from sampleblk_lab.inspect.patching import patched_sites, sites
-from sampleblk_lab.recording.control import buffer_counts
+from sampleblk_lab.recording.control import LOST, buffer_counts
 from sampleblk_lab.recording.session import Session
 
 if TYPE_CHECKING:
@@ -132,4 +132,4 @@ def _timed(action: Callable[[], object]) -> float:
 def _recorded_events(session: Session) -> int:
     """What the buffers of all CPUs hold, and what was overwritten in them."""
     counts = buffer_counts(session.path)
-    return sum(counts[name] for name in ("entries", "overrun", "commit overrun", "dropped events"))
+    return sum(counts[name] for name in ("entries", *LOST))

@@ -24,6 +24,9 @@ _numbers = itertools.count()
 # All who trace call graphs have these in common, whichever instance they do it in (Linux 6.11 and newer let them).
 _GRAPH_FILES = ("set_graph_function", "set_graph_notrace", "max_graph_depth", "tracing_thresh")
 
+# Of what the kernel counts of a buffer, that which it could not hold or has overwritten.
+LOST = ("overrun", "commit overrun", "dropped events")
+
 
 @contextmanager
 def refusals(command: str) -> Iterator[None]:

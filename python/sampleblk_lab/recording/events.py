@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from sampleblk_lab.recording.hist import Hist
 
+# A line of an event's format: how its field is declared, its name, its places, its size and whether it has a sign.
+_FIELD = re.compile(r"\tfield:([^;]*\W)(\w+)(\[[^;]*)?;\toffset:\d+;\tsize:(\d+);\tsigned:(\d);")
+
 
 class Events(ControlFiles):
     """The part of :class:`~sampleblk_lab.Session` that is about events."""
@@ -196,21 +199,17 @@ class Events(ControlFiles):
 
     def _carried(self, event: str, field: str) -> str:
         """The type of a synthetic event's field that takes this one: by size alone it takes those without a sign."""
-        text = self.format(event)
-        found = re.search(
-            rf"\tfield:([^;]*\W){re.escape(field)}(\[[^;]*)?;\toffset:\d+;\tsize:(\d+);\tsigned:(\d);", text
-        )
-        if found is None:
-            fields = re.findall(r"(\w+)(?:\[[^;]*)?;\toffset", text)
+        fields = {name: (declared, *rest) for declared, name, *rest in _FIELD.findall(self.format(event))}
+        if field not in fields:
             raise InputError(f"no field {field!r} of {event}", expected=", ".join(fields))
-        declared, array, size, signed = found.groups()
+        declared, array, size, signed = fields[field]
         if "char" in declared and (array or "[" in declared):
             return "char[]"
         return declared.strip() if signed == "1" else f"u{8 * int(size)}"
 
     def _probe(self, file: str, kind: str, name: str, place: str, arguments: Mapping[str, str]) -> str:
         # Without a name it would be one of the kernel's choice.
-        checked.names("name", name)
+        checked.names("name", [name])
         fetches = "".join(f" {argument}={fetch}" for argument, fetch in arguments.items())
         line = f"{kind}:sampleblk/{name} {place}{fetches}"
         if not self.has_top(file):

@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sampleblk_lab._native import core
-from sampleblk_lab.recording.control import buffer_counts
+from sampleblk_lab.recording.control import LOST, buffer_counts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator
 
     from sampleblk_lab.recording.session import Session
 
-# What the ring buffer could not hold or overwrote.
-_LOST = ("overrun", "commit overrun", "dropped events")
 # Pages that are taken from one CPU before the others have their turn.
 _BURST = 64
 
@@ -116,7 +114,7 @@ def follow(session: Session, idle: float) -> Generator[dict[str, Any], None, Non
             tables = found.decode([])
             # Not by the pages: a full one has no room for the number.
             counts = buffer_counts(session.path)
-            lost = sum(counts[name] for name in _LOST)
+            lost = sum(counts[name] for name in LOST)
             before, session._lost = session._lost, lost  # noqa: SLF001
             # Less than before: somebody emptied the buffer.
             if new := lost - (before if before <= lost else 0):

@@ -15,7 +15,7 @@ from sampleblk_lab.recording.control import refusals
 from sampleblk_lab.recording.events import Events
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
 # PID_MAX_LIMIT of include/linux/threads.h; of a larger number the kernel drops the upper bits.
 _MOST_PID = 1 << 22
@@ -133,27 +133,27 @@ class Session(Events):
             notrace: Functions to leave out.
             module: Only those of this kernel module (``:mod:``).
         """
-        only = [] if module is None else checked.names("module", module)
-        suffix = "".join(f":mod:{name}" for name in only)
-        for file, patterns in (
-            ("set_ftrace_filter", checked.names("functions", names) or ["*"] * len(only)),
-            ("set_ftrace_notrace", checked.names("notrace", notrace)),
-        ):
-            self.set(file, "\n")
-            for pattern in patterns:
-                # Without the line end the kernel looks at the name only at close(2), which reports no error.
-                self.set(file, f"{pattern}{suffix}\n", append=True)
+        traced, hidden = checked.names("functions", names), checked.names("notrace", notrace)
+        if module is not None:
+            checked.names("module", [module])
+            traced, hidden = ([f"{name}:mod:{module}" for name in found] for found in (traced or ["*"], hidden))
+        self._list(self.set, "set_ftrace_filter", traced)
+        self._list(self.set, "set_ftrace_notrace", hidden)
 
     def graph_functions(self, *names: str, notrace: str | Iterable[str] = (), depth: int = 0) -> None:
         """Limits function_graph to what these functions call, `depth` levels down (0: all)."""
-        for file, patterns in (
-            ("set_graph_function", checked.names("functions", names)),
-            ("set_graph_notrace", checked.names("notrace", notrace)),
-        ):
-            self.set_top(file, "\n")
-            for pattern in patterns:
-                self.set_top(file, f"{pattern}\n", append=True)
+        traced, hidden = checked.names("functions", names), checked.names("notrace", notrace)
+        self._list(self.set_top, "set_graph_function", traced)
+        self._list(self.set_top, "set_graph_notrace", hidden)
         self.set_top("max_graph_depth", str(checked.count("depth", depth, 0)))
+
+    @staticmethod
+    def _list(write: Callable[..., None], file: str, patterns: list[str]) -> None:
+        """Has a filter's file list these, and nothing else."""
+        write(file, "\n")
+        for pattern in patterns:
+            # Without the line end the kernel looks at the name only at close(2), which reports no error.
+            write(file, f"{pattern}\n", append=True)
 
     def threshold(self, microseconds: int) -> None:
         """function_graph records only calls that take longer (``tracing_thresh``); 0: all."""

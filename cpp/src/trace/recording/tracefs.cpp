@@ -388,14 +388,14 @@ void write_control(const std::string& path, std::string_view text, bool append) 
         const int code = errno;
         const auto events = path.find("/events/");
         const std::string dir = events != std::string::npos ? path.substr(0, events) : path.substr(0, path.rfind('/'));
-        std::string detail = "writing \"" + std::string(text.substr(0, text.find('\n'))) + "\"";
+        const std::string_view line = text.substr(0, text.find('\n'));
+        std::string detail = "writing \"" + std::string(line) + "\"";
         if (code == EINVAL || code == ENOENT || code == ENODEV || code == EEXIST) {
             for (const std::string& where : {dir, tracefs_dir()}) {
                 const std::string said = last_error(where);
                 // Only what the kernel said of this very command: the log keeps older errors.
                 const auto command = said.find("Command: ");
-                if (command != std::string::npos &&
-                    said.find(text.substr(0, text.find('\n')), command) != std::string::npos) {
+                if (command != std::string::npos && said.find(line, command) != std::string::npos) {
                     detail += "\n" + said.substr(said.find("] ") == std::string::npos ? 0 : said.find("] ") + 2);
                     break;
                 }
